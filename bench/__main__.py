@@ -289,6 +289,10 @@ def locomo() -> None:
     "--asked-before", "before", is_flag=True,
     help="Store every question once, with a reply, before it is asked.",
 )  # fmt: skip
+@click.option(
+    "--peer", "peers", multiple=True, metavar="NAME",
+    help="Also another system, as `peers` names it; give it once for each.",
+)  # fmt: skip
 @plotted
 def recall() -> None:
     """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""

@@ -6,6 +6,7 @@ Every set is a file as `recall_sets.py` reads it: users, their memories, questio
 - cosine: the vectors of the same model
 - BM25: rank_bm25 over the words of our keyword index
 - sum: half the cosine, and half the BM25 as a share of the best for the query
+- `--peer NAME`: another system, as `bench peers` uses it, with the same vectors
 
 R@10 is the fraction of a question's evidence among the first ten, divided by at most ten; hit@k is
 1 where one of the first k is evidence. Memories folded into a hit count as found with it. A change
@@ -26,6 +27,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 from msgspec.structs import replace
 from rank_bm25 import BM25Okapi
@@ -34,6 +36,8 @@ from bench.calibration import auroc, bins, calibration_error
 from bench.hashed import HashedTokens
 from bench.measures import stored_vectors
 from bench.opened import opened
+from bench.peer_stores import PEERS, Memory, Peer, load, missing
+from bench.peers_plan import KnownTexts
 from bench.plots import check_matplotlib, reliability
 from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
@@ -43,7 +47,7 @@ from memory_actors.base.weights import Weights
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import embedder_of
-from memory_actors.search.embedding.protocol import Embedder, Vectors
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.indexes.words import words
 
 DEPTH = 10
@@ -89,6 +93,7 @@ def run(
     *,
     ablation: bool = False,
     before: bool = False,
+    peers: Sequence[str] = (),
     drawn: Path | None = None,
 ) -> Report:
     """Score every question of some sets. `drawn` is a directory for the reliability plot.
@@ -97,6 +102,11 @@ def run(
     """
     if drawn is not None:
         check_matplotlib()  # before minutes of measuring
+    for peer in peers:
+        if peer not in PEERS:
+            raise click.BadParameter(f"no peer {peer}; there are {', '.join(PEERS)}")
+        if (reason := missing(PEERS[peer])) is not None:
+            raise click.ClickException(f"{peer}: {reason}")
     sets = [read_set(path) for path in paths]
     if before:
         sets = [
@@ -105,7 +115,9 @@ def run(
         ]
     embedder = HashedTokens() if name == "hashed" else embedder_of(name)
     with scratch(options) as directory:
-        asked, unanswered = asyncio.run(_measure(directory, sets, embedder, _rankings(ablation)))
+        asked, unanswered = asyncio.run(
+            _measure(directory, sets, embedder, _rankings(ablation), peers)
+        )
         about = facts(
             directory,
             options,
@@ -158,6 +170,7 @@ async def _measure(
     sets: Sequence[RecallSet],
     embedder: Embedder,
     weights: Mapping[str, Weights],
+    peers: Sequence[str],
 ) -> tuple[list[Asked], list[Unanswered]]:
     asked: list[Asked] = []
     unanswered: list[Unanswered] = []
@@ -167,12 +180,14 @@ async def _measure(
             for number, (one, place) in enumerate(users, 1):
                 user = memory.user(f"{one.name} {place}")
                 asker = await _Asker.prepared(memory, user, one, one.users[place], embedder)
+                await asker.open_peers(peers, directory / "peers" / str(number))
                 asked += [await asker.ask(question, weights) for question in asker.answerable]
                 if len(one.users) > 1:
                     others = one.users[(place + 1) % len(one.users)].questions
                     unanswered += [
                         await asker.ask_in_vain(each) for each in asker.not_asked(others)
                     ]
+                await asker.close_peers()
                 moved(number, len(users))
     return asked, unanswered
 
@@ -192,6 +207,7 @@ class _Asker:
         self._user, self._set, self._known = user, of_set, known
         self._stands_for = stands_for
         self._embedder, self._vectors = embedder, vectors
+        self._peers: dict[str, Peer] = {}
         self._bm25 = BM25Okapi(
             [words(spoken(one.text, one.role)) or [""] for one in known.memories]
         )
@@ -220,9 +236,34 @@ class _Asker:
         vectors = stored_vectors(memory, texts, embedder)
         return cls(user, of_set, known, stands_for, embedder, vectors)
 
+    async def open_peers(self, names: Sequence[str], directory: Path) -> None:
+        """Let other systems remember the same."""
+        texts = [spoken(one.text, one.role) for one in self._known.memories]
+        known = {text: Embedded(one, None) for text, one in zip(texts, self._vectors, strict=True)}
+        memories = [
+            Memory(one.id, text, _metadata(one))
+            for one, text in zip(self._known.memories, texts, strict=True)
+        ]
+        for name in names:
+            path, peer = directory / name, load(name)
+            path.mkdir(parents=True)
+            await peer.open(path, KnownTexts(self._embedder, known, remember=True))
+            self._peers[name] = peer
+            for start in range(0, len(memories), BATCH):
+                await peer.add_many(memories[start : start + BATCH])
+            await peer.settle()
+
+    async def close_peers(self) -> None:
+        """Close the other systems."""
+        for peer in self._peers.values():
+            await peer.close()
+
     async def ask(self, question: Question, weights: Mapping[str, Weights]) -> Asked:
         """Return the result of each ranking for a question."""
         evidence, rankings = set(question.evidence), self._baselines(question)
+        for name, peer in self._peers.items():
+            found = await peer.search(question.text, DEPTH)
+            rankings[name] = [{memory_id} for memory_id in found]
         for name, weighing in weights.items():
             hits = await self._retrieved(question, weighing)
             rankings[name] = [self._found_by(hit) for hit in hits]
@@ -275,6 +316,15 @@ class _Asker:
         }
 
 
+def _metadata(one: Remembered) -> dict[str, str]:
+    return {
+        "session": one.session or "",
+        "speaker": one.role or "",
+        "occurred_at": one.time or "2023-01-01",
+        "topic": "",
+    }
+
+
 def _scored(evidence: set[str], ranking: Sequence[set[str]]) -> dict[str, float]:
     found = evidence.intersection(*[set().union(*ranking[:DEPTH])])
     return {
@@ -318,12 +368,13 @@ def _overall(sets: Mapping[str, Sequence[Asked]]) -> list[list[Any]]:
     return [
         [name, ranking, len(some), *(x for m in MEASURES for x in _interval(some, ranking, m))]
         for name, some in sets.items()
-        for ranking in (OURS, *FLOORS, SUM, *_without(some))
+        for ranking in (OURS, *FLOORS, SUM, *_others(some))
     ]
 
 
-def _without(some: Sequence[Asked]) -> list[str]:
-    return [name for name in some[0].scores if name.startswith("without ")]
+def _others(some: Sequence[Asked]) -> list[str]:
+    """Return the names of other systems, and of our rankings without a signal."""
+    return [name for name in some[0].scores if name not in (OURS, *FLOORS, SUM)]
 
 
 def _interval(some: Sequence[Asked], ranking: str, measure: str) -> tuple[float, float, float]:

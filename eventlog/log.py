@@ -49,15 +49,16 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
+from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
-from eventlog.lmdb.environment import MAP_BYTES, Transaction
+from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.snapshots import (
+from eventlog.lmdb.tables import (
     load_checkpoint,
     load_entry,
     load_snapshot,
@@ -90,9 +91,8 @@ class EventLog(LogUpkeep, TakesAppends):
     ):
         TakesAppends.__init__(self, registry, clock)
         LogUpkeep.__init__(self, files, Intake(files, queue_events_max), clock)
-        self._archive = files.archive
         self._reading = files.reading
-        self._archive.never_block_this_thread()
+        files.archive.never_block_this_thread()
         self.is_encrypted = files.keys is not None
         """True if payloads are encrypted: see keys.py."""
 
@@ -248,7 +248,7 @@ class EventLog(LogUpkeep, TakesAppends):
         self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
-        if after >= self._intake.position:
+        if after >= self._intake.end.position:
             return []
         events, after = self._reading.events, max(after, 0)
         return await self._read(limit, lambda txn: events(txn, after, limit, dropped))
@@ -304,10 +304,10 @@ class EventLog(LogUpkeep, TakesAppends):
 
         def load(txn: Transaction) -> Snapshot | None:
             record = self._ledger.stream(txn, stream)
-            if record.version == record.erased_version:
+            if record.is_empty:
                 return None
             version = record.version if until is None else min(record.version, until)
-            cipher = self._ledger.cipher(record)
+            cipher = cipher_to_read(self._files.keys, stream)
             return load_snapshot(self._env, txn, stream, fingerprint, version, cipher)
 
         return await self._read_in_thread(load)
@@ -345,8 +345,8 @@ class EventLog(LogUpkeep, TakesAppends):
         with self._env.read() as txn:
             used = self._env.used_bytes(txn)
         return LogStatistics(
-            last_position=self._intake.position,
-            queued_events=self._intake.queued_events,
+            last_position=self._intake.end.position,
+            queued_events=self._intake.room.events,
             events_appended=self._intake.counts["events"],
             batches=self._intake.counts["batches"],
             relaxed_lost=self._intake.counts["relaxed_lost"],
@@ -368,7 +368,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """
         with suppress(CorruptLog):  # the writer met damage; the report will name it
             await self.flush()
-        verification = Verification(self._env, self._reading, self._archive, progress, against)
+        verification = Verification(self._files, progress, against)
         return await anyio.to_thread.run_sync(verification.run)
 
     async def _read(self, rows: int, read: Callable[[Transaction], T]) -> T:

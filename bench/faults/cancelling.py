@@ -197,7 +197,7 @@ def _held(memory: MemorySystem) -> str:
         "the log's writing": log._env._writing.locked(),  # noqa: SLF001
         "upkeep": log._upkeep_lock.locked(),  # noqa: SLF001
         "stalled": log._intake.is_stalled,  # noqa: SLF001
-        "events in the queue": log._intake.queued_events,  # noqa: SLF001
+        "events in the queue": log._intake.room.events,  # noqa: SLF001
         "streams in flight": len(log._intake._in_flight),  # noqa: SLF001
         "claims on totals": sum(map(abs, services.totals._claimed.values())),  # noqa: SLF001
         "compaction": memory._compaction._alone.locked(),  # noqa: SLF001

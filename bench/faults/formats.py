@@ -17,7 +17,7 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_child, in_loop
 from eventlog import Environment, UnknownEvent
 from eventlog.core.rows import seal_record
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import ROW, load_format
 from eventlog.lmdb.tables import TABLES
 

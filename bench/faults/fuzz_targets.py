@@ -17,7 +17,7 @@ from eventlog.archive.block import Entry
 from eventlog.core import frame
 from eventlog.keys.aes_gcm import StreamCipher
 from memory_actors.base.compressing import decompressed
-from memory_actors.kinds import user_state
+from memory_actors.kinds import snapshots, user_state
 
 POSITION = 7
 PLACE = b"a place"
@@ -85,7 +85,7 @@ def _sealed_block(data: bytes) -> None:
 
 def _snapshot(data: bytes) -> None:
     try:
-        user_state.load(data)
+        snapshots.load(data)
     except ValueError:
         return  # whoever loads one expects it, and reads the stream instead
 
@@ -134,7 +134,7 @@ def samples() -> dict[str, bytes]:
         "payload": b"\x03" + payload,
         "block": blocks,
         "sealed block": blocks,
-        "snapshot": decompressed(user_state.dump(user_state.UserState())),
+        "snapshot": decompressed(snapshots.dump(user_state.UserState())),
         "encrypted frame": _packed(Noted("hello"), CIPHER),
         "encrypted": CIPHER.encrypt(b"hello", PLACE),
     }

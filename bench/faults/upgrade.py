@@ -25,7 +25,7 @@ from bench.faults.trials import in_child, in_loop
 from bench.hashed import HashedTokens
 from bench.opened import UNLIMITED_BYTES, opened, services_of
 from eventlog import Environment
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from memory_actors import Item, Limits
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import (

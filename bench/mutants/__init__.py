@@ -26,26 +26,31 @@ WHOLE = (
 )  # fmt: skip
 COMPRESSED = f"{UNIT}/test_compacting.py"
 ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
-            "tests/properties/test_entity.py", *WHOLE)  # fmt: skip
+            "tests/properties/test_kinds.py", *WHOLE)  # fmt: skip
 EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compacting.py",
-            "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
+            "tests/properties/test_kinds.py", *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_refusals.py",
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip
 ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
          "tests/memory_actors/api/test_system.py")  # fmt: skip
+LOG = ("tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
+       "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
+       "tests/eventlog/lmdb/test_totals.py", "tests/eventlog/lmdb/test_ends.py",
+       "tests/eventlog/keys/test_encryption.py", "tests/properties/test_event_store_model.py",
+)  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
     f"{KINDS}/short_term.py": (f"{UNIT}/test_short_term.py", *WHOLE),
     f"{KINDS}/long_term/__init__.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
     f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *WHOLE),
     f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
-    f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
+    f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,
     f"{KINDS}/entity/room.py": ENTITIES,
     f"{KINDS}/episodic/__init__.py": EPISODES,
     f"{KINDS}/structured.py": (
-        f"{UNIT}/test_structured.py", "tests/properties/test_structured.py", *WHOLE,
+        f"{UNIT}/test_structured.py", "tests/properties/test_kinds.py", *WHOLE,
     ),
     f"{KINDS}/context/decide.py": DOCUMENTS,
     f"{KINDS}/context/sizes.py": DOCUMENTS,
@@ -54,11 +59,8 @@ TESTS = {
     ),
     "memory_actors/actors/actor.py": ACTOR,
     "memory_actors/actors/batch.py": ACTOR,
-    "eventlog/lmdb/ledger.py": (
-        "tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
-        "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
-        "tests/eventlog/lmdb/test_totals.py", "tests/properties/test_event_store_model.py",
-    ),
+    "eventlog/core/rules.py": LOG,
+    "eventlog/lmdb/ledger.py": LOG,
 }  # fmt: skip
 """The tests that a module's mutants have to get past."""
 

@@ -114,7 +114,7 @@ class EventRegistry:
         """Return the schema version of each tag."""
         return {tag: event_type.schema for tag, event_type in sorted(self._by_tag.items())}
 
-    def keys(self, event: Any) -> tuple[str, ...]:
+    def keys(self, event: object) -> tuple[str, ...]:
         """Return the keys that an event of a registered type names."""
         return _keys(self._by_class[type(event)], event)
 
@@ -150,7 +150,7 @@ class EventRegistry:
         self._by_tag[tag] = self._by_tag_bytes[tag.encode()] = event_type
         self._by_class[cls] = event_type
 
-    def prepare(self, event: Any, meta: Mapping[str, str] | None = None) -> Prepared:
+    def prepare(self, event: object, meta: Mapping[str, str] | None = None) -> Prepared:
         """Encode one event, compressed where that pays.
 
         :raises InvalidAppend: a type that is not registered, or a payload or meta too long.
@@ -174,7 +174,9 @@ class EventRegistry:
             keys=_keys(event_type, event),
         )
 
-    def _payload(self, event_type: _EventType, event: Any, meta: Mapping[str, str] | None) -> bytes:
+    def _payload(
+        self, event_type: _EventType, event: object, meta: Mapping[str, str] | None
+    ) -> bytes:
         packed_meta = self._packed_meta(meta) if meta is not None else b""
         try:
             data = self._encoder.encode(event)
@@ -246,7 +248,7 @@ class EventRegistry:
         return msgspec.convert(fields, event_type.cls)
 
 
-def _keys(event_type: _EventType, event: Any) -> tuple[str, ...]:
+def _keys(event_type: _EventType, event: object) -> tuple[str, ...]:
     try:
         found = event_type.keys(event)
         if type(found) is str:

@@ -101,20 +101,7 @@ async def _fold_batch(
     except Exception as error:
         if limit == 1:
             raise PoisonedStream(stream, after, state, error) from error
-        return await _fold_one_by_one(log, decider, stream, state, after, limit, dropped)
-
-
-async def _fold_one_by_one(
-    log: EventStore,
-    decider: Decider[Any, Any, State],
-    stream: str,
-    state: State,
-    after: int,
-    limit: int,
-    dropped: OnDropped,
-) -> tuple[State, int]:
-    """Find the event that a batch failed on."""
-    for done in range(limit):
+    for done in range(limit):  # one by one, to find the event that the batch failed on
         state, count = await _fold_batch(log, decider, stream, state, after + done, 1, dropped)
         if count == 0:
             return state, done

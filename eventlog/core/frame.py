@@ -317,18 +317,6 @@ def payload(frame: Frame) -> bytes:
     return decompress(frame.body, frame.raw_bytes) if frame.flags & COMPRESSED else frame.body
 
 
-def decrypted(
-    cipher: Cipher, data: bytes, place: bytes, raw_bytes: int, stored_bytes: int
-) -> bytes:
-    """Return the uncompressed payload in an encrypted one. The sizes are those of the frame.
-
-    :raises KeyGone: as `Cipher.decrypt` does.
-    :raises CorruptLog: as `Cipher.decrypt` does.
-    """
-    body = cipher.decrypt(data, place)
-    return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
-
-
 def digest_of(salt: bytes, raw: bytes) -> bytes:
     """Return the digest of an uncompressed payload."""
     return _sha256(salt + raw).digest()
@@ -354,20 +342,15 @@ def check_chain(frame: Frame, prev: bytes) -> bool:
 
     The payload of a stub is not there to be compared with its digest.
     """
-    chain = _chain(
-        prev, frame.tag.encode(), frame.digest, frame.schema, frame.stream_id, frame.version,
-        frame.recorded_at_us, frame.raw_bytes, frame.stored_bytes,
+    tag = frame.tag.encode()
+    header = _CHAINED.pack(
+        FORMAT, frame.schema, len(tag), frame.stream_id, frame.version, frame.recorded_at_us,
+        frame.raw_bytes, frame.stored_bytes,
     )  # fmt: skip
+    chain = _sha256(b"".join((prev, header, tag, frame.digest))).digest()
     has_payload = frame.place is None and frame.gone is None
     whole = not has_payload or digest_of(frame.salt, payload(frame)) == frame.digest
     return whole and chain == frame.chain
-
-
-def _chain(
-    prev: bytes, tag: bytes, digest: bytes, schema: int, sid: bytes, version: int, *rest: int
-) -> bytes:
-    header = _CHAINED.pack(FORMAT, schema, len(tag), sid, version, *rest)
-    return _sha256(b"".join((prev, header, tag, digest))).digest()
 
 
 def _fold(position: int) -> int:

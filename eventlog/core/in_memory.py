@@ -7,7 +7,6 @@ Events still go through the registry, so what does not serialise here does not s
 Nothing is durable; everything else holds.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +18,10 @@ from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
     CorruptLog,
     Fenced,
-    IdempotencyConflict,
     LogClosed,
-    PayloadDropped,
-    PayloadErased,
 )
 from eventlog.core.frame import erased_name, stream_id
+from eventlog.core.reading import check_wanted
 from eventlog.core.records import (
     SNAPSHOTS_KEPT,
     Appended,
@@ -46,7 +43,6 @@ from eventlog.core.requests import (
     TakesAppends,
     check_checkpoint,
     check_derived,
-    check_end,
     check_entry,
     check_int,
     check_setting,
@@ -54,10 +50,18 @@ from eventlog.core.requests import (
     check_stream_name,
     check_text,
     checked_clock,
-    count,
     given_digest,
     system_clock_us,
 )
+from eventlog.core.rules import FirstAppend, check_end, count, without
+from eventlog.core.waiting import LogEnd
+
+
+class _Request(FirstAppend, msgspec.Struct, frozen=True):
+    digest: bytes
+    first_version: int
+    last_version: int
+    last_position: int
 
 
 @dataclass(slots=True)
@@ -66,7 +70,7 @@ class _HeldStream:
     epoch: int = 0
     stored_bytes: int = 0
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
+    requests: dict[str, _Request] = field(default_factory=dict)
     archived: dict[int, int] = field(default_factory=dict)
     """The time at which the payload of a version was archived."""
     erased_version: int = 0
@@ -85,7 +89,7 @@ class InMemoryLog(TakesAppends):
         self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
         self._totals: dict[str, int] = {}
         self._settings: dict[str, bytes] = {}
-        self._grown = asyncio.Event()
+        self._end = LogEnd()
         self._closed = False
 
     def _check_open(self) -> None:
@@ -103,15 +107,14 @@ class InMemoryLog(TakesAppends):
     def close(self) -> None:
         """End every subscription."""
         self._closed = True
-        self._grown.set()
+        self._end.close()
 
     async def _append(self, request: AppendRequest) -> Appended:
         self._check_open()
         stream, key = request.stream, request.idempotency_key
         held = self._held(stream)
-        first_result = _first_result(stream, held, key, request.digest)
-        if first_result is not None:
-            return first_result
+        if key is not None and (earlier := held.requests.get(key)):
+            return earlier.repeated(stream, key, request.digest)
         check_end(request, len(held.events), held.epoch)
         self._totals = count(self._totals, request.counters)
         request.counted()
@@ -123,11 +126,10 @@ class InMemoryLog(TakesAppends):
         position = 0 if request.durability == "relaxed" else len(self._log)
         result = Appended(stream, first, len(held.events), position)
         if key is not None:
-            held.requests[key] = request.digest, result
+            held.requests[key] = _Request(request.digest, first, len(held.events), position)
         if request.checkpoint is not None:
             await self.save_checkpoint(request.checkpoint)
-        self._grown.set()
-        self._grown = asyncio.Event()
+        self._end.advance(len(self._log))
         return result
 
     def _put(self, stream: str, held: _HeldStream, event: Prepared, now_us: int) -> None:
@@ -213,7 +215,8 @@ class InMemoryLog(TakesAppends):
         """Return the first result of this request's idempotency key, or None if it is new."""
         held = self._held(stream)
         check_text("idempotency key", idempotency_key)
-        return _first_result(stream, held, idempotency_key, given_digest(request))
+        digest, earlier = given_digest(request), held.requests.get(idempotency_key)
+        return None if earlier is None else earlier.repeated(stream, idempotency_key, digest)
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         """Keep a snapshot and the newest one before it; not one ahead of its stream."""
@@ -317,8 +320,7 @@ class InMemoryLog(TakesAppends):
             self._checkpoints.pop(projection, None)
             for entry in [entry for entry in self._entries if entry[0] == projection]:
                 del self._entries[entry]
-        taken = {total: -min(n, self._totals.get(total, 0)) for total, n in (counted or {}).items()}
-        self._totals = count(self._totals, taken)
+        self._totals = without(self._totals, counted or {})
         return erased
 
     async def save_derived(
@@ -379,9 +381,7 @@ class InMemoryLog(TakesAppends):
 
     async def wait_beyond(self, position: int) -> int:
         """Wait for an event behind `position`; return that of the last one, 0 at the close."""
-        while len(self._log) <= position and not self._closed:
-            await self._grown.wait()
-        return len(self._log) if len(self._log) > position else 0
+        return await self._end.wait_beyond(position)
 
     async def flush(self) -> None:
         """Return at once: nothing here ever becomes more durable."""
@@ -389,18 +389,6 @@ class InMemoryLog(TakesAppends):
 
 def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[Any]]:
     for event in events:
-        if dropped != "mark" and isinstance(event.data, Dropped):
-            kind = PayloadErased if event.data.erased else PayloadDropped
-            raise kind(event.stream, event.version, event.data.since_us)
+        if isinstance(event.data, Dropped):
+            check_wanted(event.stream, event.version, event.data, dropped)
     return events
-
-
-def _first_result(
-    stream: str, held: _HeldStream, key: str | None, digest: bytes
-) -> Appended | None:
-    if key is None or key not in held.requests:
-        return None
-    first_digest, result = held.requests[key]
-    if digest != first_digest:
-        raise IdempotencyConflict(stream, key)
-    return msgspec.structs.replace(result, duplicate=True)

@@ -20,6 +20,9 @@ from typing import Final, Protocol
 
 from eventlog.core.errors import KeyGone
 
+ENCRYPTIONS_MAX = 2**31
+"""Events of a stream under one key: see aes_gcm.py."""
+
 
 class Cipher(Protocol):
     """Encrypts for one stream."""

@@ -34,7 +34,7 @@ class _Logger:
         log: Callable[..., Any] = getattr(structlog.wrap_logger(made), method)
         return log
 
-    def _log(self, method: str, event: str, **values: Any) -> None:
+    def _log(self, method: str, event: str, **values: object) -> None:
         said = " ".join(f"{name}={value!r}" for name, value in values.items())
         log = getattr(logging.getLogger(self._name), method)
         log("%s", f"{event} {said}".rstrip())
@@ -56,6 +56,6 @@ def _configure() -> None:
     _configuring.clear()
 
 
-def get_logger(name: str) -> Any:
+def get_logger(name: str) -> _Logger:
     """Return a logger, whose methods take an event and named values, as those of structlog do."""
     return _Logger(name)

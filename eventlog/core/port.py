@@ -35,7 +35,7 @@ class EventStore(Protocol):
     async def append(
         self,
         stream: str,
-        events: Sequence[Any],
+        events: Sequence[object],
         expected_version: int,
         *,
         epoch: int = 0,

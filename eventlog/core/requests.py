@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import ClockOutOfRange, Fenced, InvalidAppend, WrongExpectedVersion
+from eventlog.core.errors import ClockOutOfRange, InvalidAppend
 from eventlog.core.records import (
     ANY_VERSION,
     ENTRY_KEY_BYTES_MAX,
@@ -40,6 +40,8 @@ class AppendRequest(msgspec.Struct, frozen=True):
 
     stream: str
     events: Sequence[Prepared]
+    payload_bytes: int
+    """Of all events, as they are stored."""
     expected_version: int
     recorded_at_us: int
     epoch: int = 0
@@ -67,7 +69,7 @@ class TakesAppends(ABC):
     async def append(
         self,
         stream: str,
-        events: Sequence[Any],
+        events: Sequence[object],
         expected_version: int,
         *,
         epoch: int = 0,
@@ -100,6 +102,7 @@ class TakesAppends(ABC):
         ready = AppendRequest(
             stream=stream,
             events=prepared,
+            payload_bytes=sum([len(event.body) for event in prepared]),
             expected_version=expected_version,
             recorded_at_us=recorded_at_us,
             epoch=epoch,
@@ -117,19 +120,6 @@ class TakesAppends(ABC):
     @abstractmethod
     def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
         """Carry out an append that every store can carry out."""
-
-
-def check_end(request: AppendRequest, version: int, epoch: int) -> None:
-    """Refuse an append to a stream that ends elsewhere, or has another owner.
-
-    :raises Fenced: the stream is held at a higher epoch than the request has.
-    :raises WrongExpectedVersion: the stream is at another version than the request expects.
-    """
-    if request.epoch < epoch:
-        raise Fenced(request.stream, request.epoch, epoch)
-    expected = request.expected_version
-    if expected != version and expected != ANY_VERSION:
-        raise WrongExpectedVersion(request.stream, expected, version)
 
 
 def system_clock_us() -> int:
@@ -280,7 +270,7 @@ def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         raise InvalidAppend("a snapshot's data is bytes")
 
 
-def check_int(what: str, value: Any, low: int | None, high: int | None) -> None:
+def check_int(what: str, value: object, low: int | None, high: int | None) -> None:
     """Refuse what is not exactly an int (a bool would not be read back), or out of its range."""
     if (
         type(value) is not int
@@ -296,23 +286,3 @@ def check_text(what: str, value: Any) -> None:
         str.encode(value)
     except (TypeError, UnicodeEncodeError) as error:
         raise InvalidAppend(f"{what} {value!r} is not valid Unicode text") from error
-
-
-def count(totals: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the totals after these deltas.
-
-    :raises InvalidAppend: one would leave 0..2**63-1, or there would be over `TOTALS_MAX`.
-    """
-    after = dict(totals)
-    for name, delta in counters.items():
-        total = after.get(name, 0) + delta
-        if not 0 <= total <= I64_MAX:
-            raise InvalidAppend(
-                f"total {name!r} is {total - delta}: {delta:+} would take it out of its range"
-            )
-        after[name] = total
-        if not total:
-            del after[name]
-    if len(after) > TOTALS_MAX:
-        raise InvalidAppend(f"there would be {len(after)} totals (max: {TOTALS_MAX})")
-    return after

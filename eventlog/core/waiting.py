@@ -137,3 +137,80 @@ class Turns:
             if not turn.done():
                 turn.set_result(None)
                 count -= 1
+
+
+class Room:
+    """Room in a queue for events and their bytes; callers who wait for it go in as they came."""
+
+    def __init__(self, events_max: int, bytes_max: int):
+        self.events = self._payload_bytes = 0
+        self._events_max = events_max
+        self._bytes_max = bytes_max
+        self._turns = Turns()
+        self._is_closed = False
+
+    @property
+    def is_full(self) -> bool:
+        """True if callers have to wait: a queue that is closed refuses them instead."""
+        return not self._is_closed and (
+            self.events >= self._events_max or self._payload_bytes >= self._bytes_max
+        )
+
+    async def wait(self) -> None:
+        """Return when it is this caller's turn, or the queue is closed."""
+        while self.is_full:
+            await self._turns.wait()
+
+    def take(self, events: int, payload_bytes: int) -> None:
+        """Take room for events, even if there is not as much."""
+        self.events += events
+        self._payload_bytes += payload_bytes
+
+    def give_back(self, events: int, payload_bytes: int) -> None:
+        """Give room back, and let in no more callers than there is room for."""
+        self.events -= events
+        self._payload_bytes -= payload_bytes
+        self._turns.wake(self._events_max - self.events)
+
+    def close(self) -> None:
+        """Let every caller in, to be refused."""
+        self._is_closed = True
+        self._turns.wake(len(self._turns))
+
+
+class LogEnd:
+    """The position of the last event of a log, and callers who wait for one behind it."""
+
+    def __init__(self, position: int = 0):
+        self.position = position
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._is_closed = False
+
+    def advance(self, position: int) -> None:
+        """Take note of where the log ends now."""
+        if position > self.position:
+            self.position = position
+            self._wake()
+
+    def close(self) -> None:
+        """End every wait."""
+        self._is_closed = True
+        self._wake()
+
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for an event behind a position; return that of the last one, 0 at the close."""
+        while self.position <= position:
+            if self._is_closed:
+                return 0
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiting.discard(waiter)
+        return self.position
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for waiter in waiting:
+            settle(waiter, None)

@@ -6,7 +6,7 @@ replaced meanwhile. One that was replaced is closed by the last who leaves it.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,26 +19,6 @@ F = TypeVar("F")
 class _Held(Generic[F]):
     file: F
     users: int = 0
-
-
-class _Use(AbstractContextManager[F]):
-    """The context manager of `Shared.use`.
-
-    A class, because `@contextmanager` takes twice as long to enter and leave, and every read and
-    commit does.
-    """
-
-    __slots__ = "_before", "_held", "_shared"
-
-    def __init__(self, shared: "Shared[F]"):
-        self._shared = shared
-
-    def __enter__(self) -> F:
-        self._held, self._before = self._shared.enter()
-        return self._held.file
-
-    def __exit__(self, *_error: object) -> None:
-        self._shared.leave(self._held, self._before)
 
 
 class Shared(Generic[F]):
@@ -69,12 +49,17 @@ class Shared(Generic[F]):
             raise LogClosed(f"{self._name} is closed: open it again")
         return held
 
-    def use(self) -> AbstractContextManager[F]:
+    @contextmanager
+    def use(self) -> Iterator[F]:
         """Be in the current file.
 
         :raises LogClosed: there is none.
         """
-        return _Use(self)
+        held, before = self.enter()
+        try:
+            yield held.file
+        finally:
+            self.leave(held, before)
 
     def enter(self) -> tuple[_Held[F], F | None]:
         """Be in the current file; return it and the one that this thread was in."""

@@ -31,7 +31,6 @@ NAME_BYTES = 8
 NONCE_BYTES = 12
 TAG_BYTES = 16
 OVERHEAD_BYTES = NAME_BYTES + NONCE_BYTES + TAG_BYTES
-ENCRYPTIONS_MAX = 2**31  # events of a stream under one key
 
 
 class StreamCipher:

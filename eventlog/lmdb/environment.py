@@ -1,4 +1,4 @@
-"""One LMDB environment, opened safely. The only file that imports lmdb.
+"""One LMDB environment, opened safely: locked, read, written, and made smaller.
 
 LMDB is fast and exact when its rules are kept, and silent or deadly when they are not. The rules
 kept here:
@@ -13,8 +13,6 @@ kept here:
   write.
 - `write` and `read` may be called from any thread; `reopen` waits for readers to leave. LMDB lets
   nobody begin to read between a write that failed and the reopening: they are to try again.
-- A process opens or closes one file at a time: py-lmdb knows open files by their inodes, and
-  forgets a closed one a moment after the system may have given its inode to a new file.
 
 How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
 rows that became shorter leave their pages half empty, and bytes that were deleted lie on in the
@@ -31,18 +29,12 @@ contains only current rows. Writes wait meanwhile. Then:
   what `shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
 """
 
-import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
-
-import lmdb
-from lmdb import _envid
+from typing import TypeVar
 
 from eventlog.core.errors import (
     CorruptLog,
@@ -55,91 +47,23 @@ from eventlog.core.errors import (
 )
 from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
-    OWNER_ONLY,
-    advice,
     beside,
     check_disk,
     explains_no_room,
     lock,
-    means_no_room,
-    reserve_readers,
     sync_to_disk,
     unlock,
 )
-from eventlog.files.mapped import MappedFile, mapping_lock, note_mapped, note_unmapped
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.files.shared import Shared
-from eventlog.lmdb.copying import copy_table, pages
+from eventlog.lmdb import file as lmdb
+from eventlog.lmdb.file import MAP_BYTES, LmdbFile, Tables, Transaction, pages, unavailable
 
-MAP_BYTES = 1 << 40
-READERS_MAX = 126
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 NEAR_BYTES = 64 << 20  # below the limit: from there on the pages in use are counted
 SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
-DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError
-PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 
-_forks = 0  # between the first process and this one; asking for a process's id takes longer
-_open: set[lmdb.Environment] = set()
-_inherited: list[set[lmdb.Environment]] = []
-
-
-def _count_fork() -> None:
-    """Keep the files of the parent: closing one here would write to its table of readers."""
-    global _forks, _open
-    _forks += 1
-    _inherited.append(_open)
-    _open = set()
-
-
-os.register_at_fork(after_in_child=_count_fork)
-
-
-@contextmanager
-def _apart_from_parent() -> Iterator[None]:
-    """Let py-lmdb open a file that is in its list of open ones since before a fork.
-
-    Whoever has our lock on the file knows that the parent has closed it, or is gone.
-    """
-    known: Any = _envid.env_keys
-    if _forks:
-        _envid.env_keys = lambda *given: tuple((*key, _forks) for key in known(*given))
-    try:
-        yield
-    finally:
-        _envid.env_keys = known
-
-
-Transaction: TypeAlias = "lmdb.Transaction[bytes]"
-Cursor: TypeAlias = "lmdb.Cursor[bytes]"
-Table: TypeAlias = "lmdb._Database"  # noqa: SLF001 - its stubs name it so
-Tables: TypeAlias = dict[str, Table]
 T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class _File:
-    """An open LMDB file."""
-
-    env: lmdb.Environment
-    tables: Tables
-    page_bytes: int
-    earlier: int
-    """Transactions counted in the files before this one."""
-    known_as: MappedFile
-    """Among the files that are mapped."""
-
-    def close(self) -> None:
-        with mapping_lock:
-            note_unmapped(self.known_as)
-            _open.discard(self.env)
-            self.env.close()
-
-    def last_transaction(self) -> int:
-        return self.earlier + self.env.info()["last_txnid"]
-
-    def size(self) -> int:
-        return (self.env.info()["last_pgno"] + 1) * self.page_bytes
 
 
 class Environment:
@@ -169,16 +93,16 @@ class Environment:
         self._checked_bytes_max = checked_bytes_max
         self.committed = 0
         """The number of the last transaction that was committed when the last write ended well."""
-        self._forks = _forks
+        self._forks = lmdb.forks
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
-        self._files: Shared[_File] = Shared(str(path), _File.close)
-        with _unavailable(path):
+        self._files: Shared[LmdbFile] = Shared(str(path), LmdbFile.close)
+        with unavailable(path):
             self._lock_fd: int | None = lock(beside(path, ".lock"))
         try:
             self._discard(self._copy_path)
             self._files.replace(self._load(path, 0))
-            with _unavailable(path):
+            with unavailable(path):
                 sync_to_disk(path.parent)
         except BaseException:
             with self._files.alone():
@@ -186,30 +110,14 @@ class Environment:
             unlock(self._lock_fd)
             raise
 
-    def _load(self, path: Path, earlier: int) -> _File:
+    def _load(self, path: Path, earlier: int) -> LmdbFile:
         if self._checked_bytes_max is not None:
             check_file(path, self._checked_bytes_max)
-        with _unavailable(path), mapping_lock, _apart_from_parent():
-            reserve_readers(beside(path, "-lock"))
-            env = lmdb.open(
-                str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
-                max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=OWNER_ONLY,
-            )  # fmt: skip
-            _open.add(env)
-            file = _File(env, {}, env.stat()["psize"], earlier, note_mapped(path))
-        try:
-            with _unavailable(path):
-                env.reader_check()
-                with env.begin(write=True) as txn:
-                    file.tables |= {name: env.open_db(name.encode(), txn) for name in self._names}
-                return file
-        except BaseException:
-            file.close()
-            raise
+        return LmdbFile.open(path, self._names, earlier)
 
     def close(self) -> None:
         """Close the file and give up the lock. Idempotent."""
-        if self._lock_fd is None or self._forks != _forks:
+        if self._lock_fd is None or self._forks != lmdb.forks:
             return
         with self._alone(), self._files.alone():
             self._files.replace(None)
@@ -233,11 +141,12 @@ class Environment:
 
         :raises LogBusy: nobody can read now, which passes.
         """
-        return _Reading(self, self._shared())
+        self.check_process()
+        return _Reading(self, self._files)
 
     def not_read(self, error: BaseException) -> Exception | None:
         """Return the error for a reader instead of an error of LMDB; or None for other errors."""
-        if isinstance(error, PASSING):
+        if isinstance(error, lmdb.PASSING):
             return self._busy(f"{self.path}: {error}: try again in a moment")
         if isinstance(error, lmdb.Error | struct.error):
             return CorruptLog(f"{self.path} cannot be read: {error}")
@@ -261,9 +170,9 @@ class Environment:
                         result = change(txn)
                     self.committed = file.last_transaction()
                     return result
-            except lmdb.BadValsizeError as error:
+            except lmdb.BadSize as error:
                 raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
-            except lmdb.MapFullError as error:
+            except lmdb.MapFull as error:
                 raise DiskFull(f"the address space of {self.path} is used up") from error
             except (lmdb.Error, OSError) as error:
                 self.reopen()
@@ -373,24 +282,22 @@ class Environment:
 
     def _discard(self, copy: Path) -> None:
         """Remove a copy, or what a process that died has left of one."""
-        with _unavailable(self.path):
+        with unavailable(self.path):
             for suffix in ("", "-lock"):
                 beside(copy, suffix).unlink(missing_ok=True)
 
     def _copied(
-        self, file: _File, store: Callable[[Transaction, int], object], path: Path
-    ) -> _File:
+        self, file: LmdbFile, store: Callable[[Transaction, int], object], path: Path
+    ) -> LmdbFile:
         """Return an open copy of `file`, all of it synced."""
-        copy: _File | None = None
+        copy: LmdbFile | None = None
         try:
             with file.env.begin() as source:
                 if file.env.stat()["entries"] != len(self._names):
                     raise LogUnavailable(f"{self.path} has tables of another version: not copied")
                 check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
                 copy = self._load(path, file.last_transaction())
-                begin = partial(copy.env.begin, write=True)
-                for name in self._names:
-                    copy_table(source, file.tables[name], begin, copy.tables[name], copy.page_bytes)
+                file.copy_rows(source, copy)
                 with self._files.within(copy), copy.env.begin(write=True) as txn:
                     store(txn, copy.earlier)
             return copy
@@ -401,19 +308,19 @@ class Environment:
             raise
 
     def _not_copied(self, error: Exception, path: Path) -> Exception:
-        if isinstance(error, DAMAGE):
+        if isinstance(error, lmdb.DAMAGE):
             return CorruptLog(f"{self.path} cannot be read: {error}: nothing was changed")
         if explains_no_room(path, error):
             return DiskFull(f"no space left to copy {self.path}: free some, try again")
         return StorageFailed(f"copying {self.path} failed: {error}; nothing was changed")
 
-    def _abandon(self, copy: _File | None, path: Path) -> None:
+    def _abandon(self, copy: LmdbFile | None, path: Path) -> None:
         if copy is not None:
             copy.close()
         with suppress(LogUnavailable, DiskFull):  # removed when it is opened again
             self._discard(path)
 
-    def _replace(self, copy: _File) -> None:
+    def _replace(self, copy: LmdbFile) -> None:
         """Put a copy in the place of the file, for good, and then in use."""
         try:
             self._copy_path.replace(self.path)
@@ -433,7 +340,7 @@ class Environment:
 
     def check_process(self) -> None:
         """Refuse use in a forked child."""
-        if self._forks != _forks:
+        if self._forks != lmdb.forks:
             raise LogClosed(f"{self.path} was opened before a fork: open it again in this process")
 
     @contextmanager
@@ -446,7 +353,7 @@ class Environment:
         finally:
             self._writing.release()
 
-    def _shared(self) -> AbstractContextManager[_File]:
+    def _shared(self) -> AbstractContextManager[LmdbFile]:
         self.check_process()
         return self._files.use()
 
@@ -457,18 +364,18 @@ class _Reading(AbstractContextManager[Transaction]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every read does.
     """
 
-    __slots__ = "_env", "_shared", "_txn"
+    __slots__ = "_env", "_files", "_held", "_txn"
 
-    def __init__(self, env: Environment, shared: AbstractContextManager[_File]):
+    def __init__(self, env: Environment, files: Shared[LmdbFile]):
         self._env = env
-        self._shared = shared
+        self._files = files
 
     def __enter__(self) -> Transaction:
-        file = self._shared.__enter__()
+        self._held = self._files.enter()
         try:
-            self._txn = file.env.begin()
+            self._txn = self._held[0].file.env.begin()
         except BaseException as error:
-            self._shared.__exit__(None, None, None)
+            self._files.leave(*self._held)
             if (instead := self._env.not_read(error)) is not None:
                 raise instead from error
             raise
@@ -478,18 +385,6 @@ class _Reading(AbstractContextManager[Transaction]):
         try:
             self._txn.abort()
         finally:
-            self._shared.__exit__(None, None, None)
+            self._files.leave(*self._held)
         if error is not None and (instead := self._env.not_read(error)) is not None:
             raise instead from error
-
-
-@contextmanager
-def _unavailable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (lmdb.Error, OSError, ValueError) as error:
-        if isinstance(error, DAMAGE):
-            raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
-        if means_no_room(error):
-            raise DiskFull(f"no space left to open {path}") from error
-        raise LogUnavailable(f"cannot open {path}: {error}{advice(error)}") from error

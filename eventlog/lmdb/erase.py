@@ -34,9 +34,9 @@ from eventlog.archive.archive import Archive
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.snapshots import snapshot_keys
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -47,6 +47,7 @@ from eventlog.lmdb.tables import (
     next_number,
     put_segment,
     scan,
+    snapshot_keys,
 )
 
 TABLE = "erasures"
@@ -81,8 +82,8 @@ class StreamErasing:
         sid, record = frame.stream_id(stream), self._ledger.stream(txn, stream)
         if epoch is not None and epoch != record.epoch:
             raise Fenced(stream, epoch, record.epoch)
-        if record.version > record.erased_version:
-            self._ledger.counting.take(txn, counted)
+        if not record.is_empty:
+            self._ledger.take_out(txn, counted)
         return self._mark(txn, sid, record, now_us, [key_id(name) for name in projections])
 
     def mark_id(self, txn: Transaction, sid: bytes, now_us: int) -> ErasureRecord | None:
@@ -93,7 +94,7 @@ class StreamErasing:
         self, txn: Transaction, sid: bytes, record: StreamRecord, now_us: int, names: list[bytes]
     ) -> ErasureRecord | None:
         pending = self.pending(txn).get(sid)
-        if record.version == record.erased_version:
+        if record.is_empty:
             return pending
         fresh = ErasureRecord(
             until=record.version,
@@ -159,6 +160,32 @@ class StreamErasing:
         """Write down that nothing of an erasure is left to be done."""
         txn.delete(sid, db=self._env.tables[TABLE])
 
+    def finish(
+        self, shrink: Callable[[], object], forget_key: Callable[[bytes], object] | None
+    ) -> bool:
+        """Finish erasures that a process that died has left; say whether there were any. Blocks.
+
+        `forget_key` deletes the key of a stream by its id, if the log is encrypted.
+
+        :raises DiskFull: they could not be finished now; they are still under way.
+        :raises StorageFailed: they could not be finished now; they are still under way.
+        """
+        write = self._env.write
+        with self._env.read() as txn:
+            pending = self.pending(txn)
+        for sid, record in pending.items():
+            if forget_key is not None and not record.key_gone:
+                forget_key(sid)
+                write(partial(self.key_gone, sid=sid))
+            while write(partial(self.step, sid=sid)):
+                pass
+            self.remove_files(sid)
+        if pending:
+            shrink()
+        for sid in pending:
+            write(partial(self.done, sid=sid))
+        return bool(pending)
+
     def _put(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
         txn.put(sid, seal_record(record, sid), db=self._env.tables[TABLE])
 
@@ -189,32 +216,3 @@ class StreamErasing:
         for name in record.projections:
             for rest, _ in scan(self._env, txn, "projections", name):
                 yield "projections", name + rest
-
-
-def finish(
-    env: Environment,
-    erasing: StreamErasing,
-    shrink: Callable[[], object],
-    forget_key: Callable[[bytes], object] | None,
-) -> bool:
-    """Finish the erasures that a process that died has left; say whether there were any. Blocks.
-
-    `forget_key` deletes the key of a stream by its id, if the log is encrypted.
-
-    :raises DiskFull: they could not be finished now; they are still under way.
-    :raises StorageFailed: they could not be finished now; they are still under way.
-    """
-    with env.read() as txn:
-        pending = erasing.pending(txn)
-    for sid, record in pending.items():
-        if forget_key is not None and not record.key_gone:
-            forget_key(sid)
-            env.write(partial(erasing.key_gone, sid=sid))
-        while env.write(partial(erasing.step, sid=sid)):
-            pass
-        erasing.remove_files(sid)
-    if pending:
-        shrink()
-    for sid in pending:
-        env.write(partial(erasing.done, sid=sid))
-    return bool(pending)

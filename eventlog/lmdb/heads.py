@@ -12,6 +12,7 @@ keys.
 
 import hashlib
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,8 @@ from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
 from eventlog.keys import signing
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import U64, stream_records
 
 FORMAT = 1
@@ -40,30 +42,30 @@ class HeadsFile(msgspec.Struct, frozen=True):
 
 def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
     """Return where the log stands in a transaction. Reads all of it."""
-    digest, position = hashlib.sha256(), 0
-    with txn.cursor(env.tables["events"]) as cursor:
-        for data in cursor.iternext(keys=False, values=True):
-            digest.update(frame.chain_of(data))
-            position += 1
+    digest, position = _digest(env, txn)
     streams = {
         sid.hex(): Head(record.version, record.chain.hex())
         for sid, record in stream_records(env, txn)
     }
-    return Heads(FORMAT, now_us, position, digest.hexdigest(), streams)
+    return Heads(FORMAT, now_us, position, digest, streams)
+
+
+def _digest(env: Environment, txn: Transaction, until: int | None = None) -> tuple[str, int]:
+    """Return the digest over the chains of all events up to a position, and their number."""
+    digest, count = hashlib.sha256(), 0
+    with txn.cursor(env.tables["events"]) as cursor:
+        for data in islice(cursor.iternext(keys=False, values=True), until):
+            digest.update(frame.chain_of(data))
+            count += 1
+    return digest.hexdigest(), count
 
 
 def check_heads(env: Environment, txn: Transaction, heads: Heads, found: Found) -> None:
     """Report each difference between the log and its published heads."""
-    digest, count = hashlib.sha256(), 0
-    with txn.cursor(env.tables["events"]) as cursor:
-        for data in cursor.iternext(keys=False, values=True):
-            if count == heads.position:
-                break
-            digest.update(frame.chain_of(data))
-            count += 1
+    digest, count = _digest(env, txn, heads.position)
     if count < heads.position:
         found(count, b"", f"the log has {count} events of the {heads.position} that were published")
-    elif digest.hexdigest() != heads.digest:
+    elif digest != heads.digest:
         found(0, b"", "the log up to the published head is not the one that was published")
     for name, head in heads.streams.items():
         _check_stream(env, txn, bytes.fromhex(name), head, found)

@@ -23,12 +23,14 @@ import msgspec
 from eventlog.core.errors import LogClosed, WrongLoop
 from eventlog.core.logs import get_logger
 from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
-from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest, check_end
-from eventlog.core.waiting import Turns, settle
+from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
+from eventlog.core.rules import check_end
+from eventlog.core.waiting import LogEnd, Room, settle
 from eventlog.files.anchor import Tail
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
+from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Landed, Outcome, Work, WriteJob, Writer
+from eventlog.lmdb.writer import Outcome, Work, WriteJob, Writer
 
 _logger = get_logger("eventlog")
 T = TypeVar("T")
@@ -44,28 +46,26 @@ class _InFlight:
 
 
 class _AppendJob:
-    """An append as a job of the writer. It is answered at once, or when it has landed."""
+    """An append as a job of the writer: one object, for the collector looks at each."""
 
-    __slots__ = "answer", "events", "head", "intake", "payload_bytes", "request", "use_reserve"
+    __slots__ = "answer", "events", "intake", "payload_bytes", "request", "use_reserve"
 
     def __init__(
         self,
         intake: "Intake",
         request: AppendRequest,
-        head: StreamHead | None,
-        answer: "asyncio.Future[Appended] | None" = None,
+        answer: "asyncio.Future[Appended] | None",
     ):
-        """`head` is where its stream is after it, None if that is not sure."""
-        self.intake, self.request, self.head, self.answer = intake, request, head, answer
-        self.events = len(request.events)
-        self.payload_bytes = sum([len(event.body) for event in request.events])
+        """`answer` is that of a caller who waits; one of a relaxed append does not."""
+        self.intake, self.request, self.answer = intake, request, answer
+        self.events, self.payload_bytes = len(request.events), request.payload_bytes
         self.use_reserve = request.use_reserve
 
     def run(self, txn: Transaction) -> Appended:
         return self.intake.ledger.append(txn, self.request)
 
     def done(self, outcome: Outcome) -> None:
-        self.intake.landed(self, outcome)
+        self.intake.landed(self.request, self.answer, outcome)
 
 
 class Intake:
@@ -74,10 +74,9 @@ class Intake:
     def __init__(self, files: Files, events_max: int):
         self._keys = files.keys
         self._loop = asyncio.get_running_loop()
-        self.position = files.position
-        """Position of the last durable event."""
-        self.queued_events = 0
-        self.queued_bytes = 0
+        self.end = LogEnd(files.position)
+        """The last durable event."""
+        self.room = Room(events_max, QUEUE_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.is_stalled = False
         """While the file is replaced: what is answered before it is on disk would be late there."""
@@ -85,16 +84,12 @@ class Intake:
         self._env = files.env
         self.ledger = files.ledger
         self._anchor = files.anchor
-        self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
-        self._turns = Turns()
-        self._tail_waiters: set[asyncio.Future[None]] = set()
         self._closed = False
         self._writer = Writer(
             files.env,
-            bookkeeping=files.ledger,
-            tail=files.ledger.tail,
+            files.ledger,
             committed=self._committed,
             deliver=self._deliver,
             keys=files.keys,
@@ -103,8 +98,8 @@ class Intake:
     def close(self) -> None:
         """Take nothing more in."""
         self._closed = True
-        self._wake_tail_waiters()
-        self._wake_room_waiters()
+        self.end.close()
+        self.room.close()
 
     def stop(self) -> None:
         """Finish what was taken in. Blocks: call it off the loop, or when that has ended."""
@@ -117,10 +112,10 @@ class Intake:
 
     async def append(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result once it is durable."""
-        if self._is_full():
-            await self._wait_for_room()
+        if self.room.is_full:
+            await self.room.wait()
         answer: asyncio.Future[Appended] = self._loop.create_future()
-        self._put_append(_AppendJob(self, request, None, answer))
+        self._put_append(request, None, answer)
         return await answer
 
     async def append_relaxed(self, request: AppendRequest) -> Appended:
@@ -131,8 +126,8 @@ class Intake:
             return durable
         if self._keys is not None and not self._keys.has(request.stream):
             return msgspec.structs.replace(await self.append(request), last_position=0)
-        if self._is_full():
-            await self._wait_for_room()
+        if self.room.is_full:
+            await self.room.wait()
         head = await self._accepted(request.stream)
         if self.is_stalled:
             return await self.append(request)
@@ -140,7 +135,7 @@ class Intake:
         if request.counters and not self.tally.is_certain(request.counters):
             return await self.append(request)
         after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
-        self._put_append(_AppendJob(self, request, after))
+        self._put_append(request, after)
         return Appended(request.stream, head.version + 1, after.version, 0)
 
     async def submit(
@@ -178,57 +173,36 @@ class Intake:
     async def wait_beyond(self, position: int) -> int:
         """Wait for a durable event behind `position`; return the last one's, 0 at the close."""
         self.check_loop()
-        while self.position <= position:
-            if self._closed:
-                return 0
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._tail_waiters.add(waiter)
-            try:
-                await waiter
-            finally:
-                self._tail_waiters.discard(waiter)
-        return self.position
-
-    # --- room
-
-    def _is_full(self) -> bool:
-        return not self._closed and (
-            self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
-        )
-
-    async def _wait_for_room(self) -> None:
-        while self._is_full():
-            await self._turns.wait()
-
-    def _wake_room_waiters(self) -> None:
-        """Wake no more callers than there is room for events; each looks again for itself."""
-        room = len(self._turns) if self._closed else self._events_max - self.queued_events
-        self._turns.wake(room)
-
-    def _wake_tail_waiters(self) -> None:
-        waiters, self._tail_waiters = self._tail_waiters, set()
-        for waiter in waiters:
-            settle(waiter, None)
+        return await self.end.wait_beyond(position)
 
     # --- streams in flight
 
-    def _put_append(self, job: "_AppendJob") -> None:
-        self._put(job)
-        request, is_relaxed = job.request, job.head is not None
+    def _put_append(
+        self,
+        request: AppendRequest,
+        head: StreamHead | None,
+        answer: "asyncio.Future[Appended] | None" = None,
+    ) -> None:
+        """Queue an append. `head` is where its stream is after it, None if that is not sure.
+
+        One that is sure has been answered: it is relaxed.
+        """
+        self._put(_AppendJob(self, request, answer))
         in_flight = self._in_flight.get(request.stream)
         if in_flight is None:
-            self._in_flight[request.stream] = _InFlight(1, job.head)
+            self._in_flight[request.stream] = _InFlight(1, head)
         else:
             in_flight.appends += 1
-            in_flight.head = job.head
+            in_flight.head = head
         if request.counters:
-            self.tally.enter(request.counters, relaxed=is_relaxed)
-        if is_relaxed:
+            self.tally.enter(request.counters, relaxed=answer is None)
+        if answer is None:
             request.counted()
 
-    def landed(self, job: "_AppendJob", outcome: Outcome) -> None:
+    def landed(
+        self, request: AppendRequest, answer: "asyncio.Future[Appended] | None", outcome: Outcome
+    ) -> None:
         """Take note of what became of an append, and tell its caller."""
-        request, is_relaxed = job.request, job.head is not None
         in_flight = self._in_flight[request.stream]
         in_flight.appends -= 1
         if isinstance(outcome, Exception):
@@ -236,13 +210,17 @@ class Intake:
         if in_flight.appends == 0:
             del self._in_flight[request.stream]
         if request.counters:
-            self.tally.leave(request.counters, relaxed=is_relaxed)
-        if job.answer is None:
-            self._relaxed_done(request, outcome)
-            return
-        if isinstance(outcome, Appended) and not outcome.duplicate:
-            request.counted()
-        settle(job.answer, outcome)
+            self.tally.leave(request.counters, relaxed=answer is None)
+        if answer is not None:
+            if isinstance(outcome, Appended) and not outcome.duplicate:
+                request.counted()
+            settle(answer, outcome)
+        elif isinstance(outcome, Exception):
+            self._distrusted.add(request.stream)
+            self.counts["relaxed_lost"] += len(request.events)
+            _logger.error(
+                "relaxed append lost", events=len(request.events), error=type(outcome).__name__
+            )
 
     async def _accepted(self, stream: str) -> StreamHead:
         """Return where a stream stands with everything accepted so far."""
@@ -252,14 +230,6 @@ class Intake:
             await self.flush()
         with self._env.read() as txn:
             return self.ledger.stream(txn, stream).head()
-
-    def _relaxed_done(self, request: AppendRequest, outcome: Outcome) -> None:
-        if isinstance(outcome, Exception):
-            self._distrusted.add(request.stream)
-            self.counts["relaxed_lost"] += len(request.events)
-            _logger.error(
-                "relaxed append lost", events=len(request.events), error=type(outcome).__name__
-            )
 
     # --- the writer
 
@@ -273,8 +243,7 @@ class Intake:
         self.check_loop()
         if self._closed:
             raise LogClosed("the log is closed: open it again")
-        self.queued_events += job.events
-        self.queued_bytes += job.payload_bytes
+        self.room.take(job.events, job.payload_bytes)
         self._writer.put(job)
 
     def _committed(self, tail: Tail) -> None:
@@ -282,8 +251,8 @@ class Intake:
         self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
     def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
-        self.queued_events -= sum(job.events for job in batch)
-        self.queued_bytes -= sum(job.payload_bytes for job in batch)
+        events, size = sum(job.events for job in batch), sum(job.payload_bytes for job in batch)
+        self.room.give_back(events, size)
         self.counts["batches"] += 1
         if landed is not None and landed.totals is not None:
             self.tally.committed = landed.totals  # before any caller is told that it has counted
@@ -291,10 +260,8 @@ class Intake:
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 self.counts["events"] += job.events
             job.done(outcome)
-        if landed is not None and landed.tail.position > self.position:
-            self.position = landed.tail.position
-            self._wake_tail_waiters()
-        self._wake_room_waiters()
+        if landed is not None:
+            self.end.advance(landed.tail.position)
 
 
 # --- totals: see ledger.py

@@ -1,4 +1,4 @@
-"""The rules of the log, inside one transaction: who may append what, where it goes, what it counts.
+"""An append inside one transaction: by the rules (core/rules.py), into the tables and the totals.
 
 Every rule is checked before the first put of an append, so a refused one leaves no trace in the
 transaction that it shares with others.
@@ -7,25 +7,19 @@ transaction that it shares with others.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
-from eventlog.core import frame
-from eventlog.core.errors import (
-    BeingErased,
-    CorruptLog,
-    Fenced,
-    IdempotencyConflict,
-    InvalidAppend,
-)
+from eventlog.core import frame, rules
+from eventlog.core.errors import BeingErased, CorruptLog, Fenced
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import Appended, StreamHead
-from eventlog.core.requests import AppendRequest, check_end, count
+from eventlog.core.requests import AppendRequest
 from eventlog.core.rows import Record, blind_digest, blind_id, key_rows, seal_record, unseal_record
 from eventlog.files.anchor import Tail
-from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
-from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.snapshots import put_checkpoint
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -33,6 +27,7 @@ from eventlog.lmdb.tables import (
     RequestRecord,
     StreamRecord,
     neighbours,
+    put_checkpoint,
     put_rows,
     stream_records,
 )
@@ -44,7 +39,7 @@ from eventlog.lmdb.tables import (
 # transaction on. Therefore damage or loss raises an error and never gives a lower number, and its
 # CRC covers the row's key.
 #
-# Three places know the totals. The row is the truth. `Counting` is what the writer's transaction
+# Three places know the totals. The row is the truth. `Ledger` has what the writer's transaction
 # makes of it: it is read when the first append of a transaction counts, and written once for all of
 # them. `TotalsTally` (intake.py) is what the event loop knows without reading: committed totals and
 # pending changes.
@@ -82,49 +77,18 @@ def unseal_totals(row: bytes, value: bytes) -> dict[str, int]:
     return unseal_record(value, TotalsRecord, "the row of totals", row).totals
 
 
-class Counting:
-    """The totals within one transaction after another. Belongs to the writer's thread."""
-
-    def __init__(self, env: Environment):
-        self._env = env
-        self._changed: dict[str, int] | None = None
-
-    def begin(self) -> None:
-        """Start a transaction: forget what one that failed has left."""
-        self._changed = None
-
-    def add(self, txn: Transaction, counters: Mapping[str, int]) -> None:
-        """Apply an append's deltas, all or none; `finish` stores them.
-
-        :raises InvalidAppend: see `count`.
-        """
-        before = load_totals(self._env, txn) if self._changed is None else self._changed
-        self._changed = count(before, counters)
-
-    def take(self, txn: Transaction, counted: Mapping[str, int]) -> None:
-        """Subtract a stream's counts from the totals; none falls below 0."""
-        before = load_totals(self._env, txn) if self._changed is None else self._changed
-        gone = {name: -min(number, before.get(name, 0)) for name, number in counted.items()}
-        self._changed = count(before, gone)
-
-    def replace(self, totals: Mapping[str, int]) -> None:
-        """Let these be the totals: those of a log that this one now is the same as."""
-        self._changed = dict(totals)
-
-    def finish(self, txn: Transaction) -> dict[str, int] | None:
-        """Store the totals if the transaction has changed them, and return them."""
-        if self._changed is not None:
-            put_totals(self._env, txn, self._changed)
-        return self._changed
-
-
-# --- the ends of the log and its streams, while the writer appends to them
-#
-# A transaction takes the appends of many callers and puts their events together; until then
-# `Accepted` has them. `KnownEnds` has what earlier transactions left, so that the next one need not
-# read it back.
+# --- the ledger
 
 ENDS_MAX = 8192  # of streams, kept in memory: some 4 MB
+EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
+
+
+class Landed(NamedTuple):
+    """The end and the totals of the log after a transaction."""
+
+    tail: Tail
+    totals: dict[str, int] | None
+    """None: as they were."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,69 +102,42 @@ class Accepted:
     """Their ends, by stream id."""
 
 
-class KnownEnds:
-    """The ends of the log and of streams as the last commit left them, and appends before it.
-
-    They are known to stand as long as the transaction that put them is the last one that was
-    committed: not if it was given up, nor if anybody else has written since.
-    """
-
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        self.streams: dict[bytes, StreamRecord] = {}
-        self.position = 0
-        """Of the last event; 0: not known."""
-        self._transaction = 0
-
-    def clear(self) -> None:
-        """Know nothing."""
-        self.streams.clear()
-        self.position = 0
-
-    def begin(self) -> None:
-        """Keep, in a transaction that begins, only what is known to stand."""
-        if self._env.committed != self._transaction:
-            self.clear()
-
-    def put(self, txn: Transaction, accepted: Accepted) -> None:
-        """Take note of what this transaction has put."""
-        self._transaction, self.position = self._env.number(txn), accepted.position
-        if len(self.streams) + len(accepted.streams) > ENDS_MAX:
-            self.streams.clear()
-        self.streams |= accepted.streams
-
-
-# --- the ledger
-
-EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
-
-
 class Ledger:
     """Reads and writes of the tables; each takes the transaction it happens in.
 
     The events of many appends are put together: `put_accepted` comes before anything else is done
-    in their transaction, and before it ends.
+    in their transaction, and before it ends. The ends of the log and of its streams are kept from
+    one transaction of appends to the next, which need not read them back. They are known to stand
+    as long as the transaction that put them is the last one that was committed: not if it was given
+    up, nor if anybody else has written since.
     """
 
     def __init__(self, env: Environment, keys: Keys | None = None):
         self._env = env
         self._keys = keys
-        self.counting = Counting(env)
         self._accepted: Accepted | None = None
-        self._ends = KnownEnds(env)
+        self._totals: dict[str, int] | None = None
+        """As this transaction has changed them."""
+        self._ends: dict[bytes, StreamRecord] = {}
+        self._position = 0
+        """Of the last event; 0: not known."""
+        self._put_by = 0
+        """The number of the transaction that put the ends."""
 
     # --- a transaction of appends
 
     def begin(self) -> None:
         """Start a transaction: forget what one that failed has left."""
-        self._accepted = None
-        self._ends.begin()
-        self.counting.begin()
+        self._accepted = self._totals = None
+        if self._env.committed != self._put_by:
+            self.forget_ends()
 
-    def finish(self, txn: Transaction) -> dict[str, int] | None:
-        """Put all accepted appends; return the totals if the transaction has changed them."""
+    def finish(self, txn: Transaction) -> Landed:
+        """Put what was accepted and counted; return where the log ends then."""
         self.put_accepted(txn)
-        return self.counting.finish(txn)
+        if self._totals is not None:
+            put_totals(self._env, txn, self._totals)
+        return Landed(self.tail(txn), self._totals)
 
     def put_accepted(self, txn: Transaction) -> None:
         """Put the events of the appends that were accepted, and the records of their streams."""
@@ -211,11 +148,33 @@ class Ledger:
         accepted.rows.put(tables, txn)
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
         put_rows(txn, tables["streams"], records)
-        self._ends.put(txn, accepted)
+        self._put_by, self._position = self._env.number(txn), accepted.position
+        if len(self._ends) + len(accepted.streams) > ENDS_MAX:
+            self._ends.clear()
+        self._ends |= accepted.streams
 
     def forget_ends(self) -> None:
         """Read the ends again: something else than an append may change them."""
         self._ends.clear()
+        self._position = 0
+
+    def count(self, txn: Transaction, counters: Mapping[str, int]) -> None:
+        """Apply deltas to the totals, all or none; `finish` stores them.
+
+        :raises InvalidAppend: see `rules.count`.
+        """
+        self._totals = rules.count(self._totals_in(txn), counters)
+
+    def take_out(self, txn: Transaction, counted: Mapping[str, int]) -> None:
+        """Subtract a stream's counts from the totals; none falls below 0."""
+        self._totals = rules.without(self._totals_in(txn), counted)
+
+    def replace_totals(self, totals: Mapping[str, int]) -> None:
+        """Let these be the totals: those of a log that this one now is the same as."""
+        self._totals = dict(totals)
+
+    def _totals_in(self, txn: Transaction) -> dict[str, int]:
+        return load_totals(self._env, txn) if self._totals is None else self._totals
 
     # --- the end of things
 
@@ -249,7 +208,7 @@ class Ledger:
             raise CorruptLog(f"stream {name!r} has events and no record: restore a backup")
         if record is None:
             return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
-        if not record.name and record.erased_version == record.version:
+        if not record.name and record.is_empty:
             return msgspec.structs.replace(record, name=name)
         if record.name != name:
             raise CorruptLog(f"stream {name!r} has the key of {record.name!r}")
@@ -269,18 +228,11 @@ class Ledger:
             for value in cursor.iternext(keys=False, values=True):
                 with suppress(CorruptLog):
                     record = unseal_record(value, StreamRecord, "a stream's record")
-                    if record.version > record.erased_version:
+                    if not record.is_empty:
                         names.append(record.name)
         return names
 
     # --- encryption
-
-    def cipher(self, stream: StreamRecord) -> Cipher | None:
-        """Return the cipher of a stream that has events, None if the log is not encrypted.
-
-        :raises KeyGone: its key is not here.
-        """
-        return None if self._keys is None else self._keys.cipher(stream.name)
 
     def cipher_to_write(self, txn: Transaction, stream: StreamRecord) -> Cipher | None:
         """Return the cipher for a write; the key of a stream that has nothing to read may be made.
@@ -289,17 +241,14 @@ class Ledger:
         :raises BeingErased: its key is still to be deleted.
         :raises InvalidAppend: as much as one key may encrypt has been written under it.
         """
-        if self._keys is None:
-            return None
-        sid = frame.stream_id(stream.name)
-        erasure = self._record(txn, "erasures", sid, ErasureRecord, "an erasure", sid)
-        if erasure is not None and not erasure.key_gone:
-            raise BeingErased(f"stream {stream.name!r} is being erased: repeat that, then append")
-        if stream.version - stream.erased_version >= ENCRYPTIONS_MAX:
-            raise InvalidAppend(f"stream {stream.name!r} is full: its key encrypts no more")
-        if stream.version == stream.erased_version:
-            return self._keys.make(stream.name)
-        return self._keys.cipher(stream.name)
+        if self._keys is not None:
+            sid = frame.stream_id(stream.name)
+            erasure = self._record(txn, "erasures", sid, ErasureRecord, "an erasure", sid)
+            if erasure is not None and not erasure.key_gone:
+                raise BeingErased(
+                    f"stream {stream.name!r} is being erased: repeat that, then append"
+                )
+        return rules.cipher_to_write(self._keys, stream.name, stream)
 
     # --- append
 
@@ -311,22 +260,25 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            self._ends.begin()
-            position = self._ends.position or self.last_position(txn)
-            accepted = self._accepted = Accepted(position)
-        stream = accepted.streams.get(sid) or self._ends.streams.get(sid)
+            accepted = self._accepted = Accepted(self._position or self.last_position(txn))
+        stream = accepted.streams.get(sid) or self._ends.get(sid)
         stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
             first = self.first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
                 return first
-        check_end(request, stream.version, stream.epoch)
-        cipher = self.cipher_to_write(txn, stream)
+        rules.check_end(request, stream.version, stream.epoch)
+        cipher = None if self._keys is None else self.cipher_to_write(txn, stream)
         if request.counters:
-            self.counting.add(txn, request.counters)
+            self.count(txn, request.counters)
         end = self._accept(accepted, sid, stream, request, cipher)
         result = Appended(request.stream, stream.version + 1, end.version, accepted.position)
-        self._put_request(txn, sid, request, result, cipher)
+        if request.idempotency_key is not None:
+            key = sid + blind_id(request.idempotency_key, cipher)
+            digest = blind_digest(request.digest, cipher)
+            places = result.first_version, result.last_version, result.last_position
+            record = seal_record(RequestRecord(key, digest, *places))
+            txn.put(key, record, db=self._env.tables["requests"])
         if request.checkpoint is not None:
             put_checkpoint(self._env, txn, request.checkpoint)
         return result
@@ -338,18 +290,16 @@ class Ledger:
 
         :raises IdempotencyConflict: the key stood for another request.
         """
-        if stream.version == stream.erased_version:
+        if stream.is_empty:
             return None
-        name, cipher = stream.name, self.cipher(stream)
+        name, cipher = stream.name, rules.cipher_to_read(self._keys, stream.name)
         key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
         for row, value in neighbours(self._env, txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
             if row == key and record.last_version > stream.erased_version:
-                if record.digest != blind_digest(digest, cipher):
-                    raise IdempotencyConflict(name, idempotency_key)
-                return record.result(name)
+                return record.repeated(name, idempotency_key, blind_digest(digest, cipher))
         return None
 
     def _accept(
@@ -361,20 +311,15 @@ class Ledger:
         cipher: Cipher | None,
     ) -> StreamRecord:
         """Give the events of an append their places; return the end of their stream."""
-        position, version, chain = accepted.position, stream.version, stream.chain
-        stored = stream.stored_bytes
-        for prepared in request.events:
-            position, version = position + 1, version + 1
-            data, chain = frame.pack(
-                prepared, position=position, sid=sid, version=version,
-                recorded_at_us=request.recorded_at_us, prev=chain, cipher=cipher,
-            )  # fmt: skip
-            packed = U64.pack(version)
-            rows = key_rows(sid, prepared.keys, packed, cipher)
-            accepted.rows.add(position, sid, version, data, rows)
-            stored += len(prepared.body)
+        position, at_us = accepted.position, request.recorded_at_us
+        events = rules.packed(request, sid, stream, position, at_us, cipher)
+        for prepared, version, data in events:
+            position += 1
+            rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
+            accepted.rows.add(position, data, rows)
         end = StreamRecord(
-            stream.name, version, max(stream.epoch, request.epoch), stored, chain,
+            stream.name, version, max(stream.epoch, request.epoch),
+            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
             stream.erased_version, stream.erased_at_us,
         )  # fmt: skip
         accepted.streams[sid], accepted.position = end, position
@@ -383,26 +328,6 @@ class Ledger:
     def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
         """Store the record of a stream."""
         txn.put(sid, seal_record(record), db=self._env.tables["streams"])
-
-    def _put_request(
-        self,
-        txn: Transaction,
-        sid: bytes,
-        request: AppendRequest,
-        result: Appended,
-        cipher: Cipher | None,
-    ) -> None:
-        if request.idempotency_key is None:
-            return
-        key, digest = sid + blind_id(request.idempotency_key, cipher), request.digest
-        record = RequestRecord(
-            key=key,
-            digest=blind_digest(digest, cipher),
-            first_version=result.first_version,
-            last_version=result.last_version,
-            last_position=result.last_position,
-        )
-        txn.put(key, seal_record(record), db=self._env.tables["requests"])
 
     def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
         """Make `epoch` the stream's: every lower one is fenced from now on."""

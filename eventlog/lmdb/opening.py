@@ -27,8 +27,9 @@ from eventlog.files.anchor import Anchor, read_anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import CHECKED_BYTES_MAX
-from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.erase import StreamErasing, finish
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.erase import StreamErasing
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import TABLES, all_segments
@@ -181,7 +182,7 @@ def _finish_erasures(env: Environment, erasing: StreamErasing, keys: Keys | None
     """Finish what a crash has left of erasures; say whether there was anything."""
     try:
         shrink = partial(env.shrink, partial(put_shrunk, env))
-        return finish(env, erasing, shrink, None if keys is None else keys.forget)
+        return erasing.finish(shrink, None if keys is None else keys.forget)
     except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
         _logger.warning("erasure not finished", error=str(error))
         return True

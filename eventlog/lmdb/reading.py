@@ -7,9 +7,6 @@ it, the record of its segment says so, and the caller has chosen how to handle t
 The same is true of an erased event. Its stub says so; while the erasure is under way, and the
 payload may still be there, the record of its stream does. Such an event does not carry its stream's
 name, because the name may have been the reason to erase it.
-
-Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is read that is not
-encrypted: it would have come from somebody without the key.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,16 +22,16 @@ from eventlog.core.errors import (
     CorruptLog,
     KeyGone,
     MissingSegment,
-    PayloadDropped,
-    PayloadErased,
     UnknownEvent,
 )
-from eventlog.core.frame import erased_name
-from eventlog.core.keys import NO_KEYS, Keys
+from eventlog.core.keys import Keys
+from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
-from eventlog.lmdb.environment import Cursor, Environment, Transaction
+from eventlog.core.rules import cipher_to_read
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
     U64,
@@ -46,7 +43,7 @@ from eventlog.lmdb.tables import (
 )
 
 
-class LogReading:
+class LogReading(FrameReading):
     """Reads of events; each takes the transaction it happens in."""
 
     def __init__(
@@ -57,10 +54,9 @@ class LogReading:
         archive: Archive,
         keys: Keys | None = None,
     ):
+        super().__init__(registry, keys)
         self._env = env
         self._ledger = ledger
-        self._keys = keys
-        self._registry = registry
         self._archive = archive
 
     def event(
@@ -97,7 +93,7 @@ class LogReading:
                 if dropped != "mark":
                     raise
                 gone = Dropped(taken[2], key_gone=True)
-                found.append(_without_payload(position, taken, stream.name, gone, dropped))
+                found.append(without_payload(position, taken, stream.name, gone, dropped))
         return found
 
     def frames(
@@ -202,14 +198,18 @@ class LogReading:
             there = {place for place, _ in rows}
             lost = zip(places, versions, strict=True)
             raise _missing(stream.name, next(v for place, v in lost if place not in there))
-        found, unpack, read = [], U64.unpack, frame.read
+        found, unpack, read, recorded = [], U64.unpack, frame.read, self.recorded
+        name, erased = stream.name, stream.erased_version
         for version, (packed, data) in zip(versions, rows, strict=True):
             position = unpack(packed)[0]
             taken = read(position, data)
             if taken[1] != version or taken[0] != sid:
                 message = f"event {position} is not version {version} of stream {stream.name!r}"
                 raise CorruptLog(message)
-            found.append(self._recorded(txn, position, taken, stream, dropped))
+            if version > erased and type(taken[7]) is bytes:
+                found.append(recorded(position, taken, name, taken[7]))
+            else:
+                found.append(self._recorded(txn, position, taken, stream, dropped))
         return found
 
     def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
@@ -218,9 +218,9 @@ class LogReading:
         :raises CorruptLog: a row there, or beside them, is not as it was written.
         """
         stream = self._ledger.stream(txn, name)
-        if stream.version == stream.erased_version:
+        if stream.is_empty:
             return []
-        prefix = frame.stream_id(name) + blind_id(key, self._ledger.cipher(stream))
+        prefix = frame.stream_id(name) + blind_id(key, cipher_to_read(self._keys, name))
         found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
         last = found[-1][0] + b"\0" if found else prefix
         beside = [*neighbours(self._env, txn, "keys", prefix)]
@@ -231,11 +231,6 @@ class LogReading:
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
         return [version for version in versions if version > stream.erased_version]
-
-    @property
-    def has_keys(self) -> bool:
-        """True if keys were given, so that encrypted payloads can be read."""
-        return self._keys is not None and self._keys is not NO_KEYS
 
     def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
         """Return what `EventRegistry.keys_by_type` does; or None if this log is encrypted."""
@@ -257,11 +252,10 @@ class LogReading:
 
         :raises KeyGone: it is encrypted, and the key is not here.
         """
-        sid, version, _, raw_bytes, stored_bytes, schema, tag, _ = taken
-        cipher = None if self._keys is None else self._keys.cipher(name)
+        sid, version, _, _, _, schema, tag, _ = taken
+        cipher = cipher_to_read(self._keys, name)
         if cipher is not None or isinstance(payload, frame.Encrypted):
-            at = frame.place_of(sid, version, schema, tag)
-            payload = self._decrypted(name, payload, at, raw_bytes, stored_bytes)
+            payload = self.decrypted(taken, name, payload)
         keys = self._registry.keys_in(tag, schema, payload)
         return key_rows(sid, keys, U64.pack(version), cipher)
 
@@ -273,65 +267,34 @@ class LogReading:
         stream: StreamRecord,
         dropped: OnDropped,
     ) -> Recorded[Any]:
-        _, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, payload = taken
-        name = stream.name
-        try:
-            if (
-                self._keys is None
-                and version > stream.erased_version
-                and isinstance(payload, bytes)
-            ):
-                raw = payload
-            else:
-                found = self._fetched(txn, taken, stream)
-                if isinstance(found, Dropped):
-                    return _without_payload(position, taken, name, found, dropped)
-                raw = found
-            tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, raw)
-        except (CorruptLog, KeyGone, UnknownEvent) as error:
-            raise type(error)(f"event {position} of stream {name!r}: {error}") from error
-        return Recorded(
-            name, version, position, recorded_at_us, tag, data, raw_bytes, stored_bytes, meta
-        )
-
-    def _fetched(
-        self, txn: Transaction, taken: frame.Taken, stream: StreamRecord
-    ) -> bytes | Dropped:
-        """Return the payload of an event from where it is, decrypted, or since when it is gone."""
-        sid, version, _, raw_bytes, stored_bytes, schema, tag, payload = taken
+        """Return an event, with its payload from where that is, or since when it is gone."""
+        _, version, _, _, _, _, _, payload = taken
         if version <= stream.erased_version:
-            gone = payload if isinstance(payload, frame.ErasedMark) else stream
-            return Dropped(gone.erased_at_us, erased=True)
-        if isinstance(payload, frame.ErasedMark):
-            raise CorruptLog("it is erased and its stream is not: restore a backup")
-        if isinstance(payload, frame.Pointer):
-            found = self._archived(txn, sid, version, payload)
+            at = payload if isinstance(payload, frame.ErasedMark) else stream
+            gone = Dropped(at.erased_at_us, erased=True)
+            return without_payload(position, taken, stream.name, gone, dropped)
+        if isinstance(payload, frame.Pointer | frame.ErasedMark):
+            try:
+                found = self._fetched(txn, taken, payload)
+            except (CorruptLog, UnknownEvent) as error:
+                raise about(error, position, stream.name) from error
             if isinstance(found, Dropped):
-                return found
+                return without_payload(position, taken, stream.name, found, dropped)
             payload = found
-        if self._keys is None and isinstance(payload, bytes):
-            return payload
-        at = frame.place_of(sid, version, schema, tag)
-        return self._decrypted(stream.name, payload, at, raw_bytes, stored_bytes)
-
-    def _decrypted(
-        self, name: str, data: bytes | frame.Encrypted, at: bytes, raw_bytes: int, stored_bytes: int
-    ) -> bytes:
-        """Return the payload of an event of an encrypted log."""
-        if self._keys is None or not isinstance(data, frame.Encrypted):
-            raise CorruptLog("it is encrypted and its log is not, or the reverse: restore a backup")
-        cipher = self._keys.cipher(name)
-        return frame.decrypted(cipher, data.data, at, raw_bytes, stored_bytes)
+        return self.recorded(position, taken, stream.name, payload)
 
     # --- the archive
 
-    def _archived(
-        self, txn: Transaction, sid: bytes, version: int, pointer: frame.Pointer
+    def _fetched(
+        self, txn: Transaction, taken: frame.Taken, pointer: frame.Pointer | frame.ErasedMark
     ) -> bytes | frame.Encrypted | Dropped:
         """Return a payload from the archive, or since when it is gone.
 
         :raises CorruptLog: it is missing, damaged or another one.
         """
+        if isinstance(pointer, frame.ErasedMark):
+            raise CorruptLog("it is erased and its stream is not: restore a backup")
+        sid, version = taken[:2]
         segment = SegmentId(sid, pointer.place.number)
         gone = self._dropped(txn, segment)
         if gone is not None:
@@ -399,17 +362,3 @@ def refilled(archive: Archive, position: int, data: bytes, taken: frame.Frame) -
     entry = archive.entry(taken.stream_id, taken.place)
     check_entry(entry, taken.version, taken.place, taken.digest)
     return frame.refilled(position, data, entry.salt, entry.raw)
-
-
-def _without_payload(
-    position: int, taken: frame.Taken, name: str, gone: Dropped, dropped: OnDropped
-) -> Recorded[Any]:
-    sid, version, recorded_at_us, raw_bytes, stored_bytes, _, tag_bytes, _ = taken
-    name = erased_name(sid) if gone.erased else name
-    if dropped != "mark":
-        kind = PayloadErased if gone.erased else PayloadDropped
-        raise kind(name, version, gone.since_us)
-    tag = tag_bytes.decode()
-    return Recorded(
-        name, version, position, recorded_at_us, tag, gone, raw_bytes, stored_bytes, b""
-    )

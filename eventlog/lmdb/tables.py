@@ -27,15 +27,19 @@ the digests of requests are keyed hashes, and the data of snapshots is encrypted
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 import msgspec
 
 from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
-from eventlog.core.frame import Frame
-from eventlog.core.records import Appended, ArchiveStatistics, StreamHead
-from eventlog.core.rows import seal_record, unseal_record
-from eventlog.lmdb.environment import Environment, Table, Tables, Transaction
+from eventlog.core.keys import Cipher
+from eventlog.core.records import SNAPSHOTS_KEPT, ArchiveStatistics, Checkpoint, Snapshot
+from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
+from eventlog.core.rules import FirstAppend, StreamEnd
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Table, Tables, Transaction
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
@@ -47,7 +51,7 @@ _CRC = struct.Struct(">I")
 _SEGMENT = struct.Struct(">16sI")
 
 
-class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StreamRecord(StreamEnd, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stream's name and its end."""
 
     name: str
@@ -59,13 +63,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     erased_version: int = 0
     erased_at_us: int = 0
 
-    def head(self) -> StreamHead:
-        """Return the record in its public form."""
-        return StreamHead(
-            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
-        )
-
-    def after(self, taken: Frame) -> "StreamRecord":
+    def after(self, taken: frame.Frame) -> "StreamRecord":
         """Return the record after one more event from another log: whole, or the stub of one."""
         erased = self.erased_version, self.erased_at_us
         if taken.gone is not None:
@@ -76,7 +74,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RequestRecord(FirstAppend, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The request that an idempotency key stood for, and its result."""
 
     key: bytes
@@ -84,12 +82,6 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_version: int
     last_version: int
     last_position: int
-
-    def result(self, stream: str) -> Appended:
-        """Return the first result again."""
-        return Appended(
-            stream, self.first_version, self.last_version, self.last_position, duplicate=True
-        )
 
 
 class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -143,13 +135,11 @@ class EventRows:
         self._versions: list[tuple[bytes, bytes]] = []
         self._keys: list[tuple[bytes, bytes]] = []
 
-    def add(
-        self, position: int, sid: bytes, version: int, data: bytes, key_rows: Iterable[bytes]
-    ) -> None:
+    def add(self, position: int, data: bytes, key_rows: Iterable[bytes]) -> None:
         """Add the frame of an event; `key_rows` are the keys of its rows in the index of keys."""
         at = U64.pack(position)
         self._events.append((at, data))
-        self._versions.append((sid + U64.pack(version), at))
+        self._versions.append((data[frame.STREAM_AND_VERSION], at))
         for row in key_rows:
             self._keys.append((row, key_check(row)))
 
@@ -275,3 +265,111 @@ def archive_statistics(env: Environment, txn: Transaction, sid: bytes) -> Archiv
         dropped_segments=len(records) - len(kept),
         dropped_events=sum(r.events for r in records if r.dropped_at_us is not None),
     )
+
+
+# --- snapshots
+#
+# A snapshot is a stream's state as bytes, so that opening it reads only what came after. It is
+# derived data. One that is ahead of its stream when it is to be kept rests on a relaxed append that
+# was lost, and is not kept. One that fails its CRC or was taken under another schema of the state
+# is passed over, and the one before it, or the whole stream, is read instead. In a log that is
+# encrypted its data is, bound to the stream, the version and the schema.
+
+
+class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A snapshot and the fingerprint of the state's schema when it was taken."""
+
+    fingerprint: str
+    data: bytes
+
+
+def put_snapshot(
+    env: Environment,
+    txn: Transaction,
+    stream: str,
+    snapshot: Snapshot,
+    fingerprint: str,
+    cipher: Cipher | None = None,
+) -> None:
+    """Keep a snapshot that is not ahead of its stream; drop all but the newest two."""
+    sid, table = frame.stream_id(stream), env.tables["snapshots"]
+    data = snapshot.data
+    if cipher is not None:
+        data = cipher.encrypt(data, snapshot_place(sid, snapshot.version, fingerprint))
+    record = SnapshotRecord(fingerprint, data)
+    txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)
+    for key in snapshot_keys(env, txn, sid)[:-SNAPSHOTS_KEPT]:
+        txn.delete(key, db=table)
+
+
+def snapshot_keys(env: Environment, txn: Transaction, sid: bytes) -> list[bytes]:
+    """Return the keys of a stream's snapshots, the oldest first. This reads only keys."""
+    with txn.cursor(env.tables["snapshots"]) as cursor:
+        there = cursor.iternext(keys=True, values=False) if cursor.set_range(sid) else ()
+        return list(takewhile(lambda key: key.startswith(sid), there))
+
+
+def load_snapshot(
+    env: Environment,
+    txn: Transaction,
+    stream: str,
+    fingerprint: str,
+    version_max: int,
+    cipher: Cipher | None = None,
+) -> Snapshot | None:
+    """Return the newest snapshot that is whole, of this schema and not beyond a version."""
+    sid, table = frame.stream_id(stream), env.tables["snapshots"]
+    for key in reversed(snapshot_keys(env, txn, sid)):
+        version, value = U64.unpack(key[len(sid) :])[0], txn.get(key, b"", db=table)
+        try:
+            record = unseal_record(value, SnapshotRecord, "a snapshot")
+            if record.fingerprint == fingerprint and version <= version_max:
+                place = snapshot_place(sid, version, fingerprint)
+                data = record.data if cipher is None else cipher.decrypt(record.data, place)
+                return Snapshot(version, data)
+        except CorruptLog:
+            continue
+    return None
+
+
+# --- checkpoints: how far a subscriber has come, stored with what the subscriber keeps, in one
+# transaction
+
+
+def put_checkpoint(env: Environment, txn: Transaction, checkpoint: Checkpoint) -> None:
+    """Store a checkpoint and the entries it guards."""
+    name, table = key_id(checkpoint.name), env.tables["projections"]
+    position = seal(U64.pack(checkpoint.position), name)
+    txn.put(name, position, db=env.tables["checkpoints"])
+    for key, value in checkpoint.writes.items():
+        if value is None:
+            txn.delete(name + key, db=table)
+        else:
+            txn.put(name + key, seal(value, name + key), db=table)
+
+
+def load_checkpoint(env: Environment, txn: Transaction, name: str) -> int:
+    """Return the position a subscriber has stored, 0 if none.
+
+    :raises CorruptLog: it, or a row beside it, is not what was stored.
+    """
+    value = _found(env, txn, "checkpoints", key_id(name))
+    return 0 if value is None else U64.unpack(value)[0]
+
+
+def load_entry(env: Environment, txn: Transaction, name: str, key: bytes) -> bytes | None:
+    """Return one entry of a projection.
+
+    :raises CorruptLog: it, or a row beside it, is not what was stored.
+    """
+    return _found(env, txn, "projections", key_id(name) + key)
+
+
+def _found(env: Environment, txn: Transaction, table: str, key: bytes) -> bytes | None:
+    """Return a row's content; what looks like a miss may be a row whose key was damaged."""
+    found = None
+    for row, value in neighbours(env, txn, table, key):
+        content = unseal(value, f"a row of {table}", row)
+        if row == key:
+            found = content
+    return found

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from eventlog.core.errors import (
     BeingErased,
@@ -34,15 +34,17 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Keys
 from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
 from eventlog.files.anchor import Tail
-from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import load_totals
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
+from eventlog.lmdb.ledger import Landed, Ledger, load_totals
 
 # Errors that the rules of the log raise before anything is put.
 REFUSALS = (
     WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend, BeingErased, KeyGone,
 )  # fmt: skip
 
-Outcome: TypeAlias = Any | Exception
+Outcome: TypeAlias = object
+"""A result, or the exception instead."""
 
 
 class Work(Protocol):
@@ -53,7 +55,7 @@ class Work(Protocol):
     use_reserve: bool
     """True if it may have the last room of a full log."""
 
-    def run(self, txn: Transaction, /) -> Any:
+    def run(self, txn: Transaction, /) -> object:
         """Do it."""
         ...
 
@@ -66,58 +68,36 @@ class Work(Protocol):
 class WriteJob:
     """A job of two functions."""
 
-    run: Callable[[Transaction], Any]
+    run: Callable[[Transaction], object]
     events: int
     payload_bytes: int
     done: Callable[[Outcome], None]
     use_reserve: bool = False
 
 
-class Landed(NamedTuple):
-    """The end and the totals of the log after a commit."""
-
-    tail: Tail
-    totals: dict[str, int] | None
-    """None: as they were."""
-
-
-class Bookkeeping(Protocol):
-    """The work that the jobs of a transaction share."""
-
-    def begin(self) -> None:
-        """Start a transaction: forget what one that failed has left."""
-        ...
-
-    def finish(self, txn: Transaction) -> dict[str, int] | None:
-        """Put what was collected; return the totals if the transaction has changed them."""
-        ...
-
-
 class Writer:
     """Runs jobs in a thread of its own.
 
-    `tail(txn)` is read at the end of each transaction, `committed(tail)` told in the writer's
-    thread once it is durable, and `deliver(batch, outcomes, landed)` called on the loop; `landed`
-    is None when nothing was committed. `bookkeeping` collects what jobs put together. `keys` that
-    jobs have made are durable before what was written under them is.
+    `committed(tail)` is told in the writer's thread once a transaction is durable, and
+    `deliver(batch, outcomes, landed)` called on the loop; `landed` is None when nothing was
+    committed. `ledger` collects what jobs put together. `keys` that jobs have made are durable
+    before what was written under them is.
     """
 
     def __init__(
         self,
         env: Environment,
+        ledger: Ledger,
         *,
-        bookkeeping: Bookkeeping,
-        tail: Callable[[Transaction], Tail],
         committed: Callable[[Tail], None],
         deliver: Callable[[list[Work], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
-        self._keys = keys
         self._env = env
-        self._bookkeeping = bookkeeping
-        self._tail = tail
+        self._ledger = ledger
         self._committed = committed
         self._deliver = deliver
+        self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
@@ -185,21 +165,21 @@ class Writer:
     def _look_up(self) -> Landed | None:
         """Return the end of the log after a write with an unknown outcome, if it is readable."""
         with suppress(EventLogError), self._env.read() as txn:
-            return Landed(self._tail(txn), load_totals(self._env, txn))
+            return Landed(self._ledger.tail(txn), load_totals(self._env, txn))
         return None
 
     def _apply(self, txn: Transaction, batch: list[Work]) -> tuple[list[Outcome], Landed]:
         incoming_bytes = sum(job.payload_bytes for job in batch)
         used_bytes = self._env.bytes_near_limit(txn, incoming_bytes)
-        self._bookkeeping.begin()
+        self._ledger.begin()
         outcomes: list[Outcome] = []
         for job in batch:
             try:
                 outcomes.append(job.run(txn))
             except REFUSALS as refusal:
                 outcomes.append(refusal)
-        totals = self._bookkeeping.finish(txn)
+        landed = self._ledger.finish(txn)
         self._env.check_room(txn, used_bytes, reserve=all(job.use_reserve for job in batch))
         if self._keys is not None:
             self._keys.sync()
-        return outcomes, Landed(self._tail(txn), totals)
+        return outcomes, landed

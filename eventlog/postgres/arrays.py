@@ -8,10 +8,10 @@ size and value of each.
 
 import struct
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar
 
-BYTEA_ARRAY = 1001
-INT8_ARRAY = 1016
+from eventlog.core.rules import StreamEnd
+
 _BYTEA = 17
 _INT8 = 20
 _ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, type, length, first index
@@ -23,6 +23,8 @@ _NULL = _LENGTH.pack(-1)
 
 class Bytes(list[bytes | None]):
     """A list that goes to the database as bytea[]."""
+
+    TYPE_OID: ClassVar = 1001
 
     def packed(self) -> bytes:
         """Return the array in the binary format of PostgreSQL."""
@@ -37,6 +39,8 @@ class Bytes(list[bytes | None]):
 class Ints(list[int]):
     """A list that goes to the database as bigint[]."""
 
+    TYPE_OID: ClassVar = 1016
+
     def packed(self) -> bytes:
         """Return the array in the binary format of PostgreSQL."""
         if not self:
@@ -46,8 +50,11 @@ class Ints(list[int]):
         return b"".join(parts)
 
 
-class Records(NamedTuple):
+@dataclass(slots=True)
+class Records:
     """A list that goes to the database as an array of a composite type."""
+
+    TYPE_OID: ClassVar = 0  # the database knows what the parameter is
 
     type_oid: int
     """The number of the type in this database."""
@@ -116,31 +123,28 @@ class BatchRows:
         size = _KEY.size - _SIZE_BYTES
         self.keys.append(_KEY.pack(size, 4, _INT, stream, _ID, sid, _ID, key, _INT, version))
 
+    def put_stream(
+        self, sid: bytes, name: bytes, was: StreamEnd, now: StreamEnd, recorded_at_us: int
+    ) -> None:
+        """Put in a stream: where it was believed, and where it is after the batch."""
+        head = _STREAM.pack(
+            _STREAM.size - _SIZE_BYTES + len(name), 11, _ID, sid,
+            _INT, was.version, _INT, was.epoch, _INT, was.erased_version, _HASH, was.chain,
+            _INT, now.version, _INT, now.epoch, _INT, now.stored_bytes, _HASH, now.chain,
+            _INT, recorded_at_us, _VARYING | len(name),
+        )  # fmt: skip
+        self.streams.append(head + name)
 
-def stream_row(
-    sid: bytes, name: bytes,
-    was: tuple[int, int, int, bytes], now: tuple[int, int, int, bytes, int],
-) -> bytes:  # fmt: skip
-    """Return the row of a stream: where it was believed, and where it is after the batch."""
-    was_version, was_epoch, was_erased, was_chain = was
-    version, epoch, stored_bytes, chain, recorded_at_us = now
-    return _STREAM.pack(
-        _STREAM.size - _SIZE_BYTES + len(name), 11, _ID, sid,
-        _INT, was_version, _INT, was_epoch, _INT, was_erased, _HASH, was_chain,
-        _INT, version, _INT, epoch, _INT, stored_bytes, _HASH, chain, _INT, recorded_at_us,
-        _VARYING | len(name),
-    ) + name  # fmt: skip
-
-
-def row(*values: int | bytes | None) -> bytes:
-    """Return a row of any other kind."""
-    parts = []
-    for value in values:
-        if value is None:
-            parts.append(_NULL_FIELD)
-        elif isinstance(value, int):
-            parts.append(_INT_FIELD.pack(_INT, value))
-        else:
-            parts += (_FIELD.pack(_VARYING | len(value)), value)
-    data = b"".join(parts)
-    return _HEAD.pack(_SIZE_BYTES + len(data), len(values)) + data
+    @staticmethod
+    def row(*values: int | bytes | None) -> bytes:
+        """Return a row of any other kind."""
+        parts = []
+        for value in values:
+            if value is None:
+                parts.append(_NULL_FIELD)
+            elif isinstance(value, int):
+                parts.append(_INT_FIELD.pack(_INT, value))
+            else:
+                parts += (_FIELD.pack(_VARYING | len(value)), value)
+        data = b"".join(parts)
+        return _HEAD.pack(_SIZE_BYTES + len(data), len(values)) + data

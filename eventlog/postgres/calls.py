@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventlog.core.errors import EventLogError, LogUnavailable, StorageFailed
 from eventlog.core.logs import get_logger
@@ -117,7 +117,7 @@ class Calls:
             return None
         return None
 
-    async def run(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def run(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement that may be carried out twice, and return its rows.
 
         :raises LogUnavailable: the database cannot be reached.
@@ -148,7 +148,7 @@ class Calls:
             if self._loop.time() > deadline:
                 raise LogUnavailable("the database did not take a batch in time: nothing was kept")
 
-    async def _once(self, query: str, values: Sequence[Any]) -> list[Row]:
+    async def _once(self, query: str, values: Sequence[object]) -> list[Row]:
         return await run(await self._connected(), query, values)
 
     def _begin_row_if_due(self) -> None:

@@ -8,7 +8,7 @@ an error of the log.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -20,7 +20,7 @@ from eventlog.core.errors import (
     MissingExtra,
     StorageFailed,
 )
-from eventlog.postgres.arrays import BYTEA_ARRAY, INT8_ARRAY, Bytes, Ints, Records
+from eventlog.postgres.arrays import Bytes, Ints, Records
 
 try:
     import psycopg
@@ -52,7 +52,7 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Connection: TypeAlias = psycopg.AsyncConnection[Row]
 # Keep-alives that detect a dead link; a URL that says otherwise wins.
-_DEFAULTS: dict[str, Any] = {
+_DEFAULTS: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -82,20 +82,12 @@ class Busy(Exception):
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
+    def __init__(self, cls: type[Bytes | Ints | Records], context: Any = None):
+        super().__init__(cls, context)
+        self.oid = cls.TYPE_OID
+
     def dump(self, obj: Bytes | Ints | Records) -> bytes:
         return obj.packed()
-
-
-class _BytesDumper(_PackedDumper):
-    oid = BYTEA_ARRAY
-
-
-class _IntsDumper(_PackedDumper):
-    oid = INT8_ARRAY
-
-
-class _RecordsDumper(_PackedDumper):
-    oid = 0  # the database knows what the parameter is
 
 
 class DatabasePlace(NamedTuple):
@@ -221,9 +213,8 @@ async def connect(place: DatabasePlace, *, calls: bool = False) -> Connection:
 
 
 async def _configure(connection: Connection, place: DatabasePlace, *, calls: bool = False) -> None:
-    connection.adapters.register_dumper(Bytes, _BytesDumper)
-    connection.adapters.register_dumper(Ints, _IntsDumper)
-    connection.adapters.register_dumper(Records, _RecordsDumper)
+    for kind in (Bytes, Ints, Records):
+        connection.adapters.register_dumper(kind, _PackedDumper)
     settings = {
         "search_path": sql.Identifier(place.schema).as_string(connection),
         "default_transaction_isolation": "read committed",
@@ -241,6 +232,20 @@ async def _configure(connection: Connection, place: DatabasePlace, *, calls: boo
     query = ", ".join(["set_config(%s, %s, false)"] * len(settings))
     parts = [part for item in settings.items() for part in item]
     await run(connection, f"SELECT {query}", parts)  # which waits no longer than for any answer
+
+
+@asynccontextmanager
+async def connected(place: DatabasePlace, then: str = "try again") -> AsyncIterator[Connection]:
+    """Hold a connection for a block.
+
+    :raises LogUnavailable: the database cannot be reached, or not any more: with the next step.
+    """
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    try:
+        with reaching(then):
+            yield connection
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
@@ -268,7 +273,7 @@ async def listening(
         await connection.close()
 
 
-async def run(connection: Connection, query: str, values: Any = ()) -> list[Row]:
+async def run(connection: Connection, query: str, values: Sequence[object] = ()) -> list[Row]:
     """Run one statement and return its rows.
 
     :raises Lost: the connection went, or there was no answer in time.
@@ -382,7 +387,7 @@ class Database:
 
     def __init__(self, place: DatabasePlace):
         self.place = place
-        self._pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             place.url,
             kwargs={"autocommit": True},
             configure=lambda connection: _configure(connection, place),
@@ -408,14 +413,14 @@ class Database:
         finally:
             await self._pool.close()
 
-    async def run(self, query: str, values: Any = ()) -> list[Row]:
+    async def run(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement that may be carried out twice, and return its rows.
 
         :raises LogUnavailable: the database cannot be reached.
         """
         return await patiently(lambda: self._once(query, values), PATIENCE_S)
 
-    async def _once(self, query: str, values: Any) -> list[Row]:
+    async def _once(self, query: str, values: Sequence[object]) -> list[Row]:
         with translated():
             try:
                 async with self._pool.connection(timeout=READER_S) as connection:

@@ -1,5 +1,6 @@
-"""Erasing a stream: a mark by which every reader goes, and then its rows, some thousand a commit.
+"""What takes payloads away: archiving, retention, and erasing a stream.
 
+An erasure is a mark by which every reader goes, and then the rows, some thousand a commit.
 Only the mark (`mark_erased` in schema.sql) goes through the writer, in the order of appends: from
 its commit on nothing of the stream is read any more. Its rows go afterwards, on connections of the
 pool, without the lock of the tail, a page a commit. Other appends therefore continue while a large
@@ -11,9 +12,19 @@ would find it. Most of it is deleted before, page by page, if the epoch is right
 what has come since.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 
+import anyio.to_thread
+
+from eventlog.core import frame
+from eventlog.core.errors import Fenced
+from eventlog.core.records import Archived, DroppedPayloads, Erased
+from eventlog.core.requests import I64_MAX, check_int, check_stream_name
+from eventlog.core.rows import key_id
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.database import Database, Row
+from eventlog.postgres.side_tables import SideTables
+from eventlog.postgres.tail import LogTail
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
 
@@ -33,6 +44,32 @@ DELETE_ARCHIVED = """
 DELETE_SNAPSHOTS = """
     DELETE FROM snapshot AS n USING stream AS s
     WHERE s.sid = n.sid AND n.sid = %b AND n.version <= s.erased_version
+"""
+ARCHIVE = """
+    WITH moved AS (
+        SELECT e.sid, e.version, e.payload FROM event AS e JOIN stream AS s USING (sid)
+        WHERE e.sid = %b AND e.version = ANY (%b) AND e.version > s.erased_version
+            AND e.payload IS NOT NULL
+        FOR UPDATE OF e
+    ), put AS (
+        INSERT INTO event_archive (sid, version, payload, archived_at)
+        SELECT sid, version, payload, %b FROM moved
+    ), gone AS (
+        UPDATE event SET payload = NULL FROM moved
+        WHERE event.sid = moved.sid AND event.version = moved.version
+    )
+    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM moved
+"""
+DROP_ARCHIVED = """
+    WITH gone AS (
+        DELETE FROM event_archive
+        WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
+        RETURNING sid, version, payload
+    ), marked AS (
+        UPDATE event SET gone_at = %b FROM gone
+        WHERE event.sid = gone.sid AND event.version = gone.version
+    )
+    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM gone
 """
 
 
@@ -60,29 +97,89 @@ REQUESTS_PAGE = _page_of("request", "key", "t.last_version <= s.erased_version")
 DERIVED_PAGE = _page_of("derived", "name", "s.epoch = coalesce(%b, s.epoch)")
 
 
-async def delete_derived(database: Database, sid: bytes, epoch: int | None) -> None:
-    """Delete what was derived from a stream before its mark; with an epoch, if it is its own."""
-    await _delete_pages(database, DERIVED_PAGE, sid, epoch)
+class Erasing(SideTables):
+    """The part of a store that archives, drops and erases."""
+
+    _clock: Callable[[], int]
+    _tail: LogTail
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move the payloads of these events to a table of their own. See `ArchivingStore`."""
+        check_stream_name(stream)
+        await self._writer.flush()
+        last = (await self._believed(frame.stream_id(stream))).version
+        for version in versions:
+            check_int(f"version of stream {stream!r}", version, 1, last)
+        sought, at_us, events, size = sorted(set(versions)), self._clock(), 0, 0
+        for start in range(0, len(sought), ROWS_MAX):
+            some = Ints(sought[start : start + ROWS_MAX])
+            values = [frame.stream_id(stream), some, at_us]
+            [(moved, moved_bytes)] = await self._database.run(ARCHIVE, values)
+            events, size = events + moved, size + moved_bytes
+        return Archived(events, hot_bytes=size, archive_bytes=size)
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Delete the payloads that were archived before a time. See `ArchivingStore`."""
+        check_int("time", before_us, None, None)
+        sid = None
+        if stream is not None:
+            check_stream_name(stream)
+            sid = frame.stream_id(stream)
+        self._writer.check_open()
+        before_us = max(-I64_MAX, min(before_us, I64_MAX))
+        values = [before_us, sid, sid, self._clock()]
+        [(events, size)] = await self._database.run(DROP_ARCHIVED, values)
+        return DroppedPayloads(events, archive_bytes=size)
+
+    async def erase(
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
+        epoch: int | None = None,
+    ) -> Erased:
+        """Erase a stream. See `ErasingStore`.
+
+        Its rows are gone for every query. docs/internals/postgres.md describes the deleted data
+        that PostgreSQL keeps until it vacuums and recycles its own log.
+        """
+        check_stream_name(stream)
+        self._writer.check_open()
+        sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
+        await _delete_pages(self._database, DERIVED_PAGE, sid, epoch)
+        erased_before = (await self._believed(sid)).erased_version
+        values = [
+            sid, at_us, Bytes(map(key_id, projections)),
+            Bytes(name.encode() for name in counters), Ints(counters.values()),
+            epoch, erased_before,
+        ]  # fmt: skip
+        [(before, until, current)] = await self._writer.call(MARK_ERASED, values)
+        self._writer.forget(sid)
+        if epoch is not None and current not in (None, epoch):
+            raise Fenced(stream, epoch, current)
+        await self._tail.look_again()
+        is_deleted = False
+        if self._keys is not None:
+            is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
+        await _delete_rows(self._database, sid, before, until)
+        events = until - before
+        return Erased(events, at_us if events else 0, key_deleted=is_deleted)
 
 
-async def delete_rows(database: Database, sid: bytes, before: int, until: int) -> None:
+async def _delete_rows(database: Database, sid: bytes, before: int, until: int) -> None:
     """Delete the rows of a stream that is marked as erased up to a version, and was up to another.
 
     Payloads that retention has dropped since then count as erased when the stream was.
     """
-    for after, last in _ranges(until):
+    for after in range(0, until, ROWS_MAX):
+        last = min(after + ROWS_MAX, until)
         await database.run(EMPTY_EVENTS, [sid, after, last, before])
         # In a statement of its own, which sees what an archiving under way has just put there.
         await database.run(DELETE_ARCHIVED, [sid, after, last])
     await database.run(DELETE_SNAPSHOTS, [sid])
     for page in (KEYS_PAGE, REQUESTS_PAGE):
         await _delete_pages(database, page, sid)
-
-
-def _ranges(until: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of versions up to one."""
-    for after in range(0, until, ROWS_MAX):
-        yield after, min(after + ROWS_MAX, until)
 
 
 async def _delete_pages(database: Database, page: str, sid: bytes, *values: object) -> None:

@@ -29,8 +29,8 @@ from eventlog.postgres.database import (
     Lost,
     cancel_all,
     connect,
+    connected,
     patiently,
-    reaching,
     run,
 )
 from eventlog.postgres.writer import PgWriter
@@ -62,12 +62,8 @@ async def live_nodes(url: str) -> list[LiveNode]:
     :raises LogUnavailable: the database cannot be reached, or has no such store.
     """
     place = DatabasePlace.parse(url)
-    connection = await patiently(lambda: connect(place), CONNECT_S)
-    try:
-        with reaching("try again"):
-            rows = await run(connection, NODES, [b""])
-    finally:
-        await connection.close()
+    async with connected(place) as connection:
+        rows = await run(connection, NODES, [b""])
     return [LiveNode(node.hex(), address) for node, address in rows]
 
 

@@ -7,33 +7,36 @@ outcome decided here is valid, refusals included.
 A batch therefore needs one call only, if the node owns its streams.
 """
 
+import asyncio
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
 
 import msgspec
 
 from eventlog.core import frame
-from eventlog.core.errors import (
-    EventLogError,
-    IdempotencyConflict,
-    InvalidAppend,
-    TotalExceeded,
-)
+from eventlog.core.errors import EventLogError, TotalExceeded
 from eventlog.core.keys import Cipher, Keys
-from eventlog.core.records import Appended, StreamHead
-from eventlog.core.requests import I64_MAX, AppendRequest, check_end
+from eventlog.core.records import Appended
+from eventlog.core.requests import BATCH_BYTES_MAX, I64_MAX, AppendRequest
 from eventlog.core.rows import blind_digest, blind_id, key_id
-from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
-from eventlog.postgres.arrays import BatchRows, row, stream_row
+from eventlog.core.rules import (
+    FirstAppend,
+    StreamEnd,
+    check_end,
+    cipher_to_read,
+    cipher_to_write,
+    packed,
+)
+from eventlog.postgres.arrays import BatchRows
+from eventlog.postgres.database import Row
 
 U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)
 
 
-class Believed(NamedTuple):
+class Believed(StreamEnd, msgspec.Struct, frozen=True, gc=False):
     """The place of a stream, as far as this node knows."""
 
     version: int
@@ -48,23 +51,17 @@ class Believed(NamedTuple):
         """Return the place of a stream that never was."""
         return cls(0, 0, 0, frame.chain_start(sid))
 
-    def head(self) -> StreamHead:
-        """Return the end in its public form."""
-        return StreamHead(
-            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
-        )
 
-
-class FirstResult(NamedTuple):
-    """The result that an idempotency key stands for."""
+class KnownRequest(FirstAppend, msgspec.Struct, frozen=True, gc=False):
+    """The append that an idempotency key stands for, as far as this node knows."""
 
     digest: bytes
     first_version: int
     last_version: int
-    position: int
-    """Of its last event; 0 while it is an append of this very batch."""
+    last_position: int
+    """0 while it is an append of this very batch."""
     event: int = 0
-    """The number of that event in the batch."""
+    """The number of its last event in the batch."""
 
 
 RequestKey = tuple[bytes, bytes]
@@ -103,7 +100,7 @@ class BatchPlan:
 
     keys: Keys | None
     believed: dict[bytes, Believed]
-    requests: dict[RequestKey, FirstResult]
+    requests: dict[RequestKey, KnownRequest]
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
     rows: BatchRows = field(default_factory=BatchRows)
@@ -133,15 +130,9 @@ class BatchPlan:
 
     def finished(self) -> BatchRows:
         """Return the rows, those of the streams included."""
-        self.rows.streams = [
-            stream_row(
-                sid, stream.name,
-                (was.version, was.epoch, was.erased_version, was.chain),
-                (now.version, now.epoch, now.stored_bytes, now.chain, now.recorded_at_us),
-            )
-            for sid, stream in self._streams.items()
-            for was, now in [(stream.before, stream.now)]
-        ]  # fmt: skip
+        for sid, stream in self._streams.items():
+            now = stream.now
+            self.rows.put_stream(sid, stream.name, stream.before, now, now.recorded_at_us)
         return self.rows
 
     def outcomes(
@@ -172,92 +163,59 @@ class BatchPlan:
             yield sid, None if stream.number in refused else stream.now
 
     def _decide(self, sid: bytes, stream: _PlannedStream, request: AppendRequest) -> _DecidedAppend:
-        now, key = stream.now, request.idempotency_key
-        is_empty = now.version == now.erased_version
-        cipher = None if self.keys is None or is_empty else self.keys.cipher(request.stream)
-        if key is not None and (self.keys is None or not is_empty):
-            first = self.requests.get((sid, blind_id(key, cipher)))
+        now, name, key = stream.now, request.stream, request.idempotency_key
+        if key is not None and (self.keys is None or not now.is_empty):
+            cipher = cipher_to_read(self.keys, name)
+            key_of = blind_id(key, cipher)
+            first = self.requests.get((sid, key_of))
             if first is not None:
-                return _DecidedAppend(
-                    stream.number, first_result(request, first, cipher), first.event
-                )
-            self._look_up(stream, sid, blind_id(key, cipher))
+                again = first.repeated(name, key, blind_digest(request.digest, cipher))
+                return _DecidedAppend(stream.number, again, first.event)
+            self._look_up(stream, sid, key_of)
         check_end(request, now.version, now.epoch)
-        if self.keys is not None and now.version - now.erased_version >= ENCRYPTIONS_MAX:
-            raise InvalidAppend(f"stream {request.stream!r} is full: its key encrypts no more")
-        if self.keys is not None and is_empty:
-            cipher = self.keys.make(request.stream)
-            if key is not None:
-                self._look_up(stream, sid, blind_id(key, cipher))
+        cipher = cipher_to_write(self.keys, name, now)
+        if key is not None and cipher is not None and now.is_empty:
+            self._look_up(stream, sid, blind_id(key, cipher))
         return self._put(sid, stream, request, cipher)
 
     def _look_up(self, stream: _PlannedStream, sid: bytes, key: bytes) -> None:
         """Have the stream refused if a key is taken that is not known to be."""
-        self.rows.requests.append(row(stream.number, sid, key, b"", 0, 0))
+        self.rows.requests.append(self.rows.row(stream.number, sid, key, b"", 0, 0))
 
     def _put(
         self, sid: bytes, stream: _PlannedStream, request: AppendRequest, cipher: Cipher | None
     ) -> _DecidedAppend:
+        """Put the rows of an append: its events, idempotency key, checkpoint and counters."""
         now, rows, number = stream.now, self.rows, stream.number
-        version, chain, stored = now.version, now.chain, now.stored_bytes
         at_us = request.recorded_at_us
         if not request.is_timed and at_us < now.recorded_at_us:
             at_us = now.recorded_at_us
-        for prepared in request.events:
-            version += 1
-            data, chain = frame.pack(
-                prepared, position=version, sid=sid, version=version, recorded_at_us=at_us,
-                prev=chain, cipher=cipher,
-            )  # fmt: skip
-            stored += len(prepared.body)
+        events = packed(request, sid, now, now.version, at_us, cipher)
+        for prepared, version, data in events:
             self._events.append(number)
             rows.put_event(number, sid, version, *frame.split(data))
             for key in prepared.keys:
                 rows.put_key(number, sid, blind_id(key, cipher), version)
         stream.now = Believed(
-            version, max(now.epoch, request.epoch), stored, chain, at_us, now.erased_version
-        )
-        outcome = Appended(request.stream, now.version + 1, version, 0)
-        self._put_beside(sid, number, request, outcome, cipher)
-        event = 0 if request.durability == "relaxed" else len(self._events)
-        return _DecidedAppend(number, outcome, event)
-
-    def _put_beside(
-        self,
-        sid: bytes,
-        number: int,
-        request: AppendRequest,
-        outcome: Appended,
-        cipher: Cipher | None,
-    ) -> None:
-        """Put the rows that belong to the events: idempotency key, checkpoint, counters."""
-        rows = self.rows
+            version, max(now.epoch, request.epoch), now.stored_bytes + request.payload_bytes,
+            frame.chain_of(data), at_us, now.erased_version,
+        )  # fmt: skip
+        first = now.version + 1
         if request.idempotency_key is not None:
-            key = blind_id(request.idempotency_key, cipher)
-            digest = blind_digest(request.digest, cipher)
-            versions = outcome.first_version, outcome.last_version
-            self.requests[sid, key] = FirstResult(digest, *versions, 0, len(self._events))
-            rows.requests[-1] = row(number, sid, key, digest, *versions)
+            key_of = blind_id(request.idempotency_key, cipher)
+            digest, last_event = blind_digest(request.digest, cipher), len(self._events)
+            self.requests[sid, key_of] = KnownRequest(digest, first, version, 0, last_event)
+            rows.requests[-1] = rows.row(number, sid, key_of, digest, first, version)
         if request.checkpoint is not None:
             name = key_id(request.checkpoint.name)
-            rows.checkpoints.append(row(number, name, U64.pack(request.checkpoint.position)))
-            for key, value in request.checkpoint.writes.items():
-                rows.entries.append(row(number, name, key, value))
+            rows.checkpoints.append(rows.row(number, name, U64.pack(request.checkpoint.position)))
+            for entry, value in request.checkpoint.writes.items():
+                rows.entries.append(rows.row(number, name, entry, value))
         for total, delta in request.counters.items():
             cap = self.caps.get(total, I64_MAX)
-            rows.totals.append(row(number, total.encode(), delta, cap))
-
-
-def request_key(request: AppendRequest, keys: Keys | None) -> RequestKey | None:
-    """Return under what the idempotency key of a request may be known; None: it has no such key."""
-    if request.idempotency_key is None:
-        return None
-    cipher = None
-    if keys is not None:
-        if not keys.has(request.stream):
-            return None
-        cipher = keys.cipher(request.stream)
-    return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
+            rows.totals.append(rows.row(number, total.encode(), delta, cap))
+        event = 0 if request.durability == "relaxed" else len(self._events)
+        return _DecidedAppend(number, Appended(request.stream, first, version, 0), event)
 
 
 def check_caps(
@@ -273,20 +231,65 @@ def check_caps(
             raise TotalExceeded(name, used, delta, cap)
 
 
-def first_result(request: AppendRequest, first: FirstResult, cipher: Cipher | None) -> Appended:
-    """Return the result of an earlier append under the same idempotency key.
-
-    :raises IdempotencyConflict: it was another request.
-    """
-    key = request.idempotency_key or ""
-    return same_request(request.stream, key, blind_digest(request.digest, cipher), first)
+# --- what callers give the writer, and the batches that it makes of that
 
 
-def same_request(stream: str, key: str, digest: bytes, first: FirstResult) -> Appended:
-    """Return the first result of a key, if it stood for this request.
+@dataclass(slots=True, eq=False)
+class Append:
+    """An append, and whom to tell."""
 
-    :raises IdempotencyConflict: it stood for another one.
-    """
-    if digest != first.digest:
-        raise IdempotencyConflict(stream, key)
-    return Appended(stream, first.first_version, first.last_version, first.position, duplicate=True)
+    request: AppendRequest
+    result: asyncio.Future[Appended]
+    asked_s: float
+    """The time at which the caller asked, by the clock of the loop."""
+    is_settled: bool = False
+    """Not the same as a result that is done: the caller may have been cancelled."""
+    was_refused: bool = False
+    """True if the node believed its stream elsewhere, or did not know of its idempotency key."""
+    is_alone: bool = False
+    """True if it goes into a batch by itself."""
+
+
+@dataclass(slots=True, eq=False)
+class ProcedureCall:
+    """A call of a procedure, which is carried out by itself and may be carried out twice."""
+
+    query: str
+    values: Sequence[object]
+    result: asyncio.Future[list[Row]]
+    asked_s: float
+    """The time at which the caller asked, by the clock of the loop."""
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """Somebody who waits until all that is before it has been answered, however long that takes."""
+
+    result: asyncio.Future[None]
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Appends that go to the database as one call."""
+
+    jobs: list[Append] = field(default_factory=list)
+    plan: BatchPlan | None = None
+    """The plan, or None if it was not planned ahead."""
+    events: int = 0
+    payload_bytes: int = 0
+
+    def has_room(self, job: Append, events_max: int) -> bool:
+        """Say whether an append goes into it."""
+        if not self.jobs:
+            return True
+        return (
+            self.events + len(job.request.events) <= events_max
+            and self.payload_bytes + job.request.payload_bytes <= BATCH_BYTES_MAX
+            and not (job.is_alone or self.jobs[0].is_alone)
+        )
+
+    def put(self, job: Append) -> None:
+        """Put an append in."""
+        self.jobs.append(job)
+        self.events += len(job.request.events)
+        self.payload_bytes += job.request.payload_bytes

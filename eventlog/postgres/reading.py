@@ -9,15 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from eventlog.core import frame
-from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import (
-    CorruptLog,
-    KeyGone,
-    PayloadDropped,
-    PayloadErased,
-    UnknownEvent,
-)
-from eventlog.core.keys import Keys
+from eventlog.core.errors import CorruptLog, KeyGone, UnknownEvent
+from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.postgres.database import Row
 
@@ -59,12 +52,8 @@ LOCATE = f"""
 """  # noqa: S608 - of constants
 
 
-class RowReading:
+class RowReading(FrameReading):
     """Makes events of rows."""
-
-    def __init__(self, registry: EventRegistry, keys: Keys | None):
-        self._registry = registry
-        self._keys = keys
 
     def stream(
         self, name: str, after: int, limit: int, rows: Sequence[Row], dropped: OnDropped
@@ -124,7 +113,7 @@ class RowReading:
                     raise
                 taken = frame.read(row[2], row[3] + row[5])
                 gone = Dropped(taken[2], key_gone=True)
-                yield _without_payload(row[0], taken, name.decode(), gone, dropped)
+                yield without_payload(row[0], taken, name.decode(), gone, dropped)
 
     def _recorded(self, row: Row, name: str | None, dropped: OnDropped) -> Recorded[Any]:
         position, sid, version, header, gone_at, payload, stored_name, erased_version, erased_at = (
@@ -133,45 +122,16 @@ class RowReading:
         if version <= erased_version or gone_at is not None:
             at_us = erased_at if gone_at is None else gone_at
             taken = frame.read(version, frame.erased(version, header, at_us))
-            is_erased = version <= erased_version
-            called = frame.erased_name(sid) if is_erased or name is None else name
-            gone = Dropped(at_us, erased=is_erased)
-            return _without_payload(position, taken, called, gone, dropped)
+            gone = Dropped(at_us, erased=version <= erased_version)
+            return without_payload(position, taken, name, gone, dropped)
         if name is None or stored_name is None or stored_name.decode() != name:
             raise CorruptLog(f"event {position} has a stream of another name: restore a backup")
         if payload is None:
             raise CorruptLog(f"the payload of event {position} is missing: restore a backup")
         try:
-            tag, data, meta, taken = self._decoded(name, sid, version, header + payload)
-        except (CorruptLog, KeyGone, UnknownEvent) as error:
-            raise type(error)(f"event {position} of stream {name!r}: {error}") from error
-        return Recorded(name, version, position, taken[2], tag, data, taken[3], taken[4], meta)
-
-    def _decoded(
-        self, name: str, sid: bytes, version: int, data: bytes
-    ) -> tuple[str, Any, bytes, frame.Taken]:
-        taken = frame.read(version, data)
-        if taken[0] != sid or taken[1] != version:
-            raise CorruptLog("it is the frame of another event: restore a backup")
-        _, _, _, raw_bytes, stored_bytes, schema, tag, raw = taken
-        if self._keys is not None or isinstance(raw, frame.Encrypted):
-            if self._keys is None or not isinstance(raw, frame.Encrypted):
-                raise CorruptLog("it is encrypted and its log is not, or the reverse")
-            at = frame.place_of(sid, version, schema, tag)
-            cipher = self._keys.cipher(name)
-            raw = frame.decrypted(cipher, raw.data, at, raw_bytes, stored_bytes)
-        if not isinstance(raw, bytes):
-            raise CorruptLog("its header says that it has no payload: restore a backup")
-        return *self._registry.decode_tagged(tag, schema, raw), taken
-
-
-def _without_payload(
-    position: int, taken: frame.Taken, name: str, gone: Dropped, dropped: OnDropped
-) -> Recorded[Any]:
-    """Return an event whose payload is gone, if the caller has asked for that."""
-    _, version, recorded_at_us, raw_bytes, stored_bytes, _, tag, _ = taken
-    if dropped != "mark":
-        raise (PayloadErased if gone.erased else PayloadDropped)(name, version, gone.since_us)
-    return Recorded(
-        name, version, position, recorded_at_us, tag.decode(), gone, raw_bytes, stored_bytes, b""
-    )
+            taken = frame.read(version, header + payload)
+            if taken[0] != sid or taken[1] != version:
+                raise CorruptLog("it is the frame of another event: restore a backup")
+        except (CorruptLog, UnknownEvent) as error:
+            raise about(error, position, name) from error
+        return self.recorded(position, taken, name, taken[7])

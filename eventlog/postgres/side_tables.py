@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
-from eventlog.core.keys import Cipher, Keys
-from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot, StreamHead
+from eventlog.core.keys import Keys
+from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
 from eventlog.core.requests import (
     I64_MAX,
     check_checkpoint,
@@ -17,18 +17,17 @@ from eventlog.core.requests import (
     check_text,
 )
 from eventlog.core.rows import key_id, seal, snapshot_place, unseal
+from eventlog.core.rules import cipher_to_read
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.database import (
-    CONNECT_S,
     Database,
     DatabasePlace,
-    connect,
-    patiently,
-    reaching,
+    connected,
     run,
 )
-from eventlog.postgres.plan import U64
+from eventlog.postgres.plan import U64, Believed
 from eventlog.postgres.preparing import FORMAT, found_format
+from eventlog.postgres.writer import STREAMS, PgWriter
 
 PIECES_MAX = 4096  # read at once: 4 MB of embeddings
 PIECES_BYTES_MAX = 16 << 20  # read at once, but for the last of them
@@ -82,15 +81,10 @@ async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
 
     :raises LogUnavailable: the database cannot be reached.
     """
-    place = DatabasePlace.parse(url)
-    connection = await patiently(lambda: connect(place), CONNECT_S)
-    found = dict[bytes, bytes]()
-    try:
-        with reaching("try again"):
-            if await found_format(place, connection) == FORMAT:  # else opening the store says it
-                found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
-    finally:
-        await connection.close()
+    place, found = DatabasePlace.parse(url), dict[bytes, bytes]()
+    async with connected(place) as connection:
+        if await found_format(place, connection) == FORMAT:  # else opening the store says it
+            found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
     return [found.get(name) for name in names]
 
 
@@ -99,14 +93,11 @@ class SideTables:
 
     _database: Database
     _keys: Keys | None
+    _writer: PgWriter
 
-    def check_open(self) -> None:
-        """Refuse use of a store that is closed, or on another loop."""
-        raise NotImplementedError
-
-    async def head(self, stream: str) -> StreamHead:
-        """Return the end of a stream."""
-        raise NotImplementedError
+    async def _believed(self, sid: bytes) -> Believed:
+        rows = await self._database.run(STREAMS, [Bytes([sid])])
+        return Believed(*rows[0][1:]) if rows else Believed.nowhere(sid)
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         """Keep a snapshot and the newest one before it; not one ahead of its stream."""
@@ -115,7 +106,7 @@ class SideTables:
             return
         sid, data = frame.stream_id(stream), snapshot.data
         if self._keys is not None:
-            if (await self.head(stream)).is_empty:
+            if (await self._believed(sid)).is_empty:
                 return
             at = snapshot_place(sid, snapshot.version, fingerprint)
             data = self._keys.cipher(stream).encrypt(data, at)
@@ -139,7 +130,7 @@ class SideTables:
     ) -> bool:
         """Keep pieces beside a stream. See `DerivingStore`."""
         check_derived(stream, pieces, epoch)
-        self.check_open()
+        self._writer.check_open()
         values = [frame.stream_id(stream), epoch, Bytes(pieces), Bytes(pieces.values())]
         [[kept]] = await self._database.run(SAVE_DERIVED, values)
         return bool(kept)
@@ -147,7 +138,7 @@ class SideTables:
     async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
         """Save a value over the expected one. See `SettingStore`."""
         check_setting(name, value)
-        self.check_open()
+        self._writer.check_open()
         if expected is None:
             return bool(await self._database.run(NEW_SETTING, [name.encode(), value]))
         values = [value, name.encode(), expected, value]
@@ -165,7 +156,7 @@ class SideTables:
         for version, sealed in await self._database.run(LOAD_SNAPSHOT, values):
             try:
                 data = unseal(sealed, "a snapshot")
-                cipher = self._cipher(stream)
+                cipher = cipher_to_read(self._keys, stream)
                 if cipher is not None:
                     data = cipher.decrypt(data, snapshot_place(sid, version, fingerprint))
             except CorruptLog:
@@ -215,6 +206,3 @@ class SideTables:
         check_setting(name)
         rows = await self._database.run(LOAD_SETTING, [name.encode()])
         return rows[0][0] if rows else None
-
-    def _cipher(self, stream: str) -> Cipher | None:
-        return None if self._keys is None else self._keys.cipher(stream)

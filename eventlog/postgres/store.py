@@ -16,8 +16,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
-import anyio.to_thread
-
 from eventlog.core import frame
 from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
@@ -25,9 +23,6 @@ from eventlog.core.errors import EncryptionMismatch, Fenced
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import (
     Appended,
-    Archived,
-    DroppedPayloads,
-    Erased,
     Heads,
     LogStatistics,
     OnDropped,
@@ -46,7 +41,8 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.rows import blind_digest, blind_id, key_id
+from eventlog.core.rows import blind_digest, blind_id
+from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import NODE_ID_BYTES
@@ -59,9 +55,9 @@ from eventlog.postgres.database import (
     connect,
     patiently,
 )
-from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
+from eventlog.postgres.erasing import Erasing
 from eventlog.postgres.leases import LEASE_S, PgLeases
-from eventlog.postgres.plan import Believed, FirstResult, same_request
+from eventlog.postgres.plan import KnownRequest
 from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import (
     LOCATE,
@@ -71,10 +67,9 @@ from eventlog.postgres.reading import (
     READ_VERSIONS,
     RowReading,
 )
-from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
-from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
+from eventlog.postgres.writer import REQUESTS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
 VERSIONS_ABOUT = """
@@ -82,32 +77,6 @@ VERSIONS_ABOUT = """
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
-ARCHIVE = """
-    WITH moved AS (
-        SELECT e.sid, e.version, e.payload FROM event AS e JOIN stream AS s USING (sid)
-        WHERE e.sid = %b AND e.version = ANY (%b) AND e.version > s.erased_version
-            AND e.payload IS NOT NULL
-        FOR UPDATE OF e
-    ), put AS (
-        INSERT INTO event_archive (sid, version, payload, archived_at)
-        SELECT sid, version, payload, %b FROM moved
-    ), gone AS (
-        UPDATE event SET payload = NULL FROM moved
-        WHERE event.sid = moved.sid AND event.version = moved.version
-    )
-    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM moved
-"""
-DROP_ARCHIVED = """
-    WITH gone AS (
-        DELETE FROM event_archive
-        WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
-        RETURNING sid, version, payload
-    ), marked AS (
-        UPDATE event SET gone_at = %b FROM gone
-        WHERE event.sid = gone.sid AND event.version = gone.version
-    )
-    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM gone
-"""
 SIZE = """
     SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
     WHERE relkind = 'r'
@@ -115,7 +84,7 @@ SIZE = """
 """
 
 
-class PgEventStore(SideTables, TakesAppends):
+class PgEventStore(Erasing, TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
@@ -173,22 +142,14 @@ class PgEventStore(SideTables, TakesAppends):
             await opened.enter_async_context(database.opened())
             store = cls(registry, clock, database, keys)
             opened.push_async_callback(lambda: to_the_end(store._close()))
-            await store._open(connection)
+            await store._writer.open(connection)
+            await store._tail.open()
+            [[store._used_bytes]] = await database.run(SIZE)
             yield store
-
-    async def _open(self, connection: Connection) -> None:
-        await self._writer.open(connection)
-        await self._tail.open()
-        [[used]] = await self._database.run(SIZE)
-        self._used_bytes = used
 
     async def _close(self) -> None:
         await self._writer.close()
-        await self._tail.close()
-
-    def check_open(self) -> None:
-        """Refuse use of a store that is closed, or on another loop."""
-        self._writer.check_open()
+        await self._tail.end()
 
     # --- write
 
@@ -211,78 +172,12 @@ class PgEventStore(SideTables, TakesAppends):
         """Return when everything accepted so far is durable."""
         await self._writer.flush()
 
-    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
-        """Move the payloads of these events to a table of their own. See `ArchivingStore`."""
-        await self.flush()
-        head = await self.head(stream)
-        for version in versions:
-            check_int(f"version of stream {stream!r}", version, 1, head.version)
-        sought, at_us, events, size = sorted(set(versions)), self._clock(), 0, 0
-        for start in range(0, len(sought), ROWS_MAX):
-            some = Ints(sought[start : start + ROWS_MAX])
-            values = [frame.stream_id(stream), some, at_us]
-            [(moved, moved_bytes)] = await self._database.run(ARCHIVE, values)
-            events, size = events + moved, size + moved_bytes
-        return Archived(events, hot_bytes=size, archive_bytes=size)
-
-    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
-        """Delete the payloads that were archived before a time. See `ArchivingStore`."""
-        check_int("time", before_us, None, None)
-        sid = None
-        if stream is not None:
-            check_stream_name(stream)
-            sid = frame.stream_id(stream)
-        self._writer.check_open()
-        before_us = max(-I64_MAX, min(before_us, I64_MAX))
-        values = [before_us, sid, sid, self._clock()]
-        [(events, size)] = await self._database.run(DROP_ARCHIVED, values)
-        return DroppedPayloads(events, archive_bytes=size)
-
-    async def erase(
-        self,
-        stream: str,
-        *,
-        counted: Mapping[str, int] | None = None,
-        projections: Sequence[str] = (),
-        epoch: int | None = None,
-    ) -> Erased:
-        """Erase a stream. See `ErasingStore`.
-
-        Its rows are gone for every query. docs/internals/postgres.md describes the deleted data
-        that PostgreSQL keeps until it vacuums and recycles its own log.
-        """
-        check_stream_name(stream)
-        self._writer.check_open()
-        sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
-        await delete_derived(self._database, sid, epoch)
-        erased_before = (await self._believed(sid)).erased_version
-        values = [
-            sid, at_us, Bytes(map(key_id, projections)),
-            Bytes(name.encode() for name in counters), Ints(counters.values()),
-            epoch, erased_before,
-        ]  # fmt: skip
-        [(before, until, current)] = await self._writer.call(MARK_ERASED, values)
-        self._writer.forget(sid)
-        if epoch is not None and current not in (None, epoch):
-            raise Fenced(stream, epoch, current)
-        await self._tail.look_again()
-        is_deleted = False
-        if self._keys is not None:
-            is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
-        await delete_rows(self._database, sid, before, until)
-        events = until - before
-        return Erased(events, at_us if events else 0, key_deleted=is_deleted)
-
     # --- read
 
     async def head(self, stream: str) -> StreamHead:
         """Return the end of a stream; version 0 if it never was."""
         check_stream_name(stream)
         return (await self._believed(frame.stream_id(stream))).head()
-
-    async def _believed(self, sid: bytes) -> Believed:
-        rows = await self._database.run(STREAMS, [Bytes([sid])])
-        return Believed(*rows[0][1:]) if rows else Believed.nowhere(sid)
 
     async def streams(self) -> list[str]:
         """Return the name of every stream."""
@@ -358,9 +253,9 @@ class PgEventStore(SideTables, TakesAppends):
         check_stream_name(stream)
         check_text("key", key)
         sid = frame.stream_id(stream)
-        if self._keys is not None and (await self._believed(sid)).head().is_empty:
+        if self._keys is not None and (await self._believed(sid)).is_empty:
             return []
-        values = [sid, blind_id(key, self._cipher(stream))]
+        values = [sid, blind_id(key, cipher_to_read(self._keys, stream))]
         return [version for [version] in await self._database.run(VERSIONS_ABOUT, values)]
 
     async def find_request(
@@ -370,13 +265,13 @@ class PgEventStore(SideTables, TakesAppends):
         check_stream_name(stream)
         check_text("idempotency key", idempotency_key)
         digest, sid = given_digest(request), frame.stream_id(stream)
-        if self._keys is not None and (await self._believed(sid)).head().is_empty:
+        if self._keys is not None and (await self._believed(sid)).is_empty:
             return None
-        cipher = self._cipher(stream)
+        cipher = cipher_to_read(self._keys, stream)
         values = [Bytes([sid]), Bytes([blind_id(idempotency_key, cipher)])]
         for _, _, *first in await self._database.run(REQUESTS, values):
-            found = FirstResult(*first)
-            return same_request(stream, idempotency_key, blind_digest(digest, cipher), found)
+            earlier = KnownRequest(*first)
+            return earlier.repeated(stream, idempotency_key, blind_digest(digest, cipher))
         return None
 
     async def totals(self) -> dict[str, int]:
@@ -405,7 +300,7 @@ class PgEventStore(SideTables, TakesAppends):
         """Return counters of this node, and the size of the tables when it was opened."""
         return LogStatistics(
             last_position=self._tail.position,
-            queued_events=self._writer.queued_events,
+            queued_events=self._writer.room.events,
             events_appended=self._writer.counts["events"],
             batches=self._writer.counts["batches"],
             relaxed_lost=0,

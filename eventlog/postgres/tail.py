@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from eventlog.core.errors import EventLogError
-from eventlog.core.waiting import settle
+from eventlog.core.waiting import LogEnd
 from eventlog.postgres.database import (
     POLL_S,
     RETRY_S,
@@ -28,18 +28,16 @@ TAIL = "SELECT position, revision, names, totals FROM log_tail ORDER BY era DESC
 TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 
 
-class LogTail:
-    """Position and totals of the log, and whoever waits for them."""
+class LogTail(LogEnd):
+    """Position and totals of the log, and callers who wait for a position."""
 
     def __init__(self, database: Database, node: bytes):
-        self.position = 0
+        super().__init__()
         self.totals: dict[str, int] = {}
         self._revision = -1
         self._is_counting = False
         self._database = database
         self._node = node.hex()
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._is_closed = False
         self._untold = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -48,10 +46,9 @@ class LogTail:
         await self.look()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._tell())]
 
-    async def close(self) -> None:
-        """End every wait."""
-        self._is_closed = True
-        self._wake()
+    async def end(self) -> None:
+        """End every wait, and look no more."""
+        self.close()
         self._untold.set()
         await cancel_all(self._tasks)
 
@@ -61,35 +58,11 @@ class LogTail:
             self.advance(position)
             self._untold.set()
 
-    def advance(self, position: int) -> None:
-        """Take note of where the log ends."""
-        if position > self.position:
-            self.position = position
-            self._wake()
-
     def count(self, revision: int, names: list[bytes], totals: list[int]) -> None:
         """Take note of the totals, unless later ones are known."""
         if revision > self._revision:
             self._revision = revision
             self.totals = _named(names, totals)
-
-    async def wait_beyond(self, position: int) -> int:
-        """Wait for an event behind a position; return that of the last one, 0 at the close."""
-        while self.position <= position:
-            if self._is_closed:
-                return 0
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiters.discard(waiter)
-        return self.position
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            settle(waiter, None)
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -16,7 +16,6 @@ however many are before them. If a call's connection is lost, calls.py determine
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import anyio.to_thread
 
@@ -38,20 +37,23 @@ from eventlog.core.requests import (
     QUEUE_BYTES_MAX,
     QUEUE_EVENTS_MAX,
     AppendRequest,
-    count,
 )
-from eventlog.core.waiting import Turns, settle
+from eventlog.core.rows import blind_id
+from eventlog.core.rules import cipher_to_read, count
+from eventlog.core.waiting import Room, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
-from eventlog.postgres.jobs import Append, Batch, Flush, OtherWork
 from eventlog.postgres.plan import (
+    Append,
+    Batch,
     BatchPlan,
     Believed,
-    FirstResult,
+    Flush,
+    KnownRequest,
+    ProcedureCall,
     RequestKey,
     check_caps,
-    request_key,
 )
 from eventlog.postgres.tail import LogTail
 
@@ -86,17 +88,15 @@ class PgWriter:
         self._tail = tail
         self._keys = keys
         self._loop = asyncio.get_running_loop()
-        self.queued_events = 0
-        self._queued_bytes = 0
+        self.room = Room(QUEUE_EVENTS_MAX, QUEUE_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
-        self._queue: deque[Append | OtherWork | Flush] = deque()
+        self._queue: deque[Append | ProcedureCall | Flush] = deque()
         self._ahead = Batch()
         self._on_its_way: BatchPlan | None = None
         self._began_s = float("-inf")
         """The time at which the last batch or other work was begun: the database was there."""
-        self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False
         self._task = asyncio.create_task(self._run())
@@ -113,7 +113,7 @@ class PgWriter:
     async def close(self) -> None:
         """Finish what is queued."""
         self._is_closed = True
-        self._turns.wake(len(self._turns))
+        self.room.close()
         self._arrived.set()
         await self._task
         await self._calls.close()
@@ -124,26 +124,20 @@ class PgWriter:
         """Queue an append and return its result once it is committed."""
         self.check_open()
         asked_s = self._loop.time()
-        while self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
-            await self._turns.wait()
+        if self.room.is_full:
+            await self.room.wait()
             self.check_open()
-        payload_bytes = sum(event.stored_bytes for event in request.events)
-        self.queued_events += len(request.events)
-        self._queued_bytes += payload_bytes
+        self.room.take(len(request.events), request.payload_bytes)
         result: asyncio.Future[Appended] = self._loop.create_future()
-        self._put(Append(request, payload_bytes, result, asked_s))
+        self._put(Append(request, result, asked_s))
         self._plan_ahead()
         return await result
 
-    async def call(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def call(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Have a procedure called behind all that is queued; it may be called twice."""
-
-        async def work() -> list[Row]:
-            return await self._calls.run(query, values)
-
         self.check_open()
         result: asyncio.Future[list[Row]] = self._loop.create_future()
-        self._put(OtherWork(work, result, self._loop.time()))
+        self._put(ProcedureCall(query, values, result, self._loop.time()))
         return await result
 
     async def flush(self) -> None:
@@ -168,7 +162,7 @@ class PgWriter:
         """Believe nothing of a stream any more."""
         self._believed.pop(sid, None)
 
-    def _put(self, job: Append | OtherWork | Flush) -> None:
+    def _put(self, job: Append | ProcedureCall | Flush) -> None:
         self._queue.append(job)
         self._arrived.set()
 
@@ -178,7 +172,7 @@ class PgWriter:
         while True:
             while await self._reached():
                 taken = self._take()
-                if isinstance(taken, OtherWork):
+                if isinstance(taken, ProcedureCall):
                     await self._carry_out(taken)
                 else:
                     await self._commit(taken)
@@ -206,7 +200,7 @@ class PgWriter:
         self._began_s = self._loop.time()
         return True
 
-    def _take(self) -> Batch | OtherWork:
+    def _take(self) -> Batch | ProcedureCall:
         """Return what is next: the pre-planned batch, or up to half of the queue."""
         batch, self._ahead = self._ahead, Batch()
         while not batch.plan and (job := self._waiting_for(batch)):
@@ -215,14 +209,14 @@ class PgWriter:
         if batch.jobs:
             return batch
         work = self._queue.popleft()
-        assert isinstance(work, OtherWork)
+        assert isinstance(work, ProcedureCall)
         return work
 
     def _waiting_for(self, batch: Batch) -> Append | None:
         """Return the append that is next, if it goes into a batch."""
         if not self._queue or not isinstance(job := self._queue[0], Append):
             return None
-        events_max = min(max(self.queued_events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
+        events_max = min(max(self.room.events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
         return job if batch.has_room(job, events_max) else None
 
     def _plan_ahead(self) -> None:
@@ -252,9 +246,9 @@ class PgWriter:
         self._queue.extendleft(reversed(self._ahead.jobs))
         self._ahead = Batch()
 
-    async def _carry_out(self, job: OtherWork) -> None:
+    async def _carry_out(self, job: ProcedureCall) -> None:
         try:
-            settle(job.result, await job.work())
+            settle(job.result, await self._calls.run(job.query, job.values))
         except Exception as error:
             settle(job.result, error)
             self._fail_late(error)
@@ -315,13 +309,11 @@ class PgWriter:
 
     def _settle(self, job: Append, outcome: Appended | Exception) -> None:
         events, job.is_settled = len(job.request.events), True
-        self.queued_events -= events
-        self._queued_bytes -= job.payload_bytes
         if isinstance(outcome, Appended) and not outcome.duplicate:
             self.counts["events"] += events
             job.request.counted()
         settle(job.result, outcome)
-        self._turns.wake(1)
+        self.room.give_back(events, job.request.payload_bytes)
 
     async def _land(self, batch: Batch) -> None:
         """Send a batch, and plan the next one meanwhile. Refused appends are sent again."""
@@ -361,7 +353,7 @@ class PgWriter:
             plan.add(job.request)
         return plan
 
-    def _empty_plan(self, requests: dict[RequestKey, FirstResult]) -> BatchPlan:
+    def _empty_plan(self, requests: dict[RequestKey, KnownRequest]) -> BatchPlan:
         return BatchPlan(self._keys, {}, requests, self.caps)
 
     def _remember(self, sid: bytes, believed: Believed | None) -> None:
@@ -377,12 +369,16 @@ class PgWriter:
         for sid, *place in await self._calls.run(STREAMS, [Bytes(sids)]):
             self._believed[sid] = Believed(*place)
 
-    async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, FirstResult]:
+    async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, KnownRequest]:
         """Return the known first results for the idempotency keys of these appends."""
-        keys = (request_key(job.request, self._keys) for job in batch)
-        sought = [key for key in keys if key is not None]
+        sought: list[RequestKey] = []
+        for request in (job.request for job in batch):
+            stream, key = request.stream, request.idempotency_key
+            if key is not None and (self._keys is None or self._keys.has(stream)):
+                cipher = cipher_to_read(self._keys, stream)
+                sought.append((frame.stream_id(stream), blind_id(key, cipher)))
         if not sought:
             return {}
         sids, ids = Bytes(sid for sid, _ in sought), Bytes(key for _, key in sought)
         rows = await self._calls.run(REQUESTS, [sids, ids])
-        return {(sid, key): FirstResult(*result) for sid, key, *result in rows}
+        return {(sid, key): KnownRequest(*result) for sid, key, *result in rows}

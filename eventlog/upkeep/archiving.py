@@ -20,7 +20,8 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.records import Archived, DroppedPayloads
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import add_slack
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import (

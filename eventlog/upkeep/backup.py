@@ -53,7 +53,7 @@ from eventlog.files.datafile import (
     open_regular,
     opened,
 )
-from eventlog.lmdb.environment import MAP_BYTES, Transaction
+from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
 from eventlog.lmdb.tables import all_segments
 from eventlog.upkeep.verification import Verification
@@ -142,7 +142,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
     """
     files = Files.open(directory, registry, now_us, MAP_BYTES, keys=NO_KEYS)
     try:
-        report = Verification(files.env, files.reading, files.archive, None).run()
+        report = Verification(files, None).run()
         with files.env.read() as txn:
             tail = files.ledger.tail(txn)
     finally:

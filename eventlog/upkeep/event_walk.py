@@ -20,8 +20,10 @@ from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
 from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvent, PlainEvents, Row
 from eventlog.core.rows import unseal_record
-from eventlog.lmdb.environment import Cursor, Environment, Transaction
+from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.lmdb.file import Cursor, Transaction
+from eventlog.lmdb.heads import Found
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
@@ -30,9 +32,6 @@ FEW = 16  # a call of C that takes fewer costs more than it saves: then Python c
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
-
-Found = Callable[[int, bytes, str], None]
-"""(position, stream id, message): takes a finding."""
 
 
 class StreamEnd(msgspec.Struct, array_like=True, gc=False):
@@ -117,18 +116,15 @@ class IndexSearch:
             try:
                 found = plain.keys_of[kind](plain.frames[number][data_at:])
             except Exception:
-                self._add_read(position + number - first, plain.frames[number])
+                read = frame.read(position + number - first, plain.frames[number])
+                assert isinstance(read[-1], bytes)
+                self.add_keys(position + number - first, read, read[-1])
             else:
                 keys += found
                 of += [number] * len(found)
         if self.count is not None:
             self.count += len(keys)
         self._keys += plain.rows_of_keys(keys, of)
-
-    def _add_read(self, position: int, data: bytes) -> None:
-        taken = frame.read(position, data)
-        assert isinstance(taken[-1], bytes)
-        self.add_keys(position, taken, taken[-1])
 
     def search(self) -> None:
         """See that the rows are found by a search."""
@@ -209,19 +205,14 @@ class EventWalk:
         at = 0
         self._plain.look_at(keys, frames)
         while at < len(rows):
-            taken = self._take(self._plain, at)
-            at += taken
-            for key, data in rows[at : at + (1 if taken >= FEW else FEW)]:
+            taken = self._plain.take(at, self._expected)
+            self.index.add_plain(self._plain, taken, at, self._expected)
+            self._expected += len(taken)
+            self.events += len(taken)
+            at += len(taken)
+            for key, data in rows[at : at + (1 if len(taken) >= FEW else FEW)]:
                 self._row(key, data)
                 at += 1
-
-    def _take(self, plain: PlainEvents, first: int) -> int:
-        """Take plain rows from an index on; return how many rows that are."""
-        taken = plain.take(first, self._expected)
-        self.index.add_plain(plain, taken, first, self._expected)
-        self._expected += len(taken)
-        self.events += len(taken)
-        return len(taken)
 
     def _row(self, key: bytes, data: bytes) -> None:
         if len(key) != U64.size:
@@ -232,9 +223,6 @@ class EventWalk:
             self._found(position, b"", f"events {self._expected} to {position - 1} are missing")
         self._expected = position + 1
         self.events += 1
-        self._check(position, key, data)
-
-    def _check(self, position: int, packed: bytes, data: bytes) -> None:
         try:
             taken = frame.read(position, data)
         except EventLogError as error:
@@ -251,7 +239,7 @@ class EventWalk:
         END.pack_into(
             end, 0, version, bytes_before + stored_bytes, events_before + 1, erasing, data[CHAIN]
         )
-        self.index.versions.append((data[STREAM_AND_VERSION], packed))
+        self.index.versions.append((data[STREAM_AND_VERSION], key))
         if isinstance(payload, frame.ErasedMark) or version <= erasing:
             self._erased_until[sid] = version
             self.erased += 1

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -29,7 +29,7 @@ from eventlog.core.frame import Frame
 from eventlog.core.records import Exported
 from eventlog.core.rows import unseal_record
 from eventlog.files.datafile import is_there, opened, reason, storing, written_whole
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
@@ -92,7 +92,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 Message = Begin | Stream | Event | Key | End
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Message).decode
+_decode: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 
 
 def write_export(
@@ -242,10 +242,9 @@ def _message(take: Callable[[int], bytes], path: Path) -> Message:
     if size > MESSAGE_BYTES_MAX:
         raise CorruptLog(f"{path} is damaged: a message of {size} bytes")
     try:
-        message: Any = _decode(take(size))
+        message = _decode(take(size))
     except (ValueError, RecursionError) as error:
         raise CorruptLog(f"{path} is damaged: {error}") from error
     if isinstance(message, Begin) and message.format != FORMAT:
         raise LogUnavailable(f"{path} has format {message.format}, not {FORMAT}: upgrade")
-    checked: Message = message
-    return checked
+    return message

@@ -23,9 +23,10 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
 from eventlog.core.frame import STREAM_ID_BYTES, Frame
-from eventlog.core.requests import I64_MAX, count
+from eventlog.core.requests import I64_MAX
 from eventlog.core.rows import KEY_ID_BYTES, unseal_record
-from eventlog.lmdb.environment import Transaction
+from eventlog.core.rules import count
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.tables import EventRows, RequestRecord, StreamRecord
@@ -219,7 +220,7 @@ class Importing:
             if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
             key_rows = () if taken.gone is not None else self._key_rows(event)
-            rows.add(event.position, taken.stream_id, taken.version, event.data, key_rows)
+            rows.add(event.position, event.data, key_rows)
             for key_row in self.keys.get(event.position, ()):
                 txn.put(key_row.key, key_row.data, db=self._files.env.tables["requests"])
             name = stream.name if taken.gone is None else ""
@@ -232,7 +233,7 @@ class Importing:
 
     def finish(self, txn: Transaction) -> None:
         """Take over the totals, and names and epochs of streams."""
-        self._files.ledger.counting.replace(self.totals)
+        self._files.ledger.replace_totals(self.totals)
         for sid, stream in self.streams.items():
             record = self._record(txn, stream)
             if record.version:

@@ -27,31 +27,28 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Heads, Moved, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, seal, unseal, unseal_record
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
-from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import (
     U64,
     RequestRecord,
     SegmentRecord,
+    SnapshotRecord,
     StreamRecord,
     key_check,
     load_segment,
 )
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.database import (
-    CONNECT_S,
     Busy,
     Connection,
     Database,
     DatabasePlace,
-    connect,
+    connected,
     copy_rows,
     in_time,
-    patiently,
-    reaching,
     run,
 )
 from eventlog.postgres.plan import TIME_MIN
@@ -134,12 +131,8 @@ class Moving:
     async def run(self, url: str) -> Moved:
         """Move it, or go on with that. See `EventLog.move_to`."""
         place = DatabasePlace.parse(url)
-        connection = await patiently(lambda: connect(place), CONNECT_S)
-        try:
-            with reaching(AGAIN):
-                return await self._moved(place, connection)
-        finally:
-            await connection.close()
+        async with connected(place, AGAIN) as connection:
+            return await self._moved(place, connection)
 
     async def _moved(self, place: DatabasePlace, connection: Connection) -> Moved:
         found = await found_format(place, connection)

@@ -31,8 +31,8 @@ from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavaila
 from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
-from eventlog.core.requests import count
 from eventlog.core.rows import seal_record, unseal_record
+from eventlog.core.rules import count
 from eventlog.files.anchor import read_anchor
 from eventlog.files.atomic_directory import (
     ANCHOR,
@@ -44,7 +44,8 @@ from eventlog.files.atomic_directory import (
 )
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
 from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import LogReading, refilled
@@ -280,7 +281,7 @@ class _Repair:
         for position, (taken, data) in enumerate(batch, start=self._position + 1):
             moved = frame.moved(position, data)
             key_rows = self._key_rows(frame.read(position, moved))
-            rows.add(position, taken.stream_id, taken.version, moved, key_rows)
+            rows.add(position, moved, key_rows)
             self._streams[taken.stream_id].positions[taken.version] = position
         rows.put(self._new.tables, txn)
 
@@ -296,7 +297,7 @@ class _Repair:
         for sid, kept in self._streams.items():
             if not kept.record.version:
                 continue
-            nameless = kept.record.version == kept.record.erased_version
+            nameless = kept.record.is_empty
             record = msgspec.structs.replace(kept.record, name="") if nameless else kept.record
             txn.put(sid, seal_record(record), db=tables["streams"])
             for key, request in self._requests(sid, kept):

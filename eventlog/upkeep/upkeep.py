@@ -11,10 +11,12 @@ once must be there 50 ms later.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from operator import add
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio.to_thread
+from msgspec.structs import astuple
 
 from eventlog.core.capabilities import Also, OfErased, Progress
 from eventlog.core.errors import CorruptLog, DiskFull, LogClosed
@@ -87,7 +89,8 @@ class LogUpkeep:
         left, moved = sorted(set(versions)), Archived()
         while left:
             asked, segment = await self._alone(partial(self._archive_segment, stream, left))
-            left, moved = left[asked:], _sum(moved, segment)
+            left = left[asked:]
+            moved = Archived(*map(add, astuple(moved), astuple(segment)))
         return moved
 
     async def _archive_segment(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
@@ -358,12 +361,3 @@ class LogUpkeep:
         self._under_way.discard(task)
         if not task.cancelled():
             task.exception()  # its caller may have gone
-
-
-def _sum(one: Archived, other: Archived) -> Archived:
-    return Archived(
-        one.events + other.events,
-        one.segments + other.segments,
-        one.hot_bytes + other.hot_bytes,
-        one.archive_bytes + other.archive_bytes,
-    )

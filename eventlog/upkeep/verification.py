@@ -17,26 +17,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
-from eventlog.archive.archive import Archive
 from eventlog.archive.block import ArchiveBlock
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
+from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
-from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
-from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
-from eventlog.lmdb.reading import LogReading, check_entry
-from eventlog.lmdb.snapshots import SnapshotRecord
+from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity
+from eventlog.lmdb.reading import check_entry
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
     RequestRecord,
     SegmentRecord,
+    SnapshotRecord,
     StreamRecord,
     key_check,
     unpack_segment,
@@ -51,17 +51,11 @@ Check = Callable[[bytes, bytes], object]
 class Verification:
     """One verification of a log."""
 
-    def __init__(
-        self,
-        env: Environment,
-        reading: LogReading,
-        archive: Archive,
-        progress: Progress | None,
-        against: Heads | None = None,
-    ):
-        self._env = env
-        self._reading = reading
-        self._archive = archive
+    def __init__(self, files: Files, progress: Progress | None, against: Heads | None = None):
+        self._env = files.env
+        self._reading = files.reading
+        self._archive = files.archive
+        self._has_keys = files.keys not in (None, NO_KEYS)
         self._progress = progress or (lambda _done, _total: None)
         self._against = against
         self._findings: list[Finding] = []
@@ -197,7 +191,7 @@ class Verification:
 
     def _check_unread(self) -> None:
         """Report streams whose key is missing in the given key file."""
-        if self._reading.has_keys:
+        if self._has_keys:
             for sid, events in self._walk.index.unread.items():
                 self._found(
                     0, sid,
@@ -266,7 +260,7 @@ class Verification:
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
         end = self._walk.ends.get(sid) or StreamEnd(0, frame.chain_start(sid))
-        nameless = not record.name and record.erased_version == record.version
+        nameless = not record.name and record.is_empty
         if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")
         if record.erased_version != end.erased:

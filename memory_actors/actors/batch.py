@@ -25,7 +25,7 @@ class QueuedRequest:
     answer: "asyncio.Future[Reply]"
     alarm: "asyncio.TimerHandle"
     """Tells who waits that the deadline has passed."""
-    caller: Any
+    caller: object
     """The mark of who asks, for whoever traces. See steps.py."""
 
     def settle(self, outcome: Reply | Exception) -> None:

@@ -37,11 +37,7 @@ import msgspec
 
 from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
-from memory_actors.base.errors import (
-    InvalidInputError,
-    KeyFileError,
-    NotFoundError,
-)
+from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
 from memory_actors.base.shared_settings import SharedSetting
 from memory_actors.base.validation import check_name, check_tier
@@ -337,14 +333,12 @@ class KeyStore:
 
     def note_tier_is_set(self, key_id: str) -> None:
         """Remember that a key has set its user's tier."""
-
-        def noted(keys: Sequence[ApiKey]) -> list[ApiKey]:
-            return [
+        self._change(
+            lambda keys: [
                 msgspec.structs.replace(key, tier_is_set=True) if key.id == key_id else key
                 for key in keys
             ]
-
-        self._change(noted)
+        )
 
     def _current(self) -> dict[str, ApiKey]:
         """Return the keys by id; reads them only when they are others than last time."""

@@ -38,16 +38,15 @@ then costs little and never fails.
 """
 
 import operator
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.paths import ESCAPE, MISSING, checked_path, steps_of, time_span, values_at
 from memory_actors.base.records import IS_COMPRESSED
 from memory_actors.base.validation import json_copy
 
@@ -57,38 +56,11 @@ DEPTH_MAX = 16  # of `and`, `or`, `not`: what a person can follow, and far from 
 CONDITIONS_MAX = 256  # all of them may be asked of each of 10,000 rows
 IN_VALUES_MAX = 1_000
 FILTER_BYTES_MAX = 64 * 1024  # 1,000 ids fit; with the others it bounds what compiling may cost
-PATH_BYTES_MAX = 512
-SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with the square of it
 
 GROUPS = ("and", "or", "not")
 NEGATED = {"ne": "eq", "nin": "in"}
-ESCAPE = "\\"
-_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]|\Z)")
-_DAY_US = 24 * 60 * 60 * 1_000_000
-_MISSING = object()
 _Test = Callable[[Any], bool]
-"""A test of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
-
-
-class TimeSpan(NamedTuple):
-    """A time as a filter compares it, in microseconds since 1970."""
-
-    first: int
-    last: int
-    """The last microsecond of a day; of a moment, itself."""
-
-
-def time_span(value: object) -> TimeSpan | None:
-    """Return the time that a string says, None if it says none."""
-    if not isinstance(value, str) or not _TIME.match(value):
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-        first = to_us(time if time.tzinfo else time.replace(tzinfo=UTC))
-    except (ValueError, OverflowError):
-        return None
-    is_day = len(value) == len("2026-03-01")
-    return TimeSpan(first, first + _DAY_US - 1 if is_day else first)
+"""A test of one value, or of `MISSING`; a `Predicate` is a test of a whole document."""
 
 
 class FilterPart(NamedTuple):
@@ -199,7 +171,9 @@ class _Compiler:
         if path == IS_COMPRESSED and name == "eq" and operand is False:
             name, operand = "ne", True  # metadata says it only of what is
         self._spend(where, len(msgspec.json.encode((path, operand))))
-        negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
+        if name == "exists" and not isinstance(operand, bool):
+            raise InvalidInputError(f"{where} needs true or false, not {operand!r:.80}")
+        negative = name in NEGATED or (name == "exists" and not operand)
         name = NEGATED.get(name, name)
         test = _at(path, _OPERATORS[name](operand, where))
         holds = FilterPart(test, name, path=path, operand=operand)
@@ -220,7 +194,7 @@ def bare(key: str) -> str:
     return key.removeprefix("$")
 
 
-def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
+def _check_operators(asked: Mapping[object, object], where: str) -> None:
     if not asked:
         raise InvalidInputError(
             f'{where}: {{}} has no operator: use {{"eq": {{}}}} for equality with the empty object'
@@ -233,31 +207,9 @@ def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
             )
 
 
-def checked_path(key: object, where: str) -> str:
-    """Return a path, in text that JSON can hold.
-
-    :raises InvalidInputError: it is no string, or too long or too deep.
-    """
-    if not isinstance(key, str):
-        raise InvalidInputError(f"{where} has the key {key!r:.80}: keys must be strings")
-    path = str(json_copy(key, f"{where}: a path"))
-    if len(path.encode()) > PATH_BYTES_MAX or path.count(".") >= SEGMENTS_MAX:
-        raise InvalidInputError(
-            f"{where}: the path {path!r:.80} is longer than {PATH_BYTES_MAX} bytes "
-            f"or {SEGMENTS_MAX} segments"
-        )
-    return path
-
-
-def _list_of(value: Any, where: str) -> Sequence[Any]:
+def _list_of(value: object, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise InvalidInputError(f"{where} needs a list, not {value!r:.80}")
-    return value
-
-
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{where} needs true or false, not {value!r:.80}")
     return value
 
 
@@ -355,7 +307,7 @@ def _comparison(name: str) -> Callable[[Any, str], _Test]:
     return compile_
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -370,59 +322,19 @@ def _contains(part: Any, _where: str) -> _Test:
     return matches
 
 
-def _exists(_wanted: Any, _where: str) -> _Test:
-    return lambda held: held is not _MISSING
-
-
 _OPERATORS: dict[str, Callable[[Any, str], _Test]] = {
     "eq": _is,
     **{name: _comparison(name) for name in ("gt", "gte", "lt", "lte")},
     "in": _is_in,
     "contains": _contains,
-    "exists": _exists,
+    "exists": lambda _wanted, _where: lambda held: held is not MISSING,
 }
 _KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
-
-
-# --- paths
-
-
-class _Step(NamedTuple):
-    """The ways to go on at one segment of a path."""
-
-    keys: tuple[tuple[str, int], ...]
-    """In an object: (key, the segment after it), longest first."""
-    element: int | None
-    """In a list: which one, None for any."""
-
-
-def steps_of(path: str) -> list[_Step]:
-    """Return how `values_at` is to read a path."""
-    names, steps = path.split("."), []
-    for at, name in enumerate(names):
-        keys = tuple((".".join(names[at:end]), end) for end in range(len(names), at, -1))
-        steps.append(_Step(keys, int(name) if name.isascii() and name.isdigit() else None))
-    return steps
 
 
 def _at(path: str, test: _Test) -> _Test:
     """Return a test of a document: whether a value at the path passes."""
     if "." not in path:
-        return lambda document: test(document.get(path, _MISSING))
+        return lambda document: test(document.get(path, MISSING))
     steps = steps_of(path)
     return lambda document: any(map(test, values_at(document, steps, 0)))
-
-
-def values_at(held: Any, steps: Sequence[_Step], at: int) -> Iterator[Any]:
-    """Yield what the rest of a path finds in a value, in the order of the lists on its way."""
-    if at == len(steps):
-        yield held
-    elif isinstance(held, list):
-        n = steps[at].element
-        for element in held if n is None else held[n : n + 1]:
-            yield from values_at(element, steps, at if n is None else at + 1)
-    elif isinstance(held, dict) or at == 0:  # a document may be any mapping
-        for key, following in steps[at].keys:
-            if key in held:
-                yield from values_at(held[key], steps, following)
-                return

@@ -38,7 +38,9 @@ class Names:
         names = cls()
         names._letters += letters
         names._ends.frombytes(ends)
-        if not _fit(np.frombuffer(ends, np.uint32), len(letters)):
+        numbers = np.frombuffer(ends, np.uint32)
+        last = int(numbers[-1]) if len(numbers) else 0
+        if last != len(letters) or not (numbers[1:] >= numbers[:-1]).all():
             raise ValueError("the letters of names do not fit their ends: build them anew")
         names._make_table()
         return names
@@ -68,7 +70,8 @@ class Names:
         return len(self._ends)
 
     def __getitem__(self, number: int) -> str:
-        return self._at(number).decode()
+        start = self._ends[number - 1] if number else 0
+        return bytes(self._letters[start : self._ends[number]]).decode()
 
     def of(self, name: str) -> int:
         """Return the number of a name, a new one if need be."""
@@ -90,10 +93,6 @@ class Names:
 
     def _place(self, data: bytes) -> tuple[int, int | None]:
         return probed(self._table, data, self._is_at)
-
-    def _at(self, number: int) -> bytes:
-        start = self._ends[number - 1] if number else 0
-        return bytes(self._letters[start : self._ends[number]])
 
     def _is_at(self, number: int, data: bytes) -> bool:
         start = self._ends[number - 1] if number else 0
@@ -158,9 +157,3 @@ def probed(
             return place, held - 1
         place = (place + 1) & mask
     return place, None
-
-
-def _fit(ends: Ends, count: int) -> bool:
-    if not len(ends):
-        return count == 0
-    return int(ends[-1]) == count and bool((ends[1:] >= ends[:-1]).all())

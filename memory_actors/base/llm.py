@@ -56,7 +56,7 @@ _CODE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,63}")
 _NO_KEY: Final = "none"  # the client insists on one
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a model."""
 
     text: str
@@ -137,7 +137,7 @@ class ChatClient:
         max_tokens: int,
         temperature: float,
         schema: Mapping[str, Any] | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Return the answer, and whether it was cut off at `max_tokens`.
 
         It is asked to be JSON of a `schema`, if there is one and the model knows such things; the
@@ -169,20 +169,15 @@ class ChatClient:
         """Return the body of the answer; learn which parameters the model does not take."""
         while True:
             try:
-                return await self._post(messages, self._supported(limits))
+                names = {one: _INSTEAD[one] if one in self._unsupported else one for one in limits}
+                taken = {name: limits[one] for one, name in names.items() if name is not None}
+                return await self._post(messages, taken)
             except self._openai.APIStatusError as error:
                 name = _code(error.param).partition(".")[0]  # or the part of it that is not known
                 known = name not in _INSTEAD or name in self._unsupported
                 if known or _code(error.code) not in _UNSUPPORTED:
                     raise
                 self._unsupported.add(name)
-
-    def _supported(self, limits: dict[str, Any]) -> dict[str, Any]:
-        named = {
-            _INSTEAD[name] if name in self._unsupported else name: value
-            for name, value in limits.items()
-        }
-        return {name: value for name, value in named.items() if name is not None}
 
     async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
         asking = self._client.chat.completions.with_streaming_response
@@ -216,7 +211,7 @@ class ChatClient:
             f"the LLM at {self.host} refused ({what}): check key, base URL and model {self.model}"
         )
 
-    def _read(self, body: bytes) -> Answer:
+    def _read(self, body: bytes) -> ModelAnswer:
         try:
             choice = msgspec.json.decode(body, type=_Completion).choices[0]
             said = choice.message.content or ""
@@ -234,7 +229,7 @@ class ChatClient:
                 f"the LLM at {self.host} answered with an empty text ({why}): "
                 "try another model; if it is 'length', one that thinks less"
             )
-        return Answer(text=text, cut=choice.finish_reason == "length")
+        return ModelAnswer(text=text, cut=choice.finish_reason == "length")
 
 
 class Endpoint(TypedDict, total=False):

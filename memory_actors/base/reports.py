@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from eventlog.core.records import Returned
-from memory_actors.base.quoting import quoted
+from memory_actors.base.json_text import quoted
 from memory_actors.base.records import HistoryEntry, Memory, Sourced
 
 if TYPE_CHECKING:

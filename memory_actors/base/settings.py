@@ -1,7 +1,7 @@
 """Settings of a memory system, given when it is opened. Every default is meant for a laptop."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, TypeAlias
@@ -167,19 +167,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def limits_by_tier(self) -> dict[Tier | None, Limits]:
         """Return the limits of each tier, named after it; under None those of the default tier."""
         plain = {tier: self.plan(tier).limits for tier in Tier}
-        by_tier: dict[Tier | None, Limits] = {
-            tier: msgspec.structs.replace(
-                limits, tier=tier, more_in_a_tier=_raised(limits, plain.values())
-            )
-            for tier, limits in plain.items()
-        }
+        names = set(Limits.__struct_fields__).difference(SET_BY_TIER)
+        most = {name: max(getattr(limits, name) for limits in plain.values()) for name in names}
+        by_tier: dict[Tier | None, Limits] = {}
+        for tier, limits in plain.items():
+            raised = frozenset(name for name in names if getattr(limits, name) < most[name])
+            by_tier[tier] = msgspec.structs.replace(limits, tier=tier, more_in_a_tier=raised)
         by_tier[None] = by_tier[self.default_tier]
         return by_tier
-
-
-def _raised(limits: Limits, others: Iterable[Limits]) -> frozenset[str]:
-    """Return the names of the limits that are higher in one of the others."""
-    names = set(Limits.__struct_fields__).difference(SET_BY_TIER)
-    return frozenset(
-        name for other in others for name in names if getattr(other, name) > getattr(limits, name)
-    )

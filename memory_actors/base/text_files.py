@@ -199,7 +199,10 @@ def _write(scratch: Path, data: bytes, seen: Seen, mode: int | None) -> None:
     try:
         with os.fdopen(os.open(new, flags, NEW_FILE_MODE), "wb") as file:
             if seen.data is not None:
-                _as_before(file.fileno(), seen.path.stat())
+                before = seen.path.stat()
+                with suppress(PermissionError):  # somebody else's file that we may write stays ours
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             file.write(data)
@@ -208,12 +211,6 @@ def _write(scratch: Path, data: bytes, seen: Seen, mode: int | None) -> None:
         new.rename(scratch)
     finally:
         new.unlink(missing_ok=True)
-
-
-def _as_before(descriptor: int, before: os.stat_result) -> None:
-    with suppress(PermissionError):  # somebody else's file that we may write stays ours
-        os.fchown(descriptor, before.st_uid, before.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
 def _create(scratch: Path, seen: Seen) -> bool:

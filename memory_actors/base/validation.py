@@ -195,16 +195,13 @@ def json_copy(value: Any, what: str, depth: int = 0) -> Any:
             f"{what} is nested deeper than {JSON_DEPTH_MAX} levels: make it flatter"
         )
     if isinstance(value, Mapping):
-        return {_json_key(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
+        for key in value:
+            if not isinstance(key, str):
+                raise InvalidInputError(f"{what} has the key {key!r}: keys must be strings")
+        return {check_text(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
     if isinstance(value, list | tuple):
         return [json_copy(item, what, depth + 1) for item in value]
     return _json_scalar(value, what)
-
-
-def _json_key(key: object, what: str) -> str:
-    if not isinstance(key, str):
-        raise InvalidInputError(f"{what} has the key {key!r}: keys must be strings")
-    return check_text(key, what)
 
 
 def _json_scalar(value: Any, what: str) -> Any:
@@ -230,7 +227,13 @@ def time_us(value: Time | None, what: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _epoch_us(value, what)
+        time = value * 1_000_000
+        if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
+            raise InvalidInputError(
+                f"{what} {value!r:.80} is outside the years 1 to 9999: a number is seconds since "
+                "1970"
+            )
+        return round(time)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -244,17 +247,8 @@ def time_us(value: Time | None, what: str) -> int | None:
         raise InvalidInputError(
             f"{what} must be a datetime, a date, ISO 8601 or seconds since 1970, not {value!r:.80}"
         )
-    time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
-    return check_time_us(time, what)
-
-
-def _epoch_us(seconds: float, what: str) -> int:
-    time = seconds * 1_000_000
-    if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
-        raise InvalidInputError(
-            f"{what} {seconds!r:.80} is outside the years 1 to 9999: a number is seconds since 1970"
-        )
-    return round(time)
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return check_time_us(to_us(aware), what)
 
 
 def check_time_us(value: object, what: str) -> int:

@@ -9,7 +9,8 @@ With `--json`, stdout holds one JSON document and nothing else (`export`, `impro
 import io
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -54,38 +55,24 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
 """The commands by the section of the help, and by the module that has them."""
 
 
-class Commands(Mapping[str, click.Command]):
+class Commands(UserDict[str, Any]):
     """The commands by name. A module is imported when one of its commands is asked for.
 
     Importing all of them was a sixth of the time of a search.
     """
 
-    def __init__(self) -> None:
-        self._modules = {
-            name: module
-            for modules in COMMANDS.values()
-            for module, names in modules.items()
-            for name in names.split()
-        }
-
     def __getitem__(self, name: str) -> click.Command:
-        module = self._modules[name]
         with collector_at_rest():
-            found = vars(import_module(f"{__name__}.{module}")).values()
+            found = vars(import_module(f"{__name__}.{self.data[name]}")).values()
         return next(one for one in found if isinstance(one, click.Command) and one.name == name)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a command. An error during the import of its module is raised."""
-        return self[name] if name in self._modules else default
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
+MODULES: Final = {
+    name: module
+    for modules in COMMANDS.values()
+    for module, names in modules.items()
+    for name in names.split()
+}
 
 
 class Program(Group):
@@ -150,7 +137,7 @@ def _say_version(context: click.Context, _option: click.Parameter, asked: bool) 
 
 
 @click.group(
-    cls=Program, commands=cast("Any", Commands()), shared=(*OF_NEW, *OF_NODE), hidden=OF_NODE
+    cls=Program, commands=cast("Any", Commands(MODULES)), shared=(*OF_NEW, *OF_NODE), hidden=OF_NODE
 )
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version,

@@ -169,18 +169,16 @@ def _print_clusters(clusters: Sequence[ClusterReport], count: int) -> None:
 
 
 def _say_done(report: CompactionReport) -> None:
-    considered = f"{report.memories_considered:,} old {_plural(report.memories_considered)}"
+    considered = counted(report.memories_considered, "old memory", "old memories")
     if not report.originals:
         say(f"Nothing to compress: {considered}, none of them enough alike.")
         return
     would = "Would compress" if report.dry_run else "Compressed"
-    saved = (
-        f"{size(report.bytes_saved)} saved ({_percent(report.bytes_saved, report.bytes_before)})"
-    )
-    summaries = f"{report.compressed:,} {'summary' if report.compressed == 1 else 'summaries'}"
     say(
-        f"{would} {report.originals:,} of {considered} into {summaries}: "
-        f"{size(report.bytes_before)} to {size(report.bytes_after)}, {saved}."
+        f"{would} {report.originals:,} of {considered} into "
+        f"{counted(report.compressed, 'summary', 'summaries')}: "
+        f"{size(report.bytes_before)} to {size(report.bytes_after)}, {size(report.bytes_saved)} "
+        f"saved ({_percent(report.bytes_saved, report.bytes_before)})."
     )
     if not report.dry_run:
         files = f"{size(report.file_bytes_before)} to {size(report.file_bytes_after)}"
@@ -221,8 +219,4 @@ def expand(memories: Sequence[Memory]) -> None:
 @mirrors("undo_compaction", compaction, "undo")
 def undo(receipts: Sequence[Receipt], compressed_id: str) -> None:
     """Bring back the memories that a summary stands for, and drop it. All or none."""
-    say(f"Restored {len(receipts):,} {_plural(len(receipts))} in place of {compressed_id}.")
-
-
-def _plural(count: int) -> str:
-    return "memory" if count == 1 else "memories"
+    say(f"Restored {counted(len(receipts), 'memory', 'memories')} in place of {compressed_id}.")

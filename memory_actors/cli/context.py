@@ -48,7 +48,6 @@ document = click.option(
     help="Which document.",
 )
 said = click.argument("text", default="-", metavar="[TEXT|-]", type=options.given_text)
-entry_ids = click.argument("entry_ids", nargs=-1, required=True, metavar="ID...")
 
 
 @click.group(cls=Group)
@@ -81,8 +80,14 @@ def _with_model(app: App, given: Mapping[str, Any]) -> None:
 # --- write
 
 
-@mirrors(
-    "context.add", context, new=True, check=_with_model, more=[document, options.said_by],
+def _writes(name: str, help: str, *more: Any, **how: Any) -> None:  # noqa: A002 - click's own word
+    """Add the command of an operation that answers with a receipt."""
+    operation = f"context.{name}"
+    mirrors(operation, context, name, help=help, more=[document, *more], **how)(_say_written)
+
+
+_writes(
+    "add", "Append TEXT or stdin to a section.", options.said_by, new=True, check=_with_model,
     section=click.option(
         "--section", default="", help="The heading it goes under.  [default: before the first]"
     ),
@@ -92,58 +97,29 @@ def _with_model(app: App, given: Mapping[str, Any]) -> None:
     ),
     metadata=None,
 )  # fmt: skip
-def add(receipt: ContextReceipt) -> None:
-    """Append TEXT or stdin to a section."""
-    _say_written(receipt)
-
-
-@mirrors("context.edit", context, text=said, more=[document, options.said_by])
-def edit(receipt: ContextReceipt) -> None:
-    """Replace an entry's text with TEXT or stdin."""
-    _say_written(receipt)
-
-
-@mirrors("context.remove", context, more=[document])
-def remove(receipt: ContextReceipt) -> None:
-    """Remove an entry. `restore` brings it back."""
-    _say_written(receipt)
-
-
-@mirrors("context.touch", context, more=[document])
-def touch(receipt: ContextReceipt) -> None:
-    """Mark entries as recently used: the stalest are archived first."""
-    _say_written(receipt)
-
-
-@mirrors(
-    "context.pin", context, more=[document],
+_writes("edit", "Replace an entry's text with TEXT or stdin.", options.said_by, text=said)
+_writes("remove", "Remove an entry. `restore` brings it back.")
+_writes("touch", "Mark entries as recently used: the stalest are archived first.")
+_writes(
+    "pin", "Keep entries from being archived to make room.",
     pinned=click.option(
         "--off", "pinned", is_flag=True, help="Let them be archived again.",
         callback=lambda _context, _option, off: not off,
     ),
 )  # fmt: skip
-def pin(receipt: ContextReceipt) -> None:
-    """Keep entries from being archived to make room."""
-    _say_written(receipt)
-
-
-@mirrors(
-    "context.archive", context, check=_with_model, more=[document],
+_writes(
+    "archive", "Move entries to the archive: those named, or the stalest, a good part of it.",
+    check=_with_model,
     entry_ids=click.argument("entry_ids", nargs=-1, metavar="[ID...]"),
     free=click.option(
         "--free", type=click.FloatRange(FREE_MIN, FREE_MAX), default=0.4, show_default=True,
         help="Which part of the document is to go.",
     ),
 )  # fmt: skip
-def archive(receipt: ContextReceipt) -> None:
-    """Move entries to the archive: those named, or the stalest, a good part of it."""
-    _say_written(receipt)
-
-
-@mirrors("context.restore", context, entry_ids=entry_ids, more=[document])
-def restore(receipt: ContextReceipt) -> None:
-    """Bring archived or removed entries back to their place."""
-    _say_written(receipt)
+_writes(
+    "restore", "Bring archived or removed entries back to their place.",
+    entry_ids=click.argument("entry_ids", nargs=-1, required=True, metavar="ID..."),
+)  # fmt: skip
 
 
 # --- read
@@ -194,16 +170,13 @@ def search(found: Sequence[Any], app: App, document: str) -> None:
 
 
 def _print_entries(found: Sequence[Any], nothing: str) -> None:
-    if not found:
-        say(nothing)
-        return
     shown = table("id", "section", "pinned", "used", "entry", whole=("id",))
     for one in found:
         shown.add_row(
             text(short_id(one.entry_id)), text(one.section), text("pinned" if one.pinned else ""),
             text(local(one.touched_at)), text(shortened(one.text, TEXT_CHARACTERS_MAX)),
         )  # fmt: skip
-    print_table(shown)
+    print_table(shown, nothing)
 
 
 @mirrors("context.documents", context)
@@ -242,21 +215,18 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
     With --watch and --json, each sync that did something is one line of JSON.
     """
 
-    async def once(user: UserMemory) -> SyncReport:
+    async def work(user: UserMemory) -> SyncReport | None:
         its = user.context.document(document)
-        return await sync_file(its, file, auto_archive=auto_archive)
-
-    async def on_and_on(user: UserMemory) -> None:
-        its = user.context.document(document)
+        if not keep_on:
+            return await sync_file(its, file, auto_archive=auto_archive)
         async for report in watch(its, file, auto_archive=auto_archive):
             print_json_line(report) if app.json else _tell(report)
+        return None
 
     if auto_archive:
         ensure_model(app)
-    if keep_on:
-        with_user(app, on_and_on, create=file.exists())
-    else:
-        report = with_user(app, once, create=file.exists())
+    report = with_user(app, work, create=file.exists())
+    if report is not None:
         if report.quiet and not file.exists():  # it would have been made
             raise NotFoundError(f"there is neither a file {file} nor a document {document}")
         print_result(app, report, _tell)

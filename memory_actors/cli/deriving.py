@@ -17,21 +17,20 @@ from datetime import date
 from enum import Enum
 from functools import partial
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 import click
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
-from memory_actors.api.user import UserMemory
 from memory_actors.base.docstrings import doc_of
 from memory_actors.base.records import Item
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Count, SharedCommand
 from memory_actors.cli.output import print_result
 from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
-from memory_actors.sharing.system import MemorySystem
 
 Decorator: TypeAlias = Callable[[Any], Any]
+Work: TypeAlias = Callable[..., Awaitable[Any]] | None
 
 WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "agent_id": ("--agent", "Only what this agent wrote."),
@@ -110,19 +109,20 @@ def mirrors(
     *,
     new: bool = False,
     embeds: bool = False,
+    help: str | None = None,  # noqa: A002 - click's own word
     more: Sequence[Decorator] = (),
     as_json: Callable[..., object] = lambda result: result,
-    work: Callable[..., Awaitable[Any]] | None = None,
+    work: Work = None,
     check: Callable[[App, Mapping[str, Any]], None] | None = None,
     **instead: Decorator | None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Return a decorator that makes a command of a function which shows a result.
 
-    `new` says that the command may make the store, `embeds` that it needs the model. `instead` has
-    other options for some parameters, by their names (None leaves one out), `more` has options that
-    are no parameters: `agent` and `document` say on whose behalf, and in which document. `as_json`
-    makes what is printed as JSON of a result, `work` does something in place of the operation
-    alone, `check` comes before the store is opened.
+    `new` says that the command may make the store, `embeds` that it needs the model; `help` is in
+    place of the docstring. `instead` has other options for some parameters, by their names (None
+    leaves one out), `more` has options that are no parameters: `agent` and `document` say on whose
+    behalf, and in which document. `as_json` makes what is printed as JSON of a result, `work` does
+    something in place of the operation alone, `check` comes before the store is opened.
     """
     mirrored = OPERATIONS[operation]
     said_by = [options.said_by] if embeds and mirrored.writes else []
@@ -131,15 +131,29 @@ def mirrors(
     shared = options.OF_NEW if new else options.OF_USER if has_user else options.OF_STORE
 
     def decorate(to_people: Callable[..., None]) -> click.Command:
-        command: Any = options.pass_app(
-            _Mirror(mirrored, to_people, new, embeds, as_json, work, check).run
-        )
+        def run(app: App, /, **given: Any) -> None:
+            if check is not None:
+                check(app, given)
+            if embeds:
+                ensure_model(app)
+            called = partial(_called, app, mirrored, work, given)
+            if mirrored.of_system:
+                result = with_system(app, called)
+            else:
+                result = with_user(app, called, create=new, agent=given.get("agent"))
+            shown, told = (
+                partial(one, **_named(one, {"app": app, **given}, behind=1))
+                for one in (to_people, as_json)
+            )
+            print_result(app, result, shown, told)
+
+        command: Any = options.pass_app(run)
         for option in reversed(offered):
             command = option(command)
         made: click.Command = click.command(
             name or to_people.__name__,
             cls=SharedCommand,
-            help=doc_of(to_people),
+            help=help or doc_of(to_people),
             shared=shared,
         )(command)
         if group is not None:
@@ -149,59 +163,27 @@ def mirrors(
     return decorate
 
 
-class _Mirror(NamedTuple):
-    """A command of one operation."""
-
-    operation: Operation
-    to_people: Callable[..., None]
-    new: bool
-    embeds: bool
-    as_json: Callable[..., object]
-    work: Callable[..., Awaitable[Any]] | None
-    check: Callable[[App, Mapping[str, Any]], None] | None
-
-    def run(self, app: App, /, **given: Any) -> None:
-        """Carry the operation out with what the command line says, and print its result."""
-        if self.check is not None:
-            self.check(app, given)
-        if self.embeds:
-            ensure_model(app)
-        if self.operation.of_system:
-            result = with_system(app, partial(self._of_system, app, given))
+async def _called(
+    app: App, operation: Operation, work: Work, given: dict[str, Any], target: Any
+) -> Any:
+    """Call an operation; ids may be given by their beginnings, and are whole ones then."""
+    places: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter in operation.parameters:
+        name = parameter.name
+        if name == USER and operation.of_system:
+            required = parameter.is_required
+            given[name] = await chosen_user(app, target) if required else app.user
+        if name not in given:
+            continue
+        given[name] = await _value(target, parameter, given[name])
+        if parameter.kind is parameter.kind.VAR_POSITIONAL:
+            places += given[name]
         else:
-            agent = given.get("agent")
-            result = with_user(app, partial(self._called, given), create=self.new, agent=agent)
-        known = {"app": app, **given}
-        print_result(
-            app,
-            result,
-            partial(self.to_people, **_named(self.to_people, known, behind=1)),
-            partial(self.as_json, **_named(self.as_json, known, behind=1)),
-        )
-
-    async def _of_system(self, app: App, given: dict[str, Any], memory: MemorySystem) -> Any:
-        for parameter in self.operation.parameters:
-            if parameter.name == USER:
-                required = parameter.is_required
-                given[USER] = await chosen_user(app, memory) if required else app.user
-        return await self._called(given, memory)
-
-    async def _called(self, given: dict[str, Any], target: UserMemory | MemorySystem) -> Any:
-        """Call the operation; ids may be given by their beginnings, and are whole ones then."""
-        places: list[Any] = []
-        named: dict[str, Any] = {}
-        for parameter in self.operation.parameters:
-            name = parameter.name
-            if name not in given:
-                continue
-            given[name] = await _value(target, parameter, given[name])
-            if parameter.kind is parameter.kind.VAR_POSITIONAL:
-                places += given[name]
-            else:
-                named[name] = given[name]
-        if self.work is not None:
-            return await self.work(target, *places, **{**named, **_named(self.work, given)})
-        return await self.operation.bound(target, given.get("document"))(*places, **named)
+            named[name] = given[name]
+    if work is not None:
+        return await work(target, *places, **{**named, **_named(work, given)})
+    return await operation.bound(target, given.get("document"))(*places, **named)
 
 
 def _named(

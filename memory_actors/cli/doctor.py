@@ -10,7 +10,8 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -20,7 +21,6 @@ import msgspec
 import numpy as np
 
 from eventlog import CorruptLog, EventLogError, MissingExtra
-from eventlog.files.closed_log import ClosedLog
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli import options
 from memory_actors.cli.options import App, SharedCommand, pass_app
@@ -76,8 +76,13 @@ def checks(store: Path | str) -> Iterator[Check]:
         ("embedding", _embedding),
         ("comparing", _comparing),
         ("vectors", _vectors),
-        *(_of_directory(store) if isinstance(store, Path) else _of_url(store)),
     ]
+    if isinstance(store, Path):
+        looks += [(name, partial(look, store)) for name, look in OF_DIRECTORY.items()]
+    elif server_url(store) is not None:
+        looks.append(("server", partial(_server, store)))
+    else:
+        looks += [("database", partial(_database, store)), ("store", partial(_store, store))]
     for name, look in looks:
         try:
             found, status, advice = look()
@@ -158,12 +163,6 @@ def _vectors() -> Look:
 # --- the database
 
 
-def _of_url(url: str) -> list[tuple[str, Callable[[], Look]]]:
-    if server_url(url) is not None:
-        return [("server", lambda: _server(url))]
-    return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
-
-
 def _server(url: str) -> Look:
     async def looked() -> None:
         await (await open_or_join(url)).close()
@@ -212,17 +211,6 @@ def _looked(url: str) -> "Looked":
 
 
 # --- the data directory
-
-
-def _of_directory(directory: Path) -> list[tuple[str, Callable[[], Look]]]:
-    return [
-        ("data directory", lambda: _writable(directory)),
-        ("free disk", lambda: _free_disk(directory)),
-        ("file system", lambda: _file_system(directory)),
-        ("log lock", lambda: _lock(directory)),
-        ("log file", lambda: _log_file(closed_log(directory))),
-        ("fsync", lambda: _fsync(directory)),
-    ]
 
 
 def _existing(directory: Path) -> Path:
@@ -283,24 +271,24 @@ def _lock(directory: Path) -> Look:
     if not is_shared(directory):
         advice = "other processes, and commands, come in when that one has closed it"
         return f"open in {owner}, for itself alone", "warning", advice
+
+    async def ask() -> float:
+        async with join(directory) as memory:
+            began_s = time.perf_counter()
+            await memory.users()
+            return (time.perf_counter() - began_s) * 1e3
+
     try:
-        took_ms = run(lambda: _ask(directory))
+        took_ms = run(ask)
     except MemoryActorsError as error:
         advice = "see what that process does; if it is ended, another one takes over"
         return f"open in {owner}, which does not answer: {error}", "failed", advice
     return f"open in {owner}, which answers others in {took_ms:.1f} ms", "ok", ""
 
 
-async def _ask(directory: Path) -> float:
-    """Ask the process that has a store open who its users are; return how long that took."""
-    async with join(directory) as memory:
-        began_s = time.perf_counter()
-        await memory.users()
-        return (time.perf_counter() - began_s) * 1e3
-
-
-def _log_file(log: ClosedLog) -> Look:
+def _log_file(directory: Path) -> Look:
     """Look at the log's file as opening does: at its pages, and not at what they say."""
+    log = closed_log(directory)
     anchor, has_anchor = log.anchor.name, log.anchor.exists()
     if not log.size_bytes:
         lost = f"{log.path} is missing or empty, and {anchor} is there"
@@ -332,6 +320,14 @@ def _fsync(directory: Path) -> Look:
     return found, status, "a faster disk, or add_many, hides the wait"
 
 
+OF_DIRECTORY: Final[Mapping[str, Callable[[Path], Look]]] = {
+    "data directory": _writable,
+    "free disk": _free_disk,
+    "file system": _file_system,
+    "log lock": _lock,
+    "log file": _log_file,
+    "fsync": _fsync,
+}
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 

@@ -70,15 +70,12 @@ def get(found: tuple[Document, Memory]) -> None:
 )  # fmt: skip
 def find(found: Sequence[Document], app: App, collection: str, limit: int, offset: int) -> None:
     """List the documents of COLLECTION (the one named default, if none is named)."""
-    if found:
-        shown = table("key", "document")
-        for one in found:
-            value = msgspec.json.encode(one.value).decode()
-            shown.add_row(text(one.key), text(shortened(value, CONTENT_CHARACTERS_MAX)))
-        print_table(shown)
-        say_more(len(found), limit, offset)
-    else:
-        say(f"Nothing found for user {app.user_id} in collection {collection}.")
+    shown = table("key", "document")
+    for one in found:
+        value = msgspec.json.encode(one.value).decode()
+        shown.add_row(text(one.key), text(shortened(value, CONTENT_CHARACTERS_MAX)))
+    print_table(shown, f"Nothing found for user {app.user_id} in collection {collection}.")
+    say_more(len(found), limit, offset)
 
 
 @mirrors("documents.delete", document, collection=collection_of)

@@ -1,6 +1,5 @@
 """entity add, relate, end, get, neighbours."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Entity, Memory, Neighbour, Receipt, Relationship
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import Group
-from memory_actors.cli.output import print_table, print_tree, say, table, text
+from memory_actors.cli.output import print_table, say, table, text
 from memory_actors.cli.showing import print_memory, say_added, short_id, validity
 
 NAMED = click.argument("entity_ref", metavar="NAME")
@@ -75,17 +74,14 @@ async def _known(user: UserMemory, entity_ref: str, type: str | None) -> Known: 
 def get(known: Known) -> None:
     """Show the entity NAME (or with that id), and how it relates to others, past and present."""
     print_memory(known.memory)
-    if known.relationships:
-        _print_relationships(known.entity, known.relationships)
-
-
-def _print_relationships(start: Entity, related: Sequence[Relationship]) -> None:
+    if not known.relationships:
+        return
     say("")
     shown = table("relationships, newest first", "")
-    for it in related:
+    for it in known.relationships:
         style = "dim" if it.valid_to is not None else ""
-        what = text(_arrow(start.memory_id, it), style) + text(f"\n{short_id(it.memory_id)}", "dim")
-        shown.add_row(what, text(validity(it), style))
+        what = text(_arrow(known.entity.memory_id, it), style)
+        shown.add_row(what + text(f"\n{short_id(it.memory_id)}", "dim"), text(validity(it), style))
     print_table(shown)
 
 
@@ -112,7 +108,7 @@ def neighbours(near: tuple[Entity, list[Neighbour]], as_of: datetime | None) -> 
         branches[there.entity.memory_id] = branches[before].add(
             label + text(f"  {validity(last)}", "dim")
         )
-    print_tree(tree)
+    print_table(tree)
     if not found:
         say("Nothing relates to it then." if as_of else "Nothing relates to it.", "dim")
 

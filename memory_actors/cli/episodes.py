@@ -75,16 +75,14 @@ def get(found: tuple[Episode, Memory]) -> None:
 @mirrors("episodes.recent", episode, "list", more=[agent_of], agent_id=None)
 def list_(found: Sequence[Episode], agent: str | None) -> None:
     """List an agent's episodes, newest first."""
+    shown = table("when", "status", "steps", "goal", right=("steps",))
+    for one in found:
+        goal = text(shortened(one.goal, CONTENT_CHARACTERS_MAX))
+        steps = len(one.steps) + one.steps_evicted
+        shown.add_row(
+            local(one.occurred_at), text(one.status, STATUS_STYLES[one.status]), f"{steps:,}",
+            goal + text(f"\n{short_id(one.memory_id)}", "dim"),
+        )  # fmt: skip
+    print_table(shown, f"No episodes of agent {agent or DEFAULT_AGENT}: --agent names another.")
     if found:
-        shown = table("when", "status", "steps", "goal", right=("steps",))
-        for one in found:
-            goal = text(shortened(one.goal, CONTENT_CHARACTERS_MAX))
-            steps = len(one.steps) + one.steps_evicted
-            shown.add_row(
-                local(one.occurred_at), text(one.status, STATUS_STYLES[one.status]), f"{steps:,}",
-                goal + text(f"\n{short_id(one.memory_id)}", "dim"),
-            )  # fmt: skip
-        print_table(shown)
         say(f"{counted(len(found), 'episode')} of agent {found[0].agent_id}", "dim")
-    else:
-        say(f"No episodes of agent {agent or DEFAULT_AGENT}: --agent names another.")

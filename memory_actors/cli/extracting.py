@@ -60,10 +60,7 @@ def extractions(found: Sequence[Extraction]) -> None:
             f"{sum(fact.came != 'refused' for fact in one.facts):,}",
             "" if one.undone_at is None else local(one.undone_at),
         )
-    if found:
-        print_table(rows)
-    else:
-        say("Nothing was extracted yet.")
+    print_table(rows, "Nothing was extracted yet.")
 
 
 @mirrors("undo")

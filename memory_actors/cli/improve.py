@@ -1,7 +1,7 @@
 """improve: a text in rounds of critique and revision, and what changed."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from difflib import unified_diff
 from pathlib import Path
@@ -75,15 +75,24 @@ def improve(
     """
     target = _target(file, output, in_place)
     seen = None if target is None else text_files.read(target, TARGET_BYTES_MAX)
-    text = _decoded(file, seen.data if in_place and seen is not None else _data(file))
+    text = _text(file, seen if in_place else None)
+    if record:
+        ensure_model(app)
     try:
-        result = _run(app, text, given, record=record)
+        result = (
+            with_user(app, lambda user: _improve(app, text, user, given), create=True)
+            if record
+            else run(lambda: _improve(app, text, None, given))
+        )
     except (ImprovementError, MemoryLimitError) as error:
         if seen is not None and not in_place:
             _save_what_was_reached(seen, error.result)
         raise
     if not app.json:
-        for line in _diff(file, text, result.text):
+        lines = (text.splitlines(), result.text.splitlines())
+        diff = unified_diff(*lines, f"{file} before", f"{file} after", lineterm="")
+        nothing = "No change: the text is the best of those judged."
+        for line in [nothing] if text == result.text else diff:
             colour = COLOURS.get(line[:1], "")
             stdout().print(Text(printable(line), style=colour), soft_wrap=True)
         stats = result.metadata["memory_stats"]
@@ -97,13 +106,6 @@ def improve(
         _write(seen, result.text)
         if not app.json:
             say(f"Written to {target}.")
-
-
-def _run(app: App, text: str, given: dict[str, Any], *, record: bool) -> Result:
-    if not record:
-        return run(lambda: _improve(app, text, None, given))
-    ensure_model(app)
-    return with_user(app, lambda user: _improve(app, text, user, given), create=True)
 
 
 # --- files
@@ -120,30 +122,25 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
     return output
 
 
-def _data(file: str) -> bytes | None:
-    """Return the bytes of a file or stdin, or None if the file does not exist.
+def _text(file: str, seen: Seen | None) -> str:
+    """Return the text of FILE or stdin, or of FILE as it was seen.
 
-    :raises InvalidInputError: it cannot be read.
+    :raises InvalidInputError: the file does not exist, cannot be read, or is not UTF-8.
     """
     try:
-        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"cannot read {file!r:.200}: {reason(error)}") from error
-
-
-def _decoded(file: str, data: bytes | None) -> str:
-    """Decode the bytes of FILE as UTF-8.
-
-    :raises InvalidInputError: the file does not exist, or it is not UTF-8.
-    """
-    if data is None:
-        raise InvalidInputError(f"cannot read {file}: there is no such file")
-    try:
+        if seen is not None:
+            data = seen.data
+        else:
+            data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        if data is None:
+            raise FileNotFoundError
         return data.decode()
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"cannot read {file}: there is no such file") from error
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{file} is not UTF-8: {error.reason}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"cannot read {file!r:.200}: {reason(error)}") from error
 
 
 def _write(seen: Seen, text: str) -> None:
@@ -151,17 +148,13 @@ def _write(seen: Seen, text: str) -> None:
 
     :raises ContextFileError: it could not be put in its place: it says where the text is.
     """
-    why = _why_not_replaced(seen, text)
-    if why is not None:
-        raise ContextFileError(f"{why}; the improved text is in {_beside(seen.path, text)}")
-
-
-def _why_not_replaced(seen: Seen, text: str) -> str | None:
+    why = f"{seen.path} was changed during the run, and stays as it is"
     try:
-        replaced = text_files.replace(seen, text)
+        if text_files.replace(seen, text):
+            return
     except ContextFileError as error:
-        return str(error)
-    return None if replaced else f"{seen.path} was changed during the run, and stays as it is"
+        why = str(error)
+    raise ContextFileError(f"{why}; the improved text is in {_beside(seen.path, text)}")
 
 
 def _beside(path: Path, text: str) -> Path:
@@ -249,14 +242,3 @@ def _said(event: Event) -> str:
     if isinstance(event, Revised):
         return f"Round {event.round}: revised, judging"
     return f"Round {event.round} left the history" if isinstance(event, Evicted) else ""
-
-
-# --- what came of it
-
-
-def _diff(file: str, before: str, after: str) -> Iterable[str]:
-    """Return the lines of a unified diff; a word about it if nothing has changed."""
-    if before == after:
-        return ["No change: the text is the best of those judged."]
-    lines = (before.splitlines(), after.splitlines())
-    return unified_diff(*lines, f"{file} before", f"{file} after", lineterm="")

@@ -1,13 +1,12 @@
 """backup, restore-backup, move, repair, erase, purge, heads, heads-key."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from eventlog import BackedUp, Moved, RepairReport, write_heads
+from eventlog import BackedUp, RepairReport, write_heads
 from eventlog.keys.signing import new_key
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
@@ -47,12 +46,10 @@ def move(app: App, /, directory: Path, url: str) -> None:
         raise click.BadParameter("write postgresql://user@host/name?schema=name", param_hint="URL")
     with progress_bar("Moving", quiet=app.json) as moved:
         done = move_store(directory, url, progress=moved)
-    print_result(app, done, partial(_say_moved, to=shown(url)))
-
-
-def _say_moved(done: Moved, to: str) -> None:
-    say(f"✓ {done.events:,} events of {done.streams:,} streams are at {to}, verified.", "green")
-    say("Open it there from now on: what is written to the directory does not follow.")
+    if not print_for_programs(app, done):
+        at = f"{done.events:,} events of {done.streams:,} streams are at {shown(url)}"
+        say(f"✓ {at}, verified.", "green")
+        say("Open it there from now on: what is written to the directory does not follow.")
 
 
 @click.command("restore-backup", cls=SharedCommand, shared=options.OF_DIRECTORY)

@@ -34,7 +34,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.plotting import Bar, draw, marks, plot_option
 from memory_actors.cli.running import check_store, opened, run, with_system
-from memory_actors.kinds.events import Effect, effect, verb_of
+from memory_actors.kinds.effects import Effect, effect, verb_of
 from memory_actors.sharing.address import is_shared
 from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.verifying import verify_store

@@ -145,7 +145,9 @@ def _command(
             "the command line of a server can be seen by others: leave the password out of the "
             "URL, and keep it in ~/.pgpass"
         )
-    named = [*(_program() if project is None else ["memory-actors"]), "mcp"]
+    program = Path(sys.executable).parent / "memory-actors"
+    named = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
+    named = [*(named if project is None else ["memory-actors"]), "mcp"]
     if project is None or is_named:
         named += ["--data", app.url or _place(app.directory, project)]
     if project is None or app.user is not None:
@@ -162,11 +164,6 @@ def _command(
     if tool_sets != TOOL_SETS[:1]:
         named += [part for name in tool_sets for part in ("--tools", name)]
     return named
-
-
-def _program() -> list[str]:
-    program = Path(sys.executable).parent / "memory-actors"
-    return [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
 
 
 def _place(path: Path, project: Path | None) -> str:

@@ -77,10 +77,8 @@ def _weights(given: str) -> Weights:
 )  # fmt: skip
 def search(hits: Sequence[Hit], app: App, memory_types: Sequence[str] | None) -> None:
     """Find the memories closest in meaning to QUERY."""
-    if hits:
-        print_table(memory_table(hits))
-    else:
-        say(f"Nothing found {_where(app, memory_types or SEARCHED_TYPES)}.")
+    nothing = f"Nothing found {_where(app, memory_types or SEARCHED_TYPES)}."
+    print_table(memory_table(hits), nothing)
 
 
 def _where(app: App, kinds: Iterable[str]) -> str:
@@ -97,11 +95,9 @@ def list_(
     offset: int,
 ) -> None:
     """List memories, newest first."""
-    if memories:
-        print_table(memory_table(memories))
-        say_more(len(memories), limit, offset)
-    else:
-        say(f"Nothing there {_where(app, memory_types or ALL_TYPES)}.")
+    nothing = f"Nothing there {_where(app, memory_types or ALL_TYPES)}."
+    print_table(memory_table(memories), nothing)
+    say_more(len(memories), limit, offset)
 
 
 def say_more(shown: int, limit: int, offset: int) -> None:

@@ -169,28 +169,9 @@ RARE = ("key_file", "embedder", "encrypt")
 """Options of every command; only the help of the program shows them."""
 
 
-def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Parameter]:
+def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Option]:
     """Return the shared options with these names."""
-    found: list[click.Parameter] = []
-    for one in _shared_options():
-        name = one.opts[0][2:].replace("-", "_")
-        one.hidden = name in hidden
-        if name in names:
-            found.append(one)
-    return found
-
-
-def _shared_options() -> list[click.Option]:
-    return [
-        *_options_of_a_store(),
-        *_options_of_a_node(),
-        _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
-        _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),
-    ]
-
-
-def _options_of_a_store() -> list[click.Option]:
-    return [
+    options = [
         _shared(
             "--data",
             "data",
@@ -226,11 +207,6 @@ def _options_of_a_store() -> list[click.Option]:
             type=click.Choice(list(EMBEDDERS)),
             help=f"The embedding model.  [default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
         ),
-    ]
-
-
-def _options_of_a_node() -> list[click.Option]:
-    return [
         _shared(
             "--node-host",
             "node_host",
@@ -245,7 +221,13 @@ def _options_of_a_node() -> list[click.Option]:
             type=click.IntRange(0, PORT_MAX),
             help=f"The port there.  [default: any free one; variable: {PORT_VARIABLE}]",
         ),
+        _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
+        _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),
     ]
+    by_name = {one.opts[0][2:].replace("-", "_"): one for one in options}
+    for name, one in by_name.items():
+        one.hidden = name in hidden
+    return [one for name, one in by_name.items() if name in names]
 
 
 def _shared(flag: str, field: str, **settings: Any) -> click.Option:
@@ -258,7 +240,7 @@ class SharedCommand(click.Command):
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
         super().__init__(*args, **_with_help(settings))
-        self.params += shared_options(shared, RARE)
+        self.params = [*self.params, *shared_options(shared, RARE)]
 
 
 class Group(click.Group):
@@ -274,7 +256,7 @@ class Group(click.Group):
         **settings: Any,
     ):
         super().__init__(*args, **_with_help(settings))
-        self.params += shared_options(shared, hidden)
+        self.params = [*self.params, *shared_options(shared, hidden)]
 
 
 def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
@@ -289,15 +271,20 @@ pass_app = click.make_pass_decorator(App, ensure=True)
 # --- values
 
 
-def key_value(argument: str) -> tuple[str, Any]:
-    """Read `key=value`: the value is JSON if it reads as JSON, otherwise a text."""
+def a_filter(argument: str) -> dict[str, Any]:
+    """Read a filter: JSON in the language of filters.py, or `key=value`.
+
+    The value is JSON if it reads as JSON, otherwise a text.
+    """
+    if argument.lstrip().startswith("{"):
+        return json_object(argument)
     key, equals, text = argument.partition("=")
     if not key or not equals:
         raise click.BadParameter(f"{argument!r:.80} is not key=value, and no JSON filter")
     try:
-        return key, msgspec.json.decode(text)
+        return {key: msgspec.json.decode(text)}
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return key, text
+        return {key: text}
 
 
 def json_object(argument: str) -> dict[str, Any]:
@@ -311,18 +298,6 @@ def json_object(argument: str) -> dict[str, Any]:
             f"""{argument!r:.80} is no JSON object such as {{"category": "sports"}}"""
         )
     return found
-
-
-def a_filter(argument: str) -> dict[str, Any]:
-    """Read a filter: `key=value`, or JSON in the language of filters.py."""
-    if argument.lstrip().startswith("{"):
-        return json_object(argument)
-    return dict([key_value(argument)])
-
-
-def all_of(filters: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return one filter that asks for what each of several asks for; None for none."""
-    return {"and": list(filters)} if len(filters) > 1 else next(iter(filters), None)
 
 
 def local_time(argument: str) -> datetime:
@@ -403,10 +378,13 @@ def said_by(command: Any) -> Any:
 
 
 def filters(of_what: str, nothing: Any = None) -> Callable[[Any], Any]:
-    """Return an option that chooses by fields; its value is one filter, or `nothing`."""
+    """Return an option that chooses by fields; its value is one filter for all, or `nothing`."""
+
+    def all_of(_context: object, _option: object, given: Sequence[dict[str, Any]]) -> Any:
+        return {"and": list(given)} if len(given) > 1 else next(iter(given), None) or nothing
+
     return click.option(
-        "--filter", "filters", type=a_filter, metavar="FILTER", multiple=True,
-        callback=lambda _context, _option, given: all_of(given) or nothing,
+        "--filter", "filters", type=a_filter, metavar="FILTER", multiple=True, callback=all_of,
         help=f"Only where {of_what} match: KEY=VALUE, or JSON such as "
         """'{"price": {"lt": 20}, "tags": {"contains": "new"}}'. May be repeated.""",
     )  # fmt: skip

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -21,8 +22,6 @@ from memory_actors.base.quota import KIB
 from memory_actors.cli.options import App
 
 if TYPE_CHECKING:  # it brings all formats of files along
-    from rich.progress import Progress
-
     from memory_actors.interchange import Progress as OnProgress
 
 T = TypeVar("T")
@@ -118,25 +117,22 @@ def text(value: object, style: str = "") -> Text:
     return Text(printable("" if value is None else str(value)), style=style)
 
 
-def print_table(made: Table) -> None:
-    """Print a table."""
-    stdout().print(made)
-
-
-def print_tree(made: Tree) -> None:
-    """Print a tree."""
-    stdout().print(made)
+def print_table(made: Table | Tree, nothing: str | None = None) -> None:
+    """Print a table, or a tree; of a table without rows, say that there is `nothing`."""
+    if nothing is not None and isinstance(made, Table) and not made.row_count:
+        say(nothing)
+    else:
+        stdout().print(made)
 
 
 def printable(value: str) -> str:
     """Return a text with its control characters, line feeds and tabs aside, made visible."""
-    return "".join(_visible(character) for character in value)
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs"):
-        return character
-    return f"\\x{ord(character):02x}"
+    return "".join(
+        f"\\x{ord(one):02x}"
+        if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs")
+        else one
+        for one in value
+    )
 
 
 def shortened(value: str, characters_max: int) -> str:
@@ -153,9 +149,9 @@ def excerpt(value: str, lines_max: int, characters_max: int) -> str:
     return "\n".join([*shown, f"… {counted(more, 'more line')}"] if more > 0 else shown)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 user`, `2 users`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or f'{noun}s'}"
 
 
 def pretty_json(value: Any) -> str:
@@ -205,20 +201,19 @@ def progress_bars(*whats: str, quiet: bool) -> "Iterator[list[OnProgress]]":
     from rich.progress import (
         BarColumn,
         Progress,
+        TaskID,
         TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
     )
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+
+    def move(bars: Progress, task: TaskID, done: int, total: int) -> None:
+        bars.update(task, completed=done, total=total or None)
+
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
-        yield [_bar(bars, what) for what in whats]
-
-
-def _bar(bars: "Progress", what: str) -> "OnProgress":
-    task = bars.add_task(what, total=None)
-
-    return lambda done, total: bars.update(task, completed=done, total=total or None)
+        yield [partial(move, bars, bars.add_task(what, total=None)) for what in whats]
 
 
 # --- errors

@@ -7,7 +7,7 @@ import click
 
 from eventlog import OnDropped
 from memory_actors.base.records import Memory
-from memory_actors.base.reports import Change, Diff, Moment, Why
+from memory_actors.base.reports import Diff, Moment, Why
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import style_of
@@ -73,11 +73,9 @@ def replay(
         return
     say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
     _say_lost(lost)
-    if memories:
-        print_table(memory_table(memories))
-    else:
-        where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
-        say(f"Nothing {'there' if query is None else 'found'} {where}.")
+    where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
+    nothing = f"Nothing {'there' if query is None else 'found'} {where}."
+    print_table(memory_table(memories), nothing)
 
 
 def _say_lost(lost: int) -> None:
@@ -106,25 +104,18 @@ def diff(found: Diff) -> None:
         say(f"Tier: {found.tier_before or 'none set'} → {found.tier_after}", "yellow")
     changes = table("change", "type", "memory", "why", whole=("change", "type"))
     for change in found.changes:
-        said = text(_contents(change)) + text(f"\n{short_id(change.memory_id)}", "dim")
+        contents = [
+            shortened(memory.content, CONTENT_CHARACTERS_MAX)
+            for memory in (change.before, change.after)
+            if memory is not None
+        ]
+        said = text("\n→ ".join(dict.fromkeys(contents)))
+        said += text(f"\n{short_id(change.memory_id)}", "dim")
         why = "\n".join(f"{step.says} (#{step.position})" for step in change.steps)
         style = style_of(change.change)
         kind = text(change.memory_type)
         changes.add_row(text(change.change, style), kind, said, text(why or "Its time was up."))
-    if found.changes:
-        print_table(changes)
-    else:
-        say("Nothing changed.")
-
-
-def _contents(change: Change) -> str:
-    """Return the texts of a memory before and after a change."""
-    said = [
-        shortened(memory.content, CONTENT_CHARACTERS_MAX)
-        for memory in (change.before, change.after)
-        if memory is not None
-    ]
-    return "\n→ ".join(dict.fromkeys(said))
+    print_table(changes, "Nothing changed.")
 
 
 # --- why

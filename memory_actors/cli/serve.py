@@ -225,18 +225,12 @@ def list_(app: App, /) -> None:
     found = _with_keys(app, lambda keys: keys.all())
     if print_for_programs(app, [_told(key) for key in found]):
         return
-    if not found:
-        say("No keys.")
-        return
     made = table("id", "opens", "tier", "made", whole=("id",))
     for key in found:
-        how = (
-            ""
-            if key.tier is None
-            else f"{key.tier} ({'set' if key.tier_is_set else 'at first use'})"
-        )
-        made.add_row(key.id, text(_scope(key)), text(how), local(key.created_at))
-    print_table(made)
+        how = "set" if key.tier_is_set else "at first use"
+        tier = "" if key.tier is None else f"{key.tier} ({how})"
+        made.add_row(key.id, text(_scope(key)), text(tier), local(key.created_at))
+    print_table(made, "No keys.")
 
 
 @keys.command(cls=SharedCommand, shared=options.OF_DIRECTORY)

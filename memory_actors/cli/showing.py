@@ -1,7 +1,7 @@
 """Memories of each kind as people see them: in a table, and one by one."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -115,17 +115,26 @@ def _day(time: datetime) -> str:
 
 def print_memory(memory: Memory) -> None:
     """Print one memory with all there is to it."""
-    show = _SHOWN.get(memory.memory_type)
-    if show is None or memory.data is None:
-        say(memory.content)
-    elif is_relationship(memory):
+    kind, data = memory.memory_type, memory.data
+    if data is not None and is_relationship(memory):
         it = as_record(Relationship, memory)
         say(f"{it.source} ─ {it.relation} → {it.target}", "bold")
         say(f"  {validity(it)}")
         if it.fact is not None:
             say(f"  {it.fact}")
+    elif data is not None and kind == MemoryType.ENTITY:
+        say(f"{data['name']} ({data['type']})", "bold")
+        for observation in data["observations"]:
+            say(f"  • {observation}")
+    elif data is not None and kind == MemoryType.EPISODIC:
+        _print_episode(data)
+    elif data is not None and kind == MemoryType.STRUCTURED:
+        say(f"{data['collection']} / {data['key']}", "bold")
+        say(pretty_json(data["value"]))
+    elif data is not None and kind == MemoryType.WORKING:
+        say(data if isinstance(data, str) else pretty_json(data))
     else:
-        show(memory.data)
+        say(memory.content)
     facts = table("", "")
     for name, value in _facts(memory).items():
         if value:
@@ -155,17 +164,6 @@ def _facts(memory: Memory) -> dict[str, Any]:
     }
 
 
-def _print_entity(data: Mapping[str, Any]) -> None:
-    say(f"{data['name']} ({data['type']})", "bold")
-    for observation in data["observations"]:
-        say(f"  • {observation}")
-
-
-def _print_document(data: Mapping[str, Any]) -> None:
-    say(f"{data['collection']} / {data['key']}", "bold")
-    say(pretty_json(data["value"]))
-
-
 def _print_episode(data: Mapping[str, Any]) -> None:
     say(f"Goal: {data['goal']}", "bold")
     if data["steps"]:
@@ -182,13 +180,6 @@ def _print_episode(data: Mapping[str, Any]) -> None:
     result = f": {data['result']}" if data["result"] else ""
     say(f"{data['status'].capitalize()}{result}", STATUS_STYLES[data["status"]])
 
-
-_SHOWN: Mapping[str, Callable[[Any], None]] = {
-    MemoryType.WORKING: lambda value: say(value if isinstance(value, str) else pretty_json(value)),
-    MemoryType.ENTITY: _print_entity,
-    MemoryType.EPISODIC: _print_episode,
-    MemoryType.STRUCTURED: _print_document,
-}
 
 # --- what came of a write
 

@@ -17,7 +17,7 @@ from memory_actors.compaction.series import entries, joined, may_be_entries
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.compaction.throttling import one_thread
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.kind import Events, last_true_us
+from memory_actors.kinds.kind import Events, Row, last_true_us
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope
@@ -189,8 +189,8 @@ async def said_by(scope: Scope, old: Old) -> list[str]:
 async def _read(
     scope: Scope,
     kind: CompactedKind,
-    rows: Sequence[Any],
-    text_of: Callable[[CompactedKind, Any, Events], str],
+    rows: Sequence[Row],
+    text_of: Callable[[CompactedKind, Row, Events], str],
 ) -> list[str]:
     events = await texts(scope.services.log, scope.stream, [Found(kind, row) for row in rows])
     return [text_of(kind, row, events) for row in rows]

@@ -14,12 +14,13 @@ Memories that each say something else stay in their own clusters, however alike 
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from memory_actors.compaction.summarizers.protocol import WORDS_MAX
 from memory_actors.compaction.summarizers.sentences import count_words
+from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import normalised
 
 REPEATED_MIN: Final = 3
@@ -30,7 +31,7 @@ BEGINNING_WORDS: Final = 2
 _NUMBERED: Final = re.compile(r"\S*\d\S*")
 
 
-class Entries(NamedTuple):
+class SeriesEntries(NamedTuple):
     """The short texts that a cluster repeats."""
 
     form: tuple[object, ...]
@@ -41,13 +42,13 @@ class Entries(NamedTuple):
     end_us: int
 
 
-def may_be_entries(rows: Sequence[Any]) -> bool:
+def may_be_entries(rows: Sequence[Row]) -> bool:
     """Say whether a cluster may be of a series, as far as is known without its texts."""
     roles = {getattr(row, "role", None) for row in rows}
     return len(roles) == 1 and all(row.size_bytes <= TEXT_BYTES_MAX for row in rows)
 
 
-def entries(rows: Sequence[Any], said: Sequence[str]) -> Entries | None:
+def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
     """Return the entries of a series from rows in order of time, None for other clusters."""
     texts = frozenset(_NUMBERED.sub("#", normalised(text)) for text in said)
     beginnings = {tuple(text.split()[:BEGINNING_WORDS]) for text in texts}
@@ -61,10 +62,10 @@ def entries(rows: Sequence[Any], said: Sequence[str]) -> Entries | None:
     else:
         return None
     form = (getattr(rows[0], "role", None), common)
-    return Entries(form, texts, rows[0].occurred_at_us, rows[-1].occurred_at_us)
+    return SeriesEntries(form, texts, rows[0].occurred_at_us, rows[-1].occurred_at_us)
 
 
-def joined(found: Sequence[Entries | None]) -> list[list[int]]:
+def joined(found: Sequence[SeriesEntries | None]) -> list[list[int]]:
     """Return the places of clusters that become one, in the order of their first ones."""
     series: dict[object, list[int]] = {}
     for place, one in enumerate(found):
@@ -76,7 +77,7 @@ def joined(found: Sequence[Entries | None]) -> list[list[int]]:
     return sorted(groups)
 
 
-def _fit_together(series: Sequence[Entries]) -> bool:
+def _fit_together(series: Sequence[SeriesEntries]) -> bool:
     if len(series) < 2:
         return False
     texts = frozenset().union(*(one.texts for one in series))

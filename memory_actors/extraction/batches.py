@@ -9,13 +9,14 @@ nobody vouches for are never beside those of a user. For the same reason the fac
 are no less trusted than its messages.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.filters import ESCAPE, parsed
+from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
+from memory_actors.base.paths import ESCAPE
 from memory_actors.base.records import Hit, Memory, Trust, least
 from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken
 from memory_actors.kinds import long_term, short_term
@@ -110,10 +111,14 @@ def new_batches(
     for one in messages:
         trust = least(state.provenance.of(one.row.memory_id))
         groups.setdefault((one.row.session_id, trust), []).append(one)
-    there = [one.row.memory_id for one in messages]
-    if only is not None:
-        _check_there(only, {*there, *read})
-    wanted = {*there}.intersection(there if only is None else only).difference(read)
+    there = {one.row.memory_id for one in messages}
+    for memory_id in only or ():
+        if memory_id not in there and memory_id not in read:
+            raise NotFoundError(
+                f"no message {memory_id!r} to read: it was pushed out, expired or deleted, or it "
+                "is a fact; add fewer messages before they are read"
+            )
+    wanted = there.intersection(there if only is None else only).difference(read)
     return [
         batch for (_, trust), group in groups.items() for batch in _batches(group, wanted, trust)
     ]
@@ -121,15 +126,6 @@ def new_batches(
 
 def _said(row: Any) -> tuple[Any, ...]:
     return row.session_id, row.role, row.occurred_at_us, row.size_bytes
-
-
-def _check_there(message_ids: Iterable[str], there: Collection[str]) -> None:
-    for one in message_ids:
-        if one not in there:
-            raise NotFoundError(
-                f"no message {one!r} to read: it was pushed out, expired or deleted, or it is a "
-                "fact; add fewer messages before they are read"
-            )
 
 
 def _batches(
@@ -171,7 +167,12 @@ async def shown(
         hits = await retrieval.retrieve(scope.services, live, query)
         ids = [hit.memory_id for hit in hits]
         await scope.recalled(live, one.content[:QUERY_CHARACTERS_MAX], ids)
-        near |= {hit.memory_id: hit for hit in [*filter(_is_fact, hits)][:FACTS_NEAR_MAX]}
+        known = [
+            hit
+            for hit in hits
+            if hit.role is None and hit.source == "memory" and hit.superseded_by is None
+        ]
+        near |= {hit.memory_id: hit for hit in known[:FACTS_NEAR_MAX]}
     facts = list(near.values())[:FACTS_MAX]
     conversation = Conversation(
         messages=tuple(map(_spoken, _once(said))),
@@ -215,10 +216,6 @@ def _query(scope: Scope, message: Memory, trust: Trust, within: Mapping[str, Any
         compressed=False,
         of_origin=wanted(None, trust),
     )
-
-
-def _is_fact(hit: Hit) -> bool:
-    return hit.role is None and hit.source == "memory" and hit.superseded_by is None
 
 
 def _spoken(one: Memory) -> Spoken:

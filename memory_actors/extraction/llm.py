@@ -24,14 +24,9 @@ from memory_actors.base.errors import (
     LLMError,
     UnusableProposalsError,
 )
-from memory_actors.base.llm import Answer, AsksModel, ModelConnection
-from memory_actors.base.quoting import quoted
-from memory_actors.extraction.protocol import (
-    Conversation,
-    KnownFact,
-    Proposal,
-    Spoken,
-)
+from memory_actors.base.json_text import quoted
+from memory_actors.base.llm import AsksModel, ModelAnswer, ModelConnection
+from memory_actors.extraction.protocol import Conversation, KnownFact, Proposal, Spoken
 
 PROMPTS: Final = Path(__file__).parent / "prompts"
 MESSAGE_CHARACTERS_MAX: Final = 4_000
@@ -157,7 +152,7 @@ def _message(number: int | None, one: Spoken) -> str:
 # --- the answer
 
 
-def _read_answer(answer: Answer) -> Sequence[_Proposed]:
+def _read_answer(answer: ModelAnswer) -> Sequence[_Proposed]:
     """Return the proposals in an answer; what is none is left out.
 
     :raises UnusableProposalsError: it has no list of them, or was cut off.

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -118,7 +118,7 @@ class CallableExtractor(CallersFunction[Extract]):
             ) from error
 
 
-def _proposal(said: Any) -> Proposal:
+def _proposal(said: object) -> Proposal:
     if isinstance(said, str):
         return Proposal(text=said)
     if isinstance(said, Proposal):

@@ -46,7 +46,11 @@ async def told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction:
     outcomes = [one for each in done for one in each.data.outcomes]
     ids = {one.memory_id for one in outcomes if one.memory_id is not None}
     about = await events_about(log, scope.stream, sorted(ids))
-    texts = {one: _text_then(events, done[-1].version) for one, events in about.items()}
+    texts: dict[str, str | None] = {}  # as they were then; None: retention has dropped one
+    for one, events in about.items():
+        before = [event.data for event in events if event.version <= done[-1].version]
+        said = (getattr(event, "content", None) for event in reversed(before))
+        texts[one] = next((text for text in said if text is not None), None)
     versions = await scope.versions_about(first.data.extraction_id)
     (last,) = await log.read_versions(scope.stream, versions[-1:], dropped="mark")
     return Extraction(
@@ -59,12 +63,6 @@ async def told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction:
         undone_at=last.recorded_at if isinstance(last.data, ExtractionUndone) else None,
         **read_and_found([one.data for one in done], texts),
     )
-
-
-def _text_then(events: Sequence[Recorded[Any]], version: int) -> str | None:
-    """Return a fact's text at a version, or None if retention has dropped it."""
-    said = [getattr(one.data, "content", None) for one in events if one.version <= version]
-    return next((text for text in reversed(said) if text is not None), None)
 
 
 def read_and_found(done: Sequence[Extracted], texts: Mapping[str, str | None]) -> dict[str, Any]:

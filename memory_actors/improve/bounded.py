@@ -6,8 +6,12 @@ It is at most `max_size` at every moment: room is made first, then the item is a
 
 An evicted item that is large leaves a `Marker`. Markers take at most an eighth of the size; the
 oldest gives way to a new one, and all of them to an item, before anything that is protected does.
+
+Everything takes constant time: keys are in linked lists (`OrderedDict`: unlike that of a plain
+`dict`, its beginning is found in constant time after any number of deletions).
 """
 
+import hashlib
 import heapq
 from collections import OrderedDict
 from collections.abc import (
@@ -20,24 +24,16 @@ from collections.abc import (
     MutableMapping,
     ValuesView,
 )
+from enum import StrEnum
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import reason
-from memory_actors.base.validation import check_count
-from memory_actors.improve.eviction import (
-    ORDERS,
-    SNIPPET_CHARACTERS,
-    Eviction,
-    FirstInFirstOut,
-    Marker,
-    sha256,
-)
-
-__all__ = ["BoundedDict", "BoundedList", "Eviction", "Marker"]
+from memory_actors.base.validation import check_choice, check_count
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -46,8 +42,44 @@ MARKERS_PART: Final = 8
 """Markers take at most one of so many parts: they are for audits, items are for use."""
 LARGE_SIZE_MIN: Final = 1024
 """A marker of a smaller text would not be much smaller than the text."""
+SNIPPET_CHARACTERS: Final = 80
+_FRAME_SIZE: Final = 64
+"""The size of a marker besides its snippet: the digest as hexadecimal."""
 
 _logger = get_logger("memory_actors.improve.bounded")
+
+
+class Marker(Returned, frozen=True, kw_only=True):
+    """Stands where a large text was: proves what it was, and says what it was about."""
+
+    sha256: str
+    """Hex, of the text as UTF-8: it proves what the text was, to one who has it."""
+    snippet: str
+    """The first 80 characters."""
+    text_size: int
+    """The size that the item counted for."""
+
+    @property
+    def size(self) -> int:
+        """The size that the marker itself counts for: at most 384."""
+        return _FRAME_SIZE + len(self.snippet.encode(errors="surrogatepass"))
+
+
+def sha256(text: str) -> str:
+    """Return the SHA-256 of a text as hexadecimal."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class Eviction(StrEnum):
+    """The entry that leaves first when there is no room."""
+
+    FIFO = "fifo"
+    """The one that was added first."""
+    LEAST_RECENTLY_USED = "least_recently_used"
+    """The one that was neither added nor read for the longest time."""
+    KEEP_FIRST_LAST_ERRORS = "keep_first_last_errors"
+    """The oldest of what lies between the first and the last and is no error; when all of that has
+    gone, the oldest error; then the first. For histories."""
 
 
 class _Bounded(Generic[K, V]):
@@ -67,15 +99,18 @@ class _Bounded(Generic[K, V]):
         text_fn: Callable[[V], str | None] | None = None,
         on_evict: Callable[..., object] | None = None,
     ):
-        chosen = _checked(eviction)
-        if is_error is None and chosen is Eviction.KEEP_FIRST_LAST_ERRORS:
-            raise InvalidInputError(f"{chosen} needs is_error=, which tells what is one")
+        self._eviction = Eviction(check_choice(eviction, tuple(Eviction), "eviction"))
+        if is_error is None and self._protects:
+            raise InvalidInputError(f"{self._eviction} needs is_error=, which tells what is one")
         self._max_size = check_count(max_size, "max_size", 1)
         self._size_fn = size_fn
         self._is_error = is_error
         self._text_fn = text_fn
         self._on_evict = on_evict
-        self._order: FirstInFirstOut[K] = ORDERS[chosen]()
+        self._order: OrderedDict[K, None] = OrderedDict()
+        """All keys, also the one that is being added: the next to leave is first."""
+        self._plain: OrderedDict[K, None] = OrderedDict()
+        self._errors: OrderedDict[K, None] = OrderedDict()
         self._items: OrderedDict[K, V] = OrderedDict()
         self._sizes: dict[K, int] = {}
         self._markers: OrderedDict[K, Marker] = OrderedDict()
@@ -106,6 +141,10 @@ class _Bounded(Generic[K, V]):
         """The number of items that made room for others so far."""
         return self._evicted
 
+    @property
+    def _protects(self) -> bool:
+        return self._eviction is Eviction.KEEP_FIRST_LAST_ERRORS
+
     def _put(self, key: K, item: V) -> None:
         """Add an item under a key, behind all others; the one that was there under it goes first.
 
@@ -114,7 +153,7 @@ class _Bounded(Generic[K, V]):
         size = self._size_of(item)
         error = self._is_error is not None and self._is_error(item)
         self._remove(key)
-        self._order.add(key, error=error)
+        self._order[key] = (self._errors if error else self._plain)[key] = None
         gone = list(self._make_room(size))
         self._items[key], self._sizes[key] = item, size
         self._size += size
@@ -134,7 +173,8 @@ class _Bounded(Generic[K, V]):
 
     def _use(self, key: K) -> V:
         item = self._items[key]
-        self._order.use(key)
+        if self._eviction is Eviction.LEAST_RECENTLY_USED:
+            self._order.move_to_end(key)
         return item
 
     def _remove(self, key: K) -> None:
@@ -145,19 +185,26 @@ class _Bounded(Generic[K, V]):
             self._drop_marker(key)
 
     def _take(self, key: K) -> V:
-        self._order.remove(key)
+        for keys in (self._order, self._plain, self._errors):
+            keys.pop(key, None)
         self._size -= self._sizes.pop(key)
         return self._items.pop(key)
 
     def _make_room(self, wanted: int) -> Iterator[tuple[K, V]]:
         while self._size + wanted > self._max_size:
-            leaving = self._order.expendable()
+            first = list(islice(self._order, 1))
+            leaving = self._oldest_between(self._plain) if self._protects else first
             if not leaving and not self._markers:
-                leaving = self._order.last_resort()
+                leaving = self._oldest_between(self._errors) or first
             if leaving and leaving[0] in self._items:
                 yield leaving[0], self._evict(leaving[0])
             else:  # all that could go is protected, or the one that comes
                 self._drop_marker(next(iter(self._markers)))
+
+    def _oldest_between(self, keys: OrderedDict[K, None]) -> list[K]:
+        """Return the oldest of some keys, but for the first and the last of all."""
+        ends = (*islice(self._order, 1), *islice(reversed(self._order), 1))
+        return [key for key in islice(keys, 3) if key not in ends][:1]
 
     def _evict(self, key: K) -> V:
         size = self._sizes[key]
@@ -166,7 +213,14 @@ class _Bounded(Generic[K, V]):
         text = self._text(item) if size >= LARGE_SIZE_MIN else None
         if text is not None:
             snippet = text[:SNIPPET_CHARACTERS]
-            self._leave(key, Marker(sha256=sha256(text), snippet=snippet, text_size=size))
+            marker = Marker(sha256=sha256(text), snippet=snippet, text_size=size)
+            room = self._max_size // MARKERS_PART
+            if marker.size <= room:
+                while self._markers_size + marker.size > room:
+                    self._drop_marker(next(iter(self._markers)))
+                self._markers[key] = marker
+                self._markers_size += marker.size
+                self._size += marker.size
         return item
 
     def _text(self, item: V) -> str | None:
@@ -177,16 +231,6 @@ class _Bounded(Generic[K, V]):
         except Exception as error:  # the item leaves in any case
             _logger.error("an evicted item gave no text", error=reason(error))
             return None
-
-    def _leave(self, key: K, marker: Marker) -> None:
-        room = self._max_size // MARKERS_PART
-        if marker.size > room:
-            return
-        while self._markers_size + marker.size > room:
-            self._drop_marker(next(iter(self._markers)))
-        self._markers[key] = marker
-        self._markers_size += marker.size
-        self._size += marker.size
 
     def _drop_marker(self, key: K) -> None:
         size = self._markers.pop(key).size
@@ -200,14 +244,6 @@ class _Bounded(Generic[K, V]):
             self._on_evict(*evicted)
         except Exception as error:  # whoever added an item is not to blame
             _logger.error("an eviction hook failed", error=reason(error))
-
-
-def _checked(eviction: Eviction | str) -> Eviction:
-    try:
-        return Eviction(eviction)
-    except ValueError as error:
-        known = ", ".join(Eviction)
-        raise InvalidInputError(f"unknown eviction {eviction!r:.80}: use one of {known}") from error
 
 
 class BoundedList(_Bounded[int, V]):

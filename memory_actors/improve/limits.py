@@ -56,29 +56,24 @@ def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimit
     :raises InvalidInputError: neither of the two, an unknown name, or a value that is no whole
         number above 0 (of `max_iterations`: from 0), or too small to hold anything.
     """
-    if given is None:
-        return MemoryLimits()
-    limits = given if isinstance(given, MemoryLimits) else _converted(given)
-    for name in MemoryLimits.__struct_fields__:
+    known, limits = MemoryLimits.__struct_fields__, given or {}
+    if not isinstance(limits, MemoryLimits):
+        if not isinstance(limits, Mapping):
+            raise InvalidInputError(
+                f"memory_limits must be MemoryLimits or a mapping of some, not {given!r:.80}"
+            )
+        unknown = sorted(str(name) for name in limits if name not in known)
+        if unknown:
+            raise InvalidInputError(
+                f"memory_limits has no {', '.join(unknown)}: it takes {', '.join(known)}"
+            )
+        limits = MemoryLimits(**limits)
+    for name in known:
         value = getattr(limits, name)
         if value is not None or not name.endswith("_bytes"):
             least = {"max_iterations": 0, "max_critique_length": len(CUT.encode())}.get(name, 1)
             check_count(value, name, least)
     return limits
-
-
-def _converted(given: object) -> MemoryLimits:
-    if not isinstance(given, Mapping):
-        raise InvalidInputError(
-            f"memory_limits must be MemoryLimits or a mapping of some, not {given!r:.80}"
-        )
-    known = MemoryLimits.__struct_fields__
-    unknown = sorted(str(name) for name in given if name not in known)
-    if unknown:
-        raise InvalidInputError(
-            f"memory_limits has no {', '.join(unknown)}: it takes {', '.join(known)}"
-        )
-    return MemoryLimits(**given)
 
 
 def within_limit(critique: Critique, bytes_max: int) -> Critique:
@@ -142,10 +137,10 @@ class Watch:
         self._peak_bytes = max(self._peak_bytes, now.current_bytes)
         self._monitor.admit()
         soft = now.soft_limit_bytes
-        if soft is None or self._warned:
-            self._warned = (
-                self._warned and soft is not None and now.current_bytes > SOFT_AGAIN * soft
-            )
+        if soft is None:
+            return None
+        if self._warned:
+            self._warned = now.current_bytes > SOFT_AGAIN * soft
             return None
         self._warned = now.current_bytes >= soft
         if not self._warned:

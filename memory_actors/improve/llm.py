@@ -17,8 +17,8 @@ from typing import Any, Final, Unpack
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, LLMError
-from memory_actors.base.llm import Answer, AsksModel, ModelConnection
-from memory_actors.base.quoting import quoted
+from memory_actors.base.json_text import quoted
+from memory_actors.base.llm import AsksModel, ModelAnswer, ModelConnection
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
 
 TIMEOUT_S: Final = 120.0
@@ -83,7 +83,7 @@ class _Asking(AsksModel):
         connection.setdefault("timeout_s", TIMEOUT_S)
         super().__init__(model, **connection)
 
-    async def _ask(self, system: str, user: str, tokens_max: int) -> Answer:
+    async def _ask(self, system: str, user: str, tokens_max: int) -> ModelAnswer:
         return await self._client.answer(
             system + _QUOTED, user, max_tokens=tokens_max, temperature=TEMPERATURE
         )

@@ -166,7 +166,11 @@ class LocalCritic(_Local):
         rates, findings = dict[str, float](), list[CritiqueFinding]()
         for kind, rate, edits in self.faults(text):
             rates[kind] = min(1.0, rate)
-            findings += [_finding(kind, edit) for edit in edits[:SHOWN_MAX]]
+            for edit in edits[:SHOWN_MAX]:
+                line = " ".join(edit.quote.split())
+                if len(line) > QUOTE_CHARACTERS:
+                    line = line[: QUOTE_CHARACTERS - 1] + "…"
+                findings.append(CritiqueFinding(kind=kind, message=edit.message, quote=line))
         score = 1.0 - sum(WEIGHTS[kind] * rate for kind, rate in rates.items())
         said = [f"{kind} {rate:.0%}" for kind, rate in rates.items() if rate]
         return Critique(score=round(score, 6), text=", ".join(said), findings=tuple(findings))
@@ -261,9 +265,3 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
             parts += [text[place : edit.start], edit.text]
             place = edit.end
     return "".join([*parts, text[place:]])
-
-
-def _finding(kind: str, edit: _Edit) -> CritiqueFinding:
-    line = " ".join(edit.quote.split())
-    line = line if len(line) <= QUOTE_CHARACTERS else line[: QUOTE_CHARACTERS - 1] + "…"
-    return CritiqueFinding(kind=kind, message=edit.message, quote=line)

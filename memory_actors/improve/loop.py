@@ -65,7 +65,7 @@ class Improver:
         self._user = options.get("record_to")
         self._call_timeout_s = options.get("call_timeout_s", CALL_TIMEOUT_S)
         self._streams: WeakSet[AsyncGenerator[Event, None]] = WeakSet()
-        self._ends()
+        self._ends()  # refuses what makes no sense, as the next line does
         Watch(self._limits, self._monitor)
 
     async def __aenter__(self) -> Self:

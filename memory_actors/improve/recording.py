@@ -13,7 +13,7 @@ between brackets, since a step may not be blank and a piece might be.
 import asyncio
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
@@ -22,9 +22,8 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import HistoryEntry, Receipt
 from memory_actors.base.validation import CONTENT_BYTES_MAX
-from memory_actors.improve.eviction import SNIPPET_CHARACTERS, sha256
+from memory_actors.improve.bounded import SNIPPET_CHARACTERS, sha256
 from memory_actors.improve.records import (
     Critic,
     Critique,
@@ -35,6 +34,9 @@ from memory_actors.improve.records import (
     utf8_bytes,
 )
 from memory_actors.sharing.system import UserMemory
+
+if TYPE_CHECKING:
+    from memory_actors.base.records import Receipt
 
 PIECE_CHARACTERS: Final = 60_000
 """The limit for the JSON of one step: with up to four bytes a character it fits."""
@@ -236,46 +238,29 @@ async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
     begun = [event for event in events if event.event in _STARTED]
     if not begun or begun[-1].data.get("metadata", {}).get("run") != "improve":
         raise InvalidInputError(f"episode {episode_id!r} is no run of improve: see user.episodes")
-    return _run(episode_id, events)
-
-
-def _run(episode_id: str, events: Iterable[HistoryEntry]) -> RecordedRun:
-    steps: dict[int, dict[str, Any]] = {}  # by number: a restored episode tells them again
-    ends: list[dict[str, Any]] = []
-    for event in events:
-        if event.event == "episodic.step_added":
-            steps[event.data["number"]] = event.data
-        elif event.event == "episodic.finished":
-            ends.append(event.data)
+    # By number: a restored episode tells its steps again.
+    steps = {one.data["number"]: one.data for one in events if one.event == "episodic.step_added"}
     documents = dict(_documents([steps[number] for number in sorted(steps)]))
     given, finished = documents.pop("given", ""), documents.pop("finished", None)
     rounds = tuple(documents.values())
+    ends = [event.data for event in events if event.event == "episodic.finished"]
     status = "running" if not ends else "failed" if ends[-1]["failed"] else "done"
     said = ends[-1].get("result") if ends else None
-    done = status == "done" and finished is not None
+    because = None if finished is None else finished.stopped_because
+    if finished is None and status == "failed":
+        because = "closed_early" if said == "closed early" else str(said).partition(":")[0]
+    elif finished is not None and status == "done":
+        # The text that was judged best: the episode's own result may be too long.
+        before = [one.text for one in rounds if one.number < finished.best_round and one.text]
+        said = before[-1] if before else given
     return RecordedRun(
         episode_id=episode_id,
         text=given,
         rounds=rounds,
         status=status,
-        stopped_because=_because(status, finished, ends),
-        result=_judged(given, rounds, finished.best_round) if done else said,
+        stopped_because=because,
+        result=said,
     )
-
-
-def _judged(given: str, rounds: Iterable[Round], number: int) -> str:
-    """Return the text that was judged in a round: the episode's own result may be too long."""
-    revised = [one.text for one in rounds if one.number < number and one.text is not None]
-    return revised[-1] if revised else given
-
-
-def _because(status: str, finished: _Outcome | None, ends: list[dict[str, Any]]) -> str | None:
-    if finished is not None:
-        return finished.stopped_because
-    if status != "failed":
-        return None
-    said = str(ends[-1].get("result"))
-    return "closed_early" if said == "closed early" else said.partition(":")[0]
 
 
 def _documents(steps: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:

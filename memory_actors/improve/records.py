@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from eventlog.core.records import Returned
-from memory_actors.improve.eviction import Marker
+from memory_actors.improve.bounded import Marker
 
 QUOTE_CHARACTERS: Final = 80
 """The length of a quotation in a finding: enough to find the place."""

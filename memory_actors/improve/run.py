@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryActorsError
 from memory_actors.base.validation import plain, text_bytes
-from memory_actors.improve.bounded import BoundedList, Eviction, Marker
-from memory_actors.improve.eviction import sha256
+from memory_actors.improve.bounded import BoundedList, Eviction, Marker, sha256
 from memory_actors.improve.limits import Ends, MemoryLimits, Watch, within_limit
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import (
@@ -98,14 +98,12 @@ class Run:
         """Have the text judged, and see whether that is the end."""
         self._look()
         self._round += 1
-        given = await self._ask("critic", self._critic, self._text)
-        problem = (
-            given.problem
-            if isinstance(given, Critique)
-            else f"it is of type {type(given).__name__}"
-        )
-        if problem is not None or not isinstance(given, Critique):
-            raise ImprovementError(f"the critic gave no Critique: {problem}", result=None)
+        given: object = await self._ask("critic", self._critic, self._text)
+        if not isinstance(given, Critique):
+            problem = f"the critic gave no Critique: it is of type {type(given).__name__}"
+            raise ImprovementError(problem, result=None)
+        if given.problem is not None:
+            raise ImprovementError(f"the critic gave no Critique: {given.problem}", result=None)
         critique = within_limit(given, self._limits.max_critique_length)
         self._open = critique
         self._read_bytes += utf8_bytes(self._text)
@@ -128,8 +126,10 @@ class Run:
         assert self._open is not None, "a critique comes first"
         revised = await self._ask("reviser", self._reviser, self._text, self._open)
         self._revisions += 1
-        refused = _why_refused(revised, self._limits.max_text_length)
-        if refused is not None:
+        try:
+            text_bytes(revised, "the revised text", self._limits.max_text_length)
+        except InvalidInputError as error:
+            refused = f"revision refused: {error}"
             await self._note(Round(number=self._round, critique=self._open, error=refused))
             return [Warned(round=self._round, message=refused), *self._told()]
         changed = revised != self._text
@@ -186,15 +186,15 @@ class Run:
         )
 
     def _judged(self, critique: Critique) -> State:
-        before = self._state
-        best = before is not None and before.best_score >= critique.score
+        if self._state is not None and self._state.best_score >= critique.score:
+            return replace(self._state, round=self._round, text=self._text, critique=critique)
         return State(
             round=self._round,
             text=self._text,
             critique=critique,
-            best_text=before.best_text if before and best else self._text,
-            best_score=before.best_score if before and best else critique.score,
-            best_round=before.best_round if before and best else self._round,
+            best_text=self._text,
+            best_score=critique.score,
+            best_round=self._round,
         )
 
     def _decided(self, state: State) -> StoppedBecause | None:
@@ -259,12 +259,3 @@ class Run:
             history=tuple(entries),
             metadata={"memory_stats": stats, **recorded},
         )
-
-
-def _why_refused(revised: object, bytes_max: int) -> str | None:
-    """Return why a revision cannot stand; None if it can."""
-    try:
-        text_bytes(revised, "the revised text", bytes_max)
-    except InvalidInputError as error:
-        return f"revision refused: {error}"
-    return None

@@ -8,7 +8,7 @@ of an app are apart from those of others: theirs is the memory of the user `app/
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Hit, Item
@@ -35,11 +35,6 @@ SEARCH_RESULTS: Final = 10
 USER: Final = "user"
 
 
-def user_of_app(app_name: str, user_id: str) -> str:
-    """Return the id of the user of an app."""
-    return f"{app_name}/{user_id}"
-
-
 class MemoryActorsService(BaseMemoryService):
     """`memory` is the system, async or of `memory_actors.sync`; the latter for `Runner.run`.
 
@@ -51,7 +46,7 @@ class MemoryActorsService(BaseMemoryService):
         self,
         memory: AnyMemory,
         *,
-        user_of: Callable[[str, str], str] = user_of_app,
+        user_of: Callable[[str, str], str] = "{}/{}".format,
         max_results: int = SEARCH_RESULTS,
     ):
         self._memory = checked_memory(memory)
@@ -153,13 +148,11 @@ def _entry(hit: Hit) -> MemoryEntry:
     said = types.Content(
         role=USER if hit.role in (None, USER) else "model", parts=[types.Part(text=hit.content)]
     )
-    known: dict[str, Any] = {**hit.metadata, "score": hit.score}
-    if hit.session_id is not None:
-        known["session_id"] = hit.session_id
+    session = {} if hit.session_id is None else {"session_id": hit.session_id}
     return MemoryEntry(
         id=hit.memory_id,
         content=said,
         author=hit.role,
         timestamp=hit.occurred_at.isoformat(timespec="seconds"),
-        custom_metadata=known,
+        custom_metadata={**hit.metadata, "score": hit.score, **session},
     )

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item, Memory, MemoryType
-from memory_actors.base.validation import LONG_BYTES_MAX, check_count, check_name
+from memory_actors.base.validation import LONG_BYTES_MAX, check_count, check_name, content_bytes
 from memory_actors.integrations.adapting import AnyUser, checked_user, missing, reach
 from memory_actors.sharing.system import UserMemory
 
@@ -155,7 +155,9 @@ def taken_apart(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         copy["content"] = [{**part} if isinstance(part, Mapping) else part for part in content]
     holder, key = place_of_text(copy)
     text = holder.get(key)
-    if not _is_content(text):
+    try:
+        content_bytes(text, LONG_BYTES_MAX)
+    except InvalidInputError:
         return "", item
     holder[key] = None
     return str(text), copy
@@ -178,13 +180,3 @@ def written(item: Mapping[str, Any]) -> str:
         return json.dumps(item, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"an item of a session has to be JSON: {error}") from error
-
-
-def _is_content(text: object) -> bool:
-    """Say whether a text can be a memory's: some words in valid Unicode, and not too many."""
-    if not isinstance(text, str) or not text.strip():
-        return False
-    try:
-        return len(text.encode()) <= LONG_BYTES_MAX
-    except UnicodeEncodeError:
-        return False

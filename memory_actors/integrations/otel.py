@@ -16,7 +16,7 @@ names may change.
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from inspect import signature
 from time import perf_counter
@@ -168,7 +168,9 @@ class _Tracing:
         convention = CONVENTION[operation.name]
         always = {"gen_ai.operation.name": convention, "gen_ai.provider.name": PROVIDER}
         about = {"memory_actors.operation": operation.name, **_of_handle(handle)}
-        given = _given(operation, args, kwargs)
+        given: Mapping[str, Any] = {}
+        with suppress(TypeError):  # a call that is wrong has none
+            given = signature(operation.method).bind(None, *args, **kwargs).arguments
         failed: dict[str, str] = {}
         started_s, token = perf_counter(), _inside.set(True)
         try:
@@ -227,22 +229,12 @@ class _Tracing:
 def _of_handle(handle: Any) -> dict[str, str]:
     """Return the scope of a call as attributes, for a handle of the engine or of a client."""
     about = getattr(handle, "_scope", None) or handle._on  # noqa: SLF001
-    told = {"gen_ai.memory.store.id": hashed(about.user_id)}
-    if about.agent_id is not None:
-        told["gen_ai.agent.id"] = about.agent_id
-    if about.session_id is not None:
-        told["gen_ai.conversation.id"] = about.session_id
-    return told
-
-
-def _given(
-    operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return the arguments of a call by name; none of a call that is wrong."""
-    try:
-        return signature(operation.method).bind(None, *args, **kwargs).arguments
-    except TypeError:
-        return {}
+    told = {
+        "gen_ai.memory.store.id": hashed(about.user_id),
+        "gen_ai.agent.id": about.agent_id,
+        "gen_ai.conversation.id": about.session_id,
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _id_of(one: Any) -> str | None:
@@ -255,18 +247,14 @@ def _id_of(one: Any) -> str | None:
 
 def _record(one: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a memory in the form of the conventions: a found or a written one."""
-    for text in ("content", "text", "value"):
-        if (content := getattr(one, text, None)) is not None:
-            break
-    else:
-        content = next((given[name] for name in TEXTS if given.get(name) is not None), None)
-    if content is None:
+    said = [getattr(one, name, None) for name in ("content", "text", "value")]
+    said += [given.get(name) for name in TEXTS]
+    told = {
+        "content": next((text for text in said if text is not None), None),
+        "id": _id_of(one),
+        "score": getattr(one, "score", None),
+        "metadata": getattr(one, "metadata", None) or given.get("metadata") or None,
+    }
+    if told["content"] is None:
         return None
-    told: dict[str, Any] = {"content": content}
-    if (known := _id_of(one)) is not None:
-        told["id"] = known
-    if (score := getattr(one, "score", None)) is not None:
-        told["score"] = score
-    if metadata := getattr(one, "metadata", None) or given.get("metadata"):
-        told["metadata"] = metadata
-    return told
+    return {name: value for name, value in told.items() if value is not None}

@@ -86,7 +86,11 @@ async def each_user(
             known = await memory.users() if users is None else users
             left = (one for one in dict.fromkeys(known) if one not in finished)
             batches = iter(lambda: tuple(islice(left, batch)), ())
-            task = ray.remote(_carried_out).options(num_cpus=num_cpus, **_where(place))
+            how: dict[str, Any] = {"num_cpus": num_cpus}
+            if isinstance(place, Path):  # the tasks of a directory run on its machine
+                here = ray.get_runtime_context().get_node_id()
+                how["scheduling_strategy"] = NodeAffinitySchedulingStrategy(here, soft=False)
+            task = ray.remote(_carried_out).options(**how)
             order = _order(place, work, parts)
             cpus = ray.cluster_resources().get("CPU", 1)
             at_once = max(1, int(TASKS_A_CPU * cpus / (num_cpus or 1)))
@@ -156,13 +160,6 @@ def _order(place: str | Path, work: Work, parts: dict[str, Any]) -> Any:
         return ray.put((place, work, parts))
     except Exception as error:  # whatever pickling a part of the caller's raises
         raise InvalidInputError(f"this cannot be sent to Ray's processes: {error}") from error
-
-
-def _where(place: str | Path) -> dict[str, Any]:
-    if isinstance(place, str):
-        return {}
-    here = ray.get_runtime_context().get_node_id()
-    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False)}
 
 
 def _opened(journal: str | Path, place: str | Path, work: Work) -> tuple[IO[bytes], frozenset[str]]:

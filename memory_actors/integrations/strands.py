@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Hit, Item, Receipt
+from memory_actors.base.records import Item, Receipt
 from memory_actors.integrations.adapting import (
     AnyUser,
     add_messages,
@@ -96,7 +96,13 @@ class MemoryActorsStore(MemoryStore):
                 min_score=self._min_score,
             ),
         )
-        return [_entry(hit) for hit in hits]
+        return [
+            MemoryEntry(
+                content=hit.content,
+                metadata={**hit.metadata, "memory_id": hit.memory_id, SCORE: hit.score},
+            )
+            for hit in hits
+        ]
 
     async def add(self, content: str, metadata: Metadata | None = None) -> Receipt:
         """Add a fact. One that is there in the same words is that one, and its id is returned.
@@ -147,11 +153,6 @@ class MemoryActorsStore(MemoryStore):
     def _check_writable(self) -> None:
         if not self.writable:
             raise InvalidInputError("this store is not writable: make it with writable=True")
-
-
-def _entry(hit: Hit) -> MemoryEntry:
-    known: dict[str, Any] = {"memory_id": hit.memory_id, SCORE: hit.score}
-    return MemoryEntry(content=hit.content, metadata={**hit.metadata, **known})
 
 
 def _at_least_one(count: int | None) -> int | None:

@@ -8,11 +8,11 @@ relationship that is there, unless the file has this very one with its end: the 
 is added beside it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,7 +24,6 @@ from memory_actors.base.errors import (
     NotOfferedError,
     QuotaExceededError,
 )
-from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
@@ -45,6 +44,8 @@ from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps its own"
+T = TypeVar("T")
+
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
 
@@ -60,15 +61,16 @@ class Entries:
         self._added += is_new
         self._unchanged += not is_new
 
-    async def _living(self, memory_id: str) -> Memory | None:
+    async def _found(self, asked: Awaitable[T]) -> T | None:
         with suppress(NotFoundError):
-            return await self._user.get(memory_id)
+            return await asked
         return None
 
+    async def _living(self, memory_id: str) -> Memory | None:
+        return await self._found(self._user.get(memory_id))
+
     async def _was_used(self, memory_id: str) -> bool:
-        with suppress(NotFoundError):
-            return bool(await self._user.history(memory_id))
-        return False
+        return bool(await self._found(self._user.history(memory_id)))
 
     async def _has_gone(self, memory_id: str) -> bool:
         """Say whether an id was used, and its memory lives no more."""
@@ -92,27 +94,20 @@ class Adder(Entries):
 
         :raises QuotaExceededError: no room for one; the message names its place.
         """
-        for (is_fact, *written), run in groupby(
+        for (is_fact, origins, agent_id, expires_at_us), run in groupby(
             entries,
             key=lambda one: (
                 one.kind is MemoryType.LONG_TERM and one.parts is None,
                 one.origins, one.agent_id, one.expires_at_us,
             ),
         ):  # fmt: skip
-            self._user = self._writing(*written)
-            some = list(run)
+            user = from_origins(self._given, origins) if origins else self._given
+            if agent_id is not None or expires_at_us is not None:
+                user = writing_again(user, agent_id, expires_at_us)
+            self._user, some = user, list(run)
             if not is_fact or not await self._are_added(some):
                 for entry in some:
                     await self._add_one(entry)
-
-    def _writing(
-        self, origins: Origins, agent_id: str | None, expires_at_us: int | None
-    ) -> UserMemory:
-        """Return the handle that writes entries as they were written where they come from."""
-        user = from_origins(self._given, origins) if origins else self._given
-        if agent_id is None and expires_at_us is None:
-            return user
-        return writing_again(user, agent_id, expires_at_us)
 
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
         """Report the result so far; `notes` are those of the reader."""

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -29,9 +29,6 @@ from memory_actors.interchange.noting import ImportNote
 from memory_actors.interchange.records import Progress, line_of
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PROGRESS_MEMORIES: Final = 200
 
@@ -238,6 +235,12 @@ RECORDS_A_LINE: Final = 1_000  # Chroma takes some 5,000; and so a line fits in 
 CHARACTERS_A_LINE_MAX: Final = 8 << 20
 
 
+def _flat(fields: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
+    said = {name: value for name, value in fields.items() if value is not None}
+    others = {name: one for name, one in said.items() if not isinstance(one, str | int | float)}
+    return said | {name: msgspec.json.encode(one).decode() for name, one in others.items()}
+
+
 class ChromaWriter(TargetWriter):
     """Writes batches."""
 
@@ -258,7 +261,7 @@ class ChromaWriter(TargetWriter):
         fields = {**_metadata_for_others(memory), **own, **when}
         self._ids.append(memory.memory_id)
         self._documents.append(memory.content)
-        self._metadatas.append({k: _flat(v) for k, v in fields.items() if v is not None})
+        self._metadatas.append(_flat(fields))
         self._characters += len(memory.content)
         if len(self._ids) >= RECORDS_A_LINE or self._characters >= CHARACTERS_A_LINE_MAX:
             self.end()
@@ -271,12 +274,6 @@ class ChromaWriter(TargetWriter):
                 {"ids": self._ids, "documents": self._documents, "metadatas": self._metadatas}
             )
             self._begin()
-
-
-def _flat(value: Any) -> str | int | float | bool:
-    if isinstance(value, str | int | float | bool):
-        return value
-    return msgspec.json.encode(value).decode()
 
 
 # --- Parquet: a table with a row for each memory. Takes pyarrow (extra `parquet`).
@@ -299,7 +296,16 @@ class ParquetWriter(TargetWriter):
     def __init__(self, file: IO[bytes]):
         super().__init__(file)
         self._arrow, parquet = _imported()
-        self._schema = _schema(self._arrow)
+        types = {
+            "time": self._arrow.timestamp("us", tz="UTC"),
+            "list": self._arrow.list_(self._arrow.string()),
+        }
+        self._schema = self._arrow.schema(
+            [
+                (name, types[of] if of in types else getattr(self._arrow, of)())
+                for name, of in COLUMNS.items()
+            ]
+        )
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._characters = 0
@@ -342,15 +348,6 @@ def _imported() -> tuple[Any, Any]:
             "Parquet takes pyarrow, which is not installed: pip install 'memory-actors[parquet]'"
         ) from error
     return pa, parquet
-
-
-def _schema(arrow: Any) -> "pa.Schema":
-    types = {"time": arrow.timestamp("us", tz="UTC"), "list": arrow.list_(arrow.string())}
-    columns = (
-        (name, types[kind] if kind in types else getattr(arrow, kind)())
-        for name, kind in COLUMNS.items()
-    )
-    return arrow.schema(list(columns))
 
 
 TARGETS: Final[Mapping[str, type[TargetWriter]]] = {

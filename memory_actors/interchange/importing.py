@@ -217,7 +217,8 @@ class ImportPlan:
         fields["id"] = made_id if found.own_id is None else found.own_id
         for end, key in zip(("source_id", "target_id"), found.ends, strict=True):
             if key is not None and "data" in fields:
-                fields["data"] = {**fields["data"], end: _id_of_key(self._program, key)}
+                digest = hashlib.sha256(_encoded([key])).digest()
+                fields["data"] = {**fields["data"], end: _id_of_digest(self._program, digest)}
         line = lines.entry(fields, found.place)
         if found.own_id is not None:
             line = line._replace(other_id=made_id)
@@ -238,12 +239,7 @@ def _made_id(
     return _id_of_digest(program, digest, ordinal)
 
 
-def _id_of_key(program: str, key: Any) -> str:
-    """Return the id of a record that stays the same memory when it says something else."""
-    return _id_of_digest(program, hashlib.sha256(_encoded([key])).digest(), 0)
-
-
-def _id_of_digest(program: str, digest: bytes, ordinal: int) -> str:
+def _id_of_digest(program: str, digest: bytes, ordinal: int = 0) -> str:
     whole = hashlib.sha256(digest + ordinal.to_bytes(8, "big")).hexdigest()[:32]
     return f"{program}_{whole}"
 

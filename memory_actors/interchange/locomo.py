@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.records import Item
-from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress
@@ -197,7 +197,17 @@ async def import_conversation(
     user: UserMemory, conversation: LocomoConversation, progress: Progress | None = None
 ) -> ImportReport:
     """Add a conversation's turns to a user's memories; `progress` hears turns."""
-    items = [_item(turn) for turn in conversation.turns]
+    items = [
+        Item(
+            content=turn.content,
+            metadata={"dia_id": turn.dia_id, "session": turn.session},
+            occurred_at=turn.occurred_at,
+            session_id=f"session_{turn.session}",
+            role=turn.speaker,
+            memory_id=turn.memory_id,
+        )
+        for turn in conversation.turns
+    ]
     receipts = []
     for start in range(0, len(items), BATCH_TURNS):
         receipts += await user.add_many(items[start : start + BATCH_TURNS])
@@ -209,17 +219,6 @@ async def import_conversation(
         added=len(added),
         unchanged=len(receipts) - len(added),
         unindexed=sum(not receipt.indexed for receipt in added),
-    )
-
-
-def _item(turn: LocomoTurn) -> Item:
-    return Item(
-        content=turn.content,
-        metadata={"dia_id": turn.dia_id, "session": turn.session},
-        occurred_at=turn.occurred_at,
-        session_id=f"session_{turn.session}",
-        role=turn.speaker,
-        memory_id=turn.memory_id,
     )
 
 

@@ -7,7 +7,6 @@ refused at that place, and is run again later.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from eventlog.core.records import to_datetime
@@ -114,7 +113,9 @@ class Looker(Entries):
             name, kind = named_otherwise(await self._living(own_id), parts) or (name, kind)
         said = {plain(one) for one in parts.observations if content_bytes(one)}
         key = name_key(name), name_key(kind)
-        known = self._entities.get(key) or await self._stored_entity(name, kind)
+        known = self._entities.get(key)
+        if known is None and (stored := await self._found(self._user.entities.get(name, kind))):
+            known = _Entity(stored.memory_id, set(stored.observations), stored.metadata)
         if known is None and await self._was_used(own_id):
             return False
         there = known or _Entity(own_id, set(), {})
@@ -125,12 +126,6 @@ class Looker(Entries):
         self._ids[own_id] = there.memory_id
         self._names.setdefault(own_id, (name, kind))
         return known is None or not same
-
-    async def _stored_entity(self, name: str, kind: str) -> _Entity | None:
-        with suppress(NotFoundError):
-            found = await self._user.entities.get(name, kind)
-            return _Entity(found.memory_id, set(found.observations), dict(found.metadata))
-        return None
 
     # --- relationships
 
@@ -164,12 +159,10 @@ class Looker(Entries):
     ) -> Told | None:
         """Return the existing relationship that says the same and holds when a new one begins."""
         as_of, key = None if at_us is None else to_datetime(at_us), relation_key(relation)
-        with suppress(NotFoundError):  # the source is no entity yet
-            for one in await self._user.entities.relationships(
-                source, direction="out", as_of=as_of
-            ):
-                if one.target_id == target and relation_key(one.relation) == key:
-                    return one.fact, one.metadata
+        asked = self._user.entities.relationships(source, direction="out", as_of=as_of)
+        for one in await self._found(asked) or ():  # the source may be no entity yet
+            if one.target_id == target and relation_key(one.relation) == key:
+                return one.fact, one.metadata
         return None
 
     async def _end(self, entity_id: str | None, name: str | None) -> str:
@@ -182,8 +175,8 @@ class Looker(Entries):
 
     async def _named(self, name: str) -> str:
         ids = set(self._named_here.get(name_key(check_name(name, "entity")), ()))
-        with suppress(NotFoundError):
-            ids.add((await self._user.entities.get(name)).memory_id)
+        if stored := await self._found(self._user.entities.get(name)):
+            ids.add(stored.memory_id)
         if not ids:
             raise NotFoundError(f"no entity {name!r}: add it first, with add_entity")
         if len(ids) > 1:
@@ -198,14 +191,12 @@ class Looker(Entries):
         collection = check_name(parts.collection or DEFAULT_COLLECTION, "collection")
         key = entry.memory_id if parts.key is None else check_name(parts.key, "key")
         _, said = checked_document(parts.value)
-        known = self._documents.get((collection, key)) or await self._stored(collection, key)
+        known = self._documents.get((collection, key))
+        if known is None and (
+            there := await self._found(self._user.documents.get(key, collection))
+        ):
+            known = checked_document(there.value)[1], there.metadata
         value, metadata = known or (None, {})
         own = metadata if entry.item.metadata is None else dict(entry.item.metadata)
         self._documents[collection, key] = said, own
         return known is None or said != value or not same_json(own, metadata)
-
-    async def _stored(self, collection: str, key: str) -> Told | None:
-        with suppress(NotFoundError):
-            found = await self._user.documents.get(key, collection)
-            return checked_document(found.value)[1], found.metadata
-        return None

@@ -1,6 +1,6 @@
 """The `data` of a line: the parts of an entity, a relationship, an episode or a document."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -8,6 +8,8 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import EvictedStep, MemoryType, Step
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
+from memory_actors.kinds.context.events import Section
+from memory_actors.users.handles.context_writing import BlockData
 from memory_actors.users.handles.episodes import EpisodeSummaryData
 from memory_actors.users.handles.summaries import SummaryData
 
@@ -72,24 +74,13 @@ class DocumentParts(_Data, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class SectionParts(_Data, frozen=True, kw_only=True):
+class SectionParts(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The heading that an archived entry stood under."""
 
-    heading_id: str
-    title: str
-    raw: str
-    rank: str
 
-
-class BlockParts(_Data, frozen=True, kw_only=True):
+class BlockParts(BlockData, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A block of a context document."""
 
-    document: str
-    raw: str
-    rank: str
-    heading: str | None = None
-    touched_at_us: int | None = None
-    archived: bool = False
     section: SectionParts | None = None
 
 
@@ -114,25 +105,27 @@ SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = {
     MemoryType.EPISODIC: EpisodeSummaryData,
 }
 """The data of a summary, by its kind."""
-HAVE_DATA: Final = (
-    MemoryType.ENTITY,
-    MemoryType.EPISODIC,
-    MemoryType.STRUCTURED,
-    MemoryType.CONTEXT,
-)
-"""The kinds whose lines say what they hold in `data`."""
+HAVE_DATA: Final[Mapping[MemoryType, Callable[[Mapping[str, Any]], type[Parts]]]] = {
+    MemoryType.ENTITY: lambda data: RelationshipParts if "relation" in data else EntityParts,
+    MemoryType.EPISODIC: lambda _data: EpisodeParts,
+    MemoryType.STRUCTURED: lambda _data: DocumentParts,
+    MemoryType.CONTEXT: lambda data: (
+        EmptyDocumentParts if data.keys() == {"document"} else BlockParts
+    ),
+}
+"""The kinds whose lines say what they hold in `data`, and what each holds there."""
 HAVE_VALUE: Final = (MemoryType.WORKING, MemoryType.STRUCTURED)
 """The kinds that may hold JSON in place of a text."""
 
 
 def parts_of(kind: MemoryType, data: object) -> Parts:
-    """Parse `data` by the kind of its line; data with a relation is a relationship.
+    """Parse `data` by the kind of its line.
 
     :raises InvalidInputError: it does not say what this kind needs, or more.
     """
     if not isinstance(data, dict):
         raise InvalidInputError(f"'data' must be a JSON object, not {type(data).__name__}")
-    parts = _read(data, _type_of(kind, data), "data")
+    parts = read(data, HAVE_DATA[kind](data), "data")
     if isinstance(parts, RelationshipParts):
         for end in ("source", "target"):
             if getattr(parts, f"{end}_id") is None and getattr(parts, end) is None:
@@ -149,27 +142,13 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
     return parts
 
 
-def summary_parts(kind: MemoryType, compressed: object) -> SummaryData:
-    """Parse a line's `compressed`, by the kind of the line.
+def read(given: object, kind: type[T], name: str) -> T:
+    """Return a field of a line as a struct.
 
-    :raises InvalidInputError: it does not say what a summary was made of.
+    :raises InvalidInputError: it does not say what the struct holds, or more.
     """
-    return _read(compressed, SUMMARY_DATA[kind], "compressed")
-
-
-def _read(given: object, kind: type[T], name: str) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         reason = str(error).replace("Object ", "it ").replace(" - at `$.", f" in `{name}.")
         raise InvalidInputError(f"{name!r} is not as it must be: {reason}") from error
-
-
-def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:
-    if kind is MemoryType.EPISODIC:
-        return EpisodeParts
-    if kind is MemoryType.STRUCTURED:
-        return DocumentParts
-    if kind is MemoryType.CONTEXT:
-        return EmptyDocumentParts if data.keys() == {"document"} else BlockParts
-    return RelationshipParts if "relation" in data else EntityParts

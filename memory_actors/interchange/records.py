@@ -40,7 +40,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -48,9 +47,9 @@ import msgspec
 from memory_actors.api.operations import in_json
 from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
-from memory_actors.base.surrogates import without_halves
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     LONG_BYTES_MAX,
@@ -69,9 +68,9 @@ from memory_actors.interchange.parts import (
     Parts,
     RelationshipParts,
     parts_of,
-    summary_parts,
+    read,
 )
-from memory_actors.users.handles.item_fields import OPTIONAL
+from memory_actors.users.handles.handle import OPTIONAL
 
 T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]
@@ -93,6 +92,7 @@ SHOWN_CHARACTERS_MAX: Final = 60
 
 PLAIN: Final = {name: field for name, field in OPTIONAL.items() if name not in SAME_AS}
 """The fields of an item that a line has under their own names."""
+_TIMES: Final = {name for name, field in PLAIN.items() if float in get_args(in_json(field.type))}
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,17 +127,12 @@ _WholeLine: Any = msgspec.defstruct(
 )  # fmt: skip
 
 
-def _fields(kind: MemoryType) -> set[str]:
-    taken = {SAME_AS.get(name, name) for name in TAKES[kind]}
-    return {
-        *(taken & set(_WholeLine.__struct_fields__)),
-        *(["data"] if kind in HAVE_DATA else []),
-        *(["compressed"] if kind in SUMMARY_DATA else []),
-        *(["value"] if kind in HAVE_VALUE else []),
-    }
-
-
-FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
+_BY_KIND: Final = {"data": HAVE_DATA, "compressed": SUMMARY_DATA, "value": HAVE_VALUE}
+FIELDS: Final = {
+    kind: {SAME_AS.get(name, name) for name in TAKES[kind]} & {*_WholeLine.__struct_fields__}
+    | {name for name, kinds in _BY_KIND.items() if kind in kinds}
+    for kind in MemoryType
+}
 """The fields a kind has besides those that all have."""
 _USUAL: Final = {field.name: field.default for field in msgspec.structs.fields(_WholeLine)}
 
@@ -208,17 +203,15 @@ def line_of(memory: Memory) -> bytes:
         origins=memory.origins,
         agent=None if memory.memory_type == MemoryType.EPISODIC else memory.agent_id,
         expires_at=None if memory.expires_at is None else memory.expires_at.isoformat(),
-        **{name: _plain_of(memory, name) for name in PLAIN if name in has},
+        **{name: getattr(memory, name) for name in PLAIN if name in has and name not in _TIMES},
+        **{
+            name: value.isoformat()
+            for name in _TIMES & has
+            if (value := getattr(memory, name)) not in (None, memory.occurred_at)
+        },
         **_said(memory),
     )
     return msgspec.json.encode(line) + b"\n"
-
-
-def _plain_of(memory: Memory, name: str) -> Any:
-    value = getattr(memory, name)
-    if isinstance(value, datetime):
-        return None if value == memory.occurred_at else value.isoformat()
-    return value
 
 
 def _said(memory: Memory) -> dict[str, Any]:
@@ -348,8 +341,7 @@ def _check_origins(fields: Mapping[str, Any]) -> None:
 def _plain_in(line: Line, name: str) -> Any:
     """Return a plain field of a line as an item has it."""
     value = getattr(line, name)
-    is_time = float in get_args(in_json(PLAIN[name].type))
-    return datetime_of(value, name) if is_time or isinstance(value, str) else value
+    return datetime_of(value, name) if name in _TIMES or isinstance(value, str) else value
 
 
 def _check_fields(line: Line, kind: MemoryType) -> None:
@@ -383,7 +375,7 @@ def _content(line: Line, kind: MemoryType) -> str:
 
 def _parts(line: Line, kind: MemoryType) -> Parts | None:
     if line.compressed is not None:
-        return summary_parts(kind, line.compressed)
+        return read(line.compressed, SUMMARY_DATA[kind], "compressed")
     if kind is MemoryType.STRUCTURED and line.value is not msgspec.UNSET:
         if not isinstance(line.value, dict):
             raise InvalidInputError("the 'value' of a document must be a JSON object")

@@ -15,9 +15,9 @@ import msgspec
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse, Tier
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.kind import Decide, Part
 
-NAME = "account"
 WARNING, CRITICAL = "warning", "critical"
 THRESHOLDS = ((CRITICAL, 95.0), (WARNING, 80.0))  # percent, the gravest first
 HYSTERESIS = 5.0  # points below a threshold before it can be passed again
@@ -66,8 +66,6 @@ class Account(msgspec.Struct, frozen=True):
     levels: dict[str, str] = {}
 
 
-initial = Account()
-
 # --- evolve
 
 
@@ -82,11 +80,6 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
     return Account(state.tier, levels)
 
 
-def fold(state: Account, events: Iterable[Recorded[Event]]) -> Account:
-    """Fold events into the state."""
-    return reduce(evolve, events, state)
-
-
 # --- commands
 
 
@@ -95,8 +88,6 @@ class SetTier(Command, frozen=True, kw_only=True):
 
     tier: Tier
 
-
-COMMANDS = (SetTier,)
 
 # --- decide
 
@@ -130,21 +121,32 @@ def _level(percent: float, was: str | None) -> str | None:
     return None
 
 
-# --- snapshot
+# --- the part
 
 
-class Dump(msgspec.Struct, frozen=True):
-    """The state as it is, the quotas by name."""
+class AccountPart(Part[Account]):
+    """The account of a user."""
 
-    tier: Tier | None = None
-    levels: dict[str, str] = {}
+    NAME = "account"
+    registry = registry
+    Dump = Account
+    initial = Account()
+
+    def fold(self, state: Account, events: Iterable[Recorded[Event]]) -> Account:
+        """Fold events into the state."""
+        return reduce(evolve, events, state)
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return the decision function for each command type."""
+        return {SetTier: decide}
+
+    def dump(self, state: Account) -> Account:
+        """Return the state with the quotas by name."""
+        return Account(state.tier, dict(sorted(state.levels.items())))
+
+    def load(self, dumped: Account) -> Account:
+        """Return the state back."""
+        return dumped
 
 
-def dump(state: Account) -> Dump:
-    """Return the state as plain data."""
-    return Dump(state.tier, dict(sorted(state.levels.items())))
-
-
-def load(dumped: Dump) -> Account:
-    """Return the state back."""
-    return Account(dumped.tier, dumped.levels)
+PART = AccountPart()

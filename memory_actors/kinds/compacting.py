@@ -1,8 +1,8 @@
 """Summaries in the place of memories: what is the same for every kind that is compacted.
 
-Such a kind has `Compactable` rows. Its events and commands are subclasses of the ones here, with
-their own tags. A summary is a memory of the kind: counted, listed, deleted and pruned like any
-other, but never compressed again, and never reworded.
+Such a kind has `Compactable` rows (`summaries.py`), and subclasses of the commands here. A summary
+is a memory of the kind: counted, listed, deleted and pruned like any other, but never compressed
+again, and never reworded.
 
 Retention may have dropped payloads of events, and a fold passes over those (see user_state.py).
 Only events about one compressed original alone are ever archived, and only those before the event
@@ -14,138 +14,29 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
-import msgspec
-from immutables import Map
-
-from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Origin
-from memory_actors.kinds import kind
+from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Events,
-    Life,
-    Passage,
-    Restore,
-    Tally,
-    Update,
-    Updated,
-    refuse_id,
+from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
+from memory_actors.kinds.passages import Passage, index_of, label
+from memory_actors.kinds.rows import Place, update_of
+from memory_actors.kinds.summaries import (
+    Compactable,
+    Compressed,
+    CompressionUndone,
+    Summaries,
+    Summary,
+    SummaryPut,
+    refuse_beside_originals,
 )
-from memory_actors.kinds.passages import spans
-from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import Place, derived, new_row, update_of
 from memory_actors.kinds.tainted import TaintedPast
 
-_HEADING = ("[Summary of ", "]: ")
-
-# --- events
-
-
-class SummaryPassage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A part of a summary that is found on its own: `content[start:end]`."""
-
-    start: int
-    end: int
-    digest: bytes
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A text that stands for memories, and what it was made of."""
-
-    memory_id: str
-    content: str
-    size_bytes: int
-    digest: bytes
-    """Digest of the content. Its passages are indexed."""
-    passages: tuple[SummaryPassage, ...]
-    occurred_at_us: int
-    """The time at which the last of the originals was true."""
-    compressed_from_ids: tuple[str, ...]
-    """In order of time."""
-    original_count: int
-    time_range_start_us: int
-    time_range_end_us: int
-    compression_method: str
-    """The name of the summariser."""
-    session_ids: tuple[str, ...] = ()
-    bytes_before: int
-    """Bytes of the originals' contents."""
-    bytes_after: int
-    metadata: dict[str, Any] = {}
-    origins: tuple[Origin, ...] = ()
-    """Origins of the originals."""
-
-
-class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A summary took the place of memories, which went."""
-
-
-class AnySummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A summary came back, or from another store; no memory went for it."""
-
-    created_at_us: int | None = None
-    """The time at which it was first there; None: now."""
-
-
-class AnyCompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary went, because its originals are to come back: their events follow this one."""
-
-    memory_id: str
-
+R = TypeVar("R", bound=Compactable)
 
 # --- state
-
-
-class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
-    """A row that may be compressed, or be a summary."""
-
-    pinned: bool
-    keep: bool = False
-    """It came back out of a summary: it is not compressed again."""
-    original_count: int = 0
-    """Above 0: this is a summary of so many memories."""
-    bytes_before: int = 0
-    """Bytes of the originals of a summary."""
-    digests: tuple[bytes, ...] = ()
-    """Digests of the passages, if it has several: of a summary, and of a long text."""
-    since_us: int = 0
-    """Time of the first original of a summary; `occurred_at_us` is that of the last."""
-
-
-R = TypeVar("R", bound=Compactable)
-A = TypeVar("A", bound=AnySummaryAdded)
-
-
-def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
-    """Return the row of a summary, with these fields of its kind."""
-    digests = tuple(passage.digest for passage in recorded.data.passages)
-    fields["since_us"] = recorded.data.time_range_start_us
-    return new_row(cls, recorded, pinned=False, digests=digests, **fields)
-
-
-class Summaries(msgspec.Struct, frozen=True):
-    """The living summaries, and the sums of their originals."""
-
-    ids: Map[str, None] = Map()
-    originals: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-
-    def counted(self, row: Compactable, sign: int) -> "Summaries":
-        """Return them with a summary more (+1), or less (-1)."""
-        ids, memory_id = self.ids, row.memory_id
-        return Summaries(
-            ids.set(memory_id, None) if sign > 0 else ids.delete(memory_id),
-            self.originals + sign * row.original_count,
-            self.bytes_before + sign * row.bytes_before,
-            self.bytes_after + sign * row.size_bytes,
-        )
 
 
 class Compacted(Keyed[R], Generic[R], frozen=True):
@@ -180,10 +71,10 @@ class CompactedDraft(KeyedDraft[R]):
 # --- commands
 
 
-class AddAnySummary(Add, frozen=True, kw_only=True):
+class PutSummary(Add, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
-    summary: AnySummaryAdded
+    summary: SummaryPut
 
 
 class Compress(Command, frozen=True, kw_only=True):
@@ -195,58 +86,11 @@ class Compress(Command, frozen=True, kw_only=True):
     """Id and version of each, as they were read."""
 
 
-class UndoAnyCompaction(Restore, frozen=True, kw_only=True):
+class UndoCompression(Restore, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
 
     memory_id: str
     """Id of the summary."""
-
-
-# --- summaries that come back
-
-
-def summary_again(cls: type[A], began: Summary, row: Compactable) -> A:
-    """Return the event that brings a summary back, of the one it began with and its last row."""
-    return derived(cls, began, created_at_us=row.created_at_us, metadata=row.metadata)
-
-
-def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> None:
-    """Refuse events that bring back a summary of which every original lives, or comes back too.
-
-    :raises InvalidInputError: there is one.
-    """
-    back = {event.memory_id for event in events}
-    for event in events:
-        ids = event.compressed_from_ids if isinstance(event, AnySummaryAdded) else ()
-        if ids and all(one in rows or one in back for one in ids):
-            raise InvalidInputError(
-                f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
-                "originals live: it would say again what they say; restore it when they are deleted"
-            )
-
-
-# --- what a summary is found by
-
-
-def passages_of(content: str) -> tuple[SummaryPassage, ...]:
-    """Return the parts of a summary that are found on their own, its heading left out.
-
-    A summary is longer than a model reads, and one vector for a hundred memories is near to none of
-    them. Therefore each part is found on its own: each has its own vector and token states,
-    computed from its text like any other, so that they can be made again from the log when derived
-    data is lost.
-    """
-    return tuple(
-        SummaryPassage(start, end, text_digest(content[start:end]))
-        for start, end in spans(content, _heading_length(content))
-    )
-
-
-def _heading_length(content: str) -> int:
-    opening, closing = _HEADING
-    end = content.find(closing) + len(closing)
-    has_one = content.startswith(opening) and end >= len(closing) and content[end:].strip()
-    return end if has_one else 0
 
 
 # --- the kind
@@ -264,19 +108,16 @@ class Worded(Sized, Protocol):
 class CompactedBase(KeyedKind[S, R]):
     """A kind whose old memories may become summaries."""
 
+    DRAFT: ClassVar[type[KeyedDraft[Any]]] = CompactedDraft
     COMPRESS: ClassVar[type[Compress]]
-    UNDO: ClassVar[type[UndoAnyCompaction]]
-    ADD_SUMMARY: ClassVar[type[AddAnySummary]]
+    UNDO: ClassVar[type[UndoCompression]]
+    ADD_SUMMARY: ClassVar[type[PutSummary]]
     RESTORE: ClassVar[type[Restore]]
-    UNDONE: ClassVar[type[AnyCompactionUndone]]
+    UNDONE: ClassVar[type[CompressionUndone]]
     """The event by which a summary goes."""
     UPDATED: ClassVar[type[Updated]]
     SUMMARIES: ClassVar[tuple[type[Summary], ...]]
     """The events that a summary begins with."""
-
-    def draft(self, state: S) -> CompactedDraft[R]:
-        """Return a copy of a state that changes in place."""
-        return CompactedDraft(state, self.place)
 
     # --- what a kind says
 
@@ -285,7 +126,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the text of a memory for a summariser."""
 
     @abstractmethod
-    def is_own(self, event: Any) -> bool:
+    def is_own(self, event: object) -> bool:
         """Say whether an event has a text of one memory, and is about nothing but that memory."""
 
     @abstractmethod
@@ -297,11 +138,11 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the text that an update replaces."""
 
     @abstractmethod
-    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Any]]:
+    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Event]]:
         """Return the last row of a memory, and the events by which it comes back."""
 
     @abstractmethod
-    def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Any] | None:
+    def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Event] | None:
         """Return the events that bring an original back with what others than a source have said.
 
         None if nothing remains.
@@ -315,7 +156,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Say whether a memory may be compressed, however old it is."""
         return not (row.pinned or row.keep or row.original_count)
 
-    def behind_summary(self, _summary: Any, _state: S) -> Sequence[Any]:
+    def behind_summary(self, _summary: Any, _state: S) -> Sequence[Event]:
         """Return the events that follow from putting a summary in the place of memories."""
         return ()
 
@@ -342,7 +183,7 @@ class CompactedBase(KeyedKind[S, R]):
             self.ADD_SUMMARY: self._add_summary,
         }
 
-    def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Any]:
+    def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Event]:
         row = self.living(state, command.memory_id)
         text = self.text_of(row)
         reworded = command.content is not None and command.digest != text.digest
@@ -358,7 +199,7 @@ class CompactedBase(KeyedKind[S, R]):
 
     def _bring_back(
         self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
-    ) -> list[Any]:
+    ) -> list[Event]:
         """Return the events that restore the deleted memories, in place of others.
 
         :raises NotFoundError: one never was, or retention dropped what it was.
@@ -370,7 +211,7 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([row for row, _ in back], state, limits, instead_of)
         return came
 
-    def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Any]:
+    def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Event]:
         """Put a summary in the place of memories, if each is as it was read, and that is new."""
         summary = command.summary
         rows = [(self.find(state, memory_id), version) for memory_id, version in command.originals]
@@ -385,24 +226,26 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([summary], state, limits, gone)
         return [summary, *self.behind_summary(summary, state)]
 
-    def _undo(self, command: UndoAnyCompaction, state: S, limits: Limits) -> Sequence[Any]:
+    def _undo(self, command: UndoCompression, state: S, limits: Limits) -> Sequence[Event]:
         row = self.find(state, command.memory_id)
         if row is None or not row.original_count:
             raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
         back = self._bring_back(command, state, limits, [row])
         return [self.UNDONE(memory_id=command.memory_id), *back]
 
-    def _add_summary(self, command: AddAnySummary, state: S, limits: Limits) -> Sequence[Any]:
+    def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
         """Add a summary, unless this very one was added before."""
         summary = command.summary
-        known: Any = command.used.get(summary.memory_id) or self.find(state, summary.memory_id)
-        if known is None:
-            self.check_room([summary], state, limits)
-            return [summary]
-        its_own = isinstance(known, (Compactable, *self.SUMMARIES))
-        if not its_own or not known.original_count or known.digest != summary.digest:
-            refuse_id(summary.memory_id)
-        return []
+
+        def is_same(one: Any) -> bool:
+            its_own = isinstance(one, (Compactable, *self.SUMMARIES))
+            return its_own and bool(one.original_count) and one.digest == summary.digest
+
+        row = self.find(state, summary.memory_id)
+        if is_known(command, summary.memory_id, row, is_same):
+            return []
+        self.check_room([summary], state, limits)
+        return [summary]
 
     # --- reads
 
@@ -410,7 +253,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the counts and sizes of current and lost memories."""
         held, sums = state.held, state.summaries
         return Tally(
-            len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
+            len(held.rows), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
             len(sums.ids), sums.originals, sums.bytes_before, sums.bytes_after,
         )  # fmt: skip
 
@@ -420,12 +263,12 @@ class CompactedBase(KeyedKind[S, R]):
 
     def summary_passages(self, row: R) -> list[Passage]:
         """Return the parts that a summary is found by."""
-        return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
+        return [Passage(label(row.version, n), digest) for n, digest in enumerate(row.digests)]
 
-    def summary_text(self, row: R, label: int, events: Events) -> str:
+    def summary_text(self, row: R, passage_label: int, events: Events) -> str:
         """Return the text of one part of a summary."""
         summary: Summary = events[row.version].data
-        part = summary.passages[kind.index_of(label)]
+        part = summary.passages[index_of(passage_label)]
         return summary.content[part.start : part.end]
 
     def summary_data(self, row: R, events: Events) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Command, Outside, Restore, is_summary, tentative
+from memory_actors.kinds.commands import Command, Outside, Restore
+from memory_actors.kinds.effects import Event
+from memory_actors.kinds.kind import is_summary, tentative
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,
@@ -28,20 +30,14 @@ from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemoryDeleted,
     MemoryRestored,
+    MemoryRow,
     MemoryUnmarked,
     Pair,
     RestoreMemories,
-    Row,
     SupersedeMemories,
     is_true_anew,
 )
-from memory_actors.kinds.provenance import (
-    Extracted,
-    ExtractionUndone,
-    Outcome,
-    Provenance,
-    of_past,
-)
+from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
 
 _NONE: Any = object()
@@ -94,10 +90,10 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 
     extraction_id: str
     memory_ids: tuple[str, ...] = ()
-    done: Sequence[Recorded[Any]] = ()
+    done: Sequence[Recorded[Event]] = ()
     """Every event of the extraction itself."""
 
-    async def informed(self, state: Any, outside: Outside) -> Self:
+    async def informed(self, state: object, outside: Outside) -> Self:
         """Return the command with what the extraction did, and the past of what it forgot."""
         about = await outside.events_about([self.extraction_id])
         done = about[self.extraction_id]
@@ -123,13 +119,13 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 
 
 class _Decided(NamedTuple):
-    events: Sequence[Any]
+    events: Sequence[Event]
     state: LongTerm
 
 
 def _extract(
     command: Extract, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     same = _same(command, state, provenance)
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
@@ -152,7 +148,7 @@ def _extract(
 
 def _same(
     command: Extract, state: LongTerm, provenance: Provenance
-) -> dict[str, Row | MemoryAdded]:
+) -> dict[str, MemoryRow | MemoryAdded]:
     """Return the duplicate of each proposed fact, by its id: a known fact or the first one.
 
     Duplicates have the same text and the same sources. Metadata and sessions do not count: the call
@@ -162,13 +158,13 @@ def _same(
     wanted = {text for one in add.memories for text in _texts(one)}
     living = (row for row in state.held.rows.values() if not is_summary(row))
     rows = [row for row in living if (row.same or row.digest) in wanted]
-    known: dict[bytes, list[Row]] = {}
+    known: dict[bytes, list[MemoryRow]] = {}
     for row in sorted(rows, key=lambda row: row.began):
         is_within = all(row.metadata.get(k, _NONE) == v for k, v in command.within.items())
         if is_within and provenance.of(row.memory_id) == add.origins:
             known.setdefault(row.same or row.digest, []).append(row)
     first: dict[bytes, MemoryAdded] = {}
-    same: dict[str, Row | MemoryAdded] = {}
+    same: dict[str, MemoryRow | MemoryAdded] = {}
     for one in add.memories:
         found = (row for text in _texts(one) for row in known.get(text, ()))
         holding = (row for row in found if not is_true_anew(add, one, row, state))
@@ -184,12 +180,12 @@ def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
     return (one.same, one.digest) if one.same else (one.digest,)
 
 
-def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
+def _then(state: LongTerm, events: Sequence[Event]) -> _Decided:
     behind = [one for n, event in enumerate(events) for one in tentative([event], 0, _BEHIND + n)]
     return _Decided(events, long_term.KIND.fold(state, behind))
 
 
-def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outcome:
+def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) -> Outcome:
     """Return the outcome of a proposal, if its target can be changed."""
     outcome = Outcome(
         action=proposed.action,
@@ -211,7 +207,7 @@ def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outco
 
 def _changes(
     outcome: Outcome, proposed: Proposed, state: LongTerm, limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     """Return the events by which an older fact is superseded or forgotten; none if it is not."""
     target, rows = proposed.target, state.held.rows
     row = None if target is None else rows.get(target.memory_id)
@@ -235,7 +231,7 @@ def _changes(
     return long_term.KIND.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
 
 
-def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Any]) -> Outcome:
+def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Event]) -> Outcome:
     """Return an outcome as it is where the older fact could not be changed."""
     if changed or proposed.target is None or outcome.came == "refused":
         return outcome
@@ -248,16 +244,16 @@ def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Any]) -> O
 # --- undo
 
 
-def _outcomes(done: Sequence[Recorded[Any]]) -> list[Outcome]:
+def _outcomes(done: Sequence[Recorded[Event]]) -> list[Outcome]:
     return [one for each in done if isinstance(each.data, Extracted) for one in each.data.outcomes]
 
 
-def _ids(done: Sequence[Recorded[Any]], came: str) -> list[str]:
+def _ids(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     """Return the ids of the facts of which this came."""
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
-def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Any]:
+def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
     ]
@@ -267,8 +263,11 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
         return []
     outcomes = _outcomes(command.done)
     added = [one for one in outcomes if one.came == "added"]
-    went = _then(state, [MemoryDeleted(memory_id=one) for one in _unchanged(added, state)])
-    gone = tuple(event.memory_id for event in went.events)
+    # Those that still say what they said; others were reworded since, and stay.
+    found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
+    unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
+    gone = tuple(row.memory_id for row in unchanged)
+    went = _then(state, [MemoryDeleted(memory_id=one) for one in gone])
     back, lost = _back(command, went.state, limits)
     returned = _then(went.state, back)
     again = _unmarked([one for one in outcomes if one.memory_id not in gone], returned.state)
@@ -287,13 +286,6 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     return [*went.events, *back, *again, said]
 
 
-def _unchanged(added: Sequence[Outcome], state: LongTerm) -> list[str]:
-    """Return the added facts that still exist with unchanged text."""
-    rows = state.held.rows
-    found = [(one, rows.get(one.memory_id or "")) for one in added]
-    return [row.memory_id for one, row in found if row is not None and row.digest == one.digest]
-
-
 def _back(
     command: UndoExtraction, state: LongTerm, limits: Limits
 ) -> tuple[list[MemoryRestored], list[str]]:
@@ -305,7 +297,8 @@ def _back(
     lost: list[str] = []
     for memory_id in command.memory_ids:
         past = command.past.get(memory_id, ())
-        if memory_id in state.held.rows or not _ended_by(past, command.extraction_id):
+        ended_by = past[-1].meta.get("extraction") if past else None
+        if memory_id in state.held.rows or ended_by != command.extraction_id:
             continue  # somebody brought it back, or deleted it again since
         one = RestoreMemories(now_us=command.now_us, memory_ids=(memory_id,), past=command.past)
         try:
@@ -313,17 +306,14 @@ def _back(
         except NotFoundError:
             lost.append(memory_id)
             continue
+        assert isinstance(event, MemoryRestored), "no summary is forgotten"
         event = replace(event, origins=of_past(memory_id, standing(memory_id, past)))
         state = _then(state, [event]).state
         back.append(event)
     return back, lost
 
 
-def _ended_by(past: Sequence[Recorded[Any]], extraction_id: str) -> bool:
-    return bool(past) and past[-1].meta.get("extraction") == extraction_id
-
-
-def _taken_back(past: Sequence[Recorded[Any]], by_adder: Sequence[Recorded[Any]]) -> bool:
+def _taken_back(past: Sequence[Recorded[Event]], by_adder: Sequence[Recorded[Event]]) -> bool:
     """Say whether the extraction that added a fact was undone after the fact had gone."""
     return any(
         isinstance(one.data, ExtractionUndone) and one.version > past[-1].version
@@ -339,9 +329,11 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
     """
     rows = state.held.rows
     marks = {
-        (one.replaces, one.memory_id, one.digest or _digest(one.memory_id, rows)): None
+        # Older records did not store the digest of a known fact.
+        (one.replaces, one.memory_id, one.digest or getattr(known, "digest", b"")): None
         for one in outcomes
         if one.came == "known" and one.memory_id and one.replaces and one.replaces in rows
+        for known in [rows.get(one.memory_id)]
     }
     return [
         MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
@@ -350,18 +342,12 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
     ]
 
 
-def _digest(memory_id: str, rows: Mapping[str, Row]) -> bytes:
-    """Return the current digest of a fact; older records did not store one."""
-    row = rows.get(memory_id)
-    return b"" if row is None else row.digest
-
-
 # --- decide
 
 
 def decide(
     command: Extract | UndoExtraction, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     """Turn a command into events.
 
     :raises QuotaExceededError: what is new, or comes back, has no room.

@@ -1,9 +1,8 @@
 """Kinds whose memories are rows by id: one fold, one way of making room, one way back.
 
-Which rows come, change and leave is declared with the events (`events.py`), so the fold is the same
-for all of these kinds; a kind says what row an event begins, and what one makes of a row. Full
-means full: a new memory is refused or, with permission, replaces the oldest tenth of the unpinned
-ones.
+Events declare which rows come, change and leave (`effects.py`), so the fold is the same for all of
+these kinds; a kind says what row an event begins, and what one makes of a row. Full means full: a
+new memory is refused or, with permission, replaces the oldest tenth of the unpinned ones.
 """
 
 from abc import abstractmethod
@@ -16,15 +15,15 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.events import DECLARED, Effect
+from memory_actors.kinds.effects import DECLARED, Effect
 from memory_actors.kinds.kind import BaseKind, R, Tally
-from memory_actors.kinds.rows import Draft, Held, Place, derived, oldest
+from memory_actors.kinds.rows import Draft, HeldRows, Place, derived, oldest
 
 
 class Keyed(msgspec.Struct, Generic[R], frozen=True):
     """The living memories of a kind, and how many left so far. Never changes."""
 
-    held: Held[R] = Held()
+    held: HeldRows[R] = HeldRows()
     evicted: int = 0
     pruned: int = 0
 
@@ -89,6 +88,8 @@ class KeyedKind(BaseKind[K, R]):
     """A kind whose memories are rows by id."""
 
     BOUNDS: ClassVar[Bounds]
+    DRAFT: ClassVar[type[KeyedDraft[Any]]] = KeyedDraft
+    """The class of its states while they change."""
     place: Place[Any] | None = None
     """Gives the group of a row and its key there; None: there are no groups."""
 
@@ -96,7 +97,7 @@ class KeyedKind(BaseKind[K, R]):
 
     def fold(self, state: K, events: Iterable[Recorded[Any]]) -> K:
         """Return the state after events of this kind."""
-        draft = self.draft(state)
+        draft = self.DRAFT(state, self.place)
         for recorded in events:
             self.apply(draft, recorded)
         return type(state)(*draft.fields())
@@ -117,10 +118,6 @@ class KeyedKind(BaseKind[K, R]):
             ids = getattr(event, "memory_ids", None)
             draft.leave((event.memory_id,) if ids is None else ids, effect)
 
-    def draft(self, state: K) -> KeyedDraft[R]:
-        """Return a copy of a state that changes in place."""
-        return KeyedDraft(state, self.place)
-
     @abstractmethod
     def begun(self, recorded: Recorded[Any], rows: Living[R], /) -> R:
         """Return the row that an event begins; the rows are those that live."""
@@ -131,7 +128,7 @@ class KeyedKind(BaseKind[K, R]):
 
     def of_rows(self, rows: Iterable[R], **lost: int) -> K:
         """Return the state of these rows, which has lost so many."""
-        draft = self.draft(replace(self.initial, **lost))
+        draft = self.DRAFT(replace(self.initial, **lost), self.place)
         for row in rows:
             draft.put(row)
         return type(self.initial)(*draft.fields())
@@ -152,13 +149,15 @@ class KeyedKind(BaseKind[K, R]):
     def tally(self, state: K) -> Tally:
         """Return the counts and sizes of current and lost memories."""
         held = state.held
-        return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned)
+        return Tally(
+            len(held.rows), held.size_bytes, held.stored_bytes, state.evicted, state.pruned
+        )
 
     def quotas(self, state: K, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is."""
         noun, number_limit, bytes_limit = self.BOUNDS
         return (
-            QuotaUse(noun, "count", len(state.held), getattr(limits, number_limit)),
+            QuotaUse(noun, "count", len(state.held.rows), getattr(limits, number_limit)),
             QuotaUse("bytes", "bytes", state.held.size_bytes, getattr(limits, bytes_limit)),
         )
 
@@ -193,14 +192,15 @@ class KeyedKind(BaseKind[K, R]):
         """
         noun, number_limit, bytes_limit = self.BOUNDS
         held, more = state.held, new - len(instead_of)
+        count = len(held.rows)
         growth = size_bytes - sum([one.size_bytes for one in instead_of])
-        over_count = len(held) + more - getattr(limits, number_limit) if more > 0 else 0
+        over_count = count + more - getattr(limits, number_limit) if more > 0 else 0
         over_bytes = held.size_bytes + growth - getattr(limits, bytes_limit) if growth > 0 else 0
         if over_count <= 0 and over_bytes <= 0:
             return ()
-        gone = None if may_go is None else oldest(may_go, len(held), over_count, over_bytes)
+        gone = None if may_go is None else oldest(may_go, count, over_count, over_bytes)
         if gone is None:
             if over_count > 0:
-                refuse_count(self.NAME, noun, len(held), limits, number_limit, new=new)
+                refuse_count(self.NAME, noun, count, limits, number_limit, new=new)
             refuse_bytes(self.NAME, held.size_bytes, limits, bytes_limit, new=size_bytes)
         return gone

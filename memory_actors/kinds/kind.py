@@ -16,176 +16,25 @@ The rules every kind keeps:
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import (
-    Any,
-    ClassVar,
-    Final,
-    Generic,
-    NamedTuple,
-    NoReturn,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-)
+from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from eventlog import Dropped, EventRegistry, Recorded
-from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.filters import Predicate
-from memory_actors.base.origins import Origins, meta_of
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import IS_COMPRESSED, QuotaUse
-from memory_actors.kinds.events import BEGINS, ENDS, Effect, KindRegistry, effect
+from memory_actors.base.records import IS_COMPRESSED, Metadata, QuotaUse
+from memory_actors.kinds.commands import Command, Delete, Restore, Update
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, KindRegistry, effect
+from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.tainted import Past, TaintedPast
 
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
 
-Decide = Callable[[Any, Any, Limits], Sequence[Any]]
+Decide = Callable[[Any, Any, Limits], Sequence[Event]]
 
 ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map, its label
-PASSAGE_BITS = 10
-PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
-
-# --- commands
-
-
-class Outside(Protocol):
-    """Knowledge of a live user besides the state: commands ask for it before they are decided."""
-
-    last_use: Mapping[str, int]
-    """The memories of a cache that were used, the greater the number the later."""
-    read_at_us: Mapping[str, int]
-    """The times at which entries of context documents were last read."""
-
-    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
-        """Return the event that each memory began with, of those ids that were ever used."""
-        ...
-
-    async def events_about(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
-        """Return every event about each memory, in order."""
-        ...
-
-
-class Condition(NamedTuple):
-    """A condition on a memory when a command is decided: others may have changed it by then."""
-
-    memory_id: str
-    matches: Predicate
-    """A test of its metadata, as it is read."""
-
-
-class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to change a user's memory. `now_us` is the only clock a decision knows."""
-
-    background: ClassVar[bool] = False
-    """True: its texts can wait for those of other commands."""
-    frees: ClassVar[bool] = False
-    """True: it makes room, and is carried out also where memory or the log is full."""
-    now_us: int
-    condition: Condition | None = None
-    """The command is refused where this does not hold."""
-
-    @property
-    def alone(self) -> bool:
-        """True: its decision needs the log as the commands before it leave it."""
-        return False
-
-    def meta(self, origins: Origins) -> dict[str, str]:
-        """Return the meta of its events: the origins of the caller's words."""
-        return meta_of(origins)
-
-    async def informed(self, _state: Any, _outside: Outside) -> Self:
-        """Return the command with what its decision needs to know besides the state of its kind.
-
-        `_state` is that of the whole user.
-        """
-        return self
-
-
-class Add(Command, frozen=True, kw_only=True):
-    """A command that adds something under an id."""
-
-    own_ids: tuple[str, ...] = ()
-    """Ids that the caller chose: they may have been used before."""
-    used: Mapping[str, Any] = {}
-    """The first event of each of `own_ids` that was, alive or not."""
-    expires_at_us: int | None = None
-    """The time at which what it adds expires; None: it stays."""
-
-    @property
-    def alone(self) -> bool:
-        """True where the caller chose ids."""
-        return bool(self.own_ids)
-
-    async def informed(self, _state: Any, outside: Outside) -> Self:
-        """Return the command with what the log knows of the caller's own ids."""
-        if not self.own_ids:
-            return self
-        return replace(self, used=await outside.first_events(self.own_ids))
-
-
-class Update(Command, frozen=True, kw_only=True):
-    """Replace the content of a memory or its metadata, pin it or not; None keeps what was."""
-
-    memory_id: str
-    content: str | None = None
-    size_bytes: int = 0
-    digest: bytes = b""
-    metadata: dict[str, Any] | None = None
-    pinned: bool | None = None
-
-
-class Delete(Command, frozen=True, kw_only=True):
-    """Delete one memory."""
-
-    frees: ClassVar[bool] = True
-    memory_id: str
-
-
-class Restore(Command, frozen=True, kw_only=True):
-    """Bring back memories that were pruned, evicted or deleted, all or none."""
-
-    memory_ids: tuple[str, ...]
-    past: Mapping[str, Sequence[Recorded[Any]]] = {}
-    """Every event about each of them, in order."""
-
-    @property
-    def alone(self) -> bool:
-        """True: what it brings back is in the log."""
-        return True
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are others'
-        """Return nothing: the words come back with the origins that they had."""
-        return {}
-
-    async def informed(self, _state: Any, outside: Outside) -> Self:
-        """Return the command with the past of its memories."""
-        return replace(self, past=await outside.events_about(self.memory_ids))
-
-
-def added_before(command: Add, memory_id: str, event: type, field: str, value: Any) -> bool:
-    """Say whether an id was used before, for an `event` with this very value in a field.
-
-    :raises InvalidInputError: it was, and stands for something else.
-    """
-    first = command.used.get(memory_id)
-    if first is None:
-        return False
-    if type(first) is not event or getattr(first, field) != value:
-        refuse_id(memory_id)
-    return True
-
-
-def refuse_id(memory_id: str) -> NoReturn:
-    """Refuse an id of the caller's own that stands for something else."""
-    raise InvalidInputError(
-        f"memory id {memory_id!r} stands for another memory: update that one, or use a new id"
-    )
-
 
 # --- events
 
@@ -203,7 +52,7 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     memory_id: str
     content: str | None = None
     size_bytes: int = 0
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     pinned: bool | None = None
 
 
@@ -225,7 +74,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     stored_bytes: int
     created_at_us: int
     occurred_at_us: int
-    metadata: dict[str, Any]
+    metadata: Metadata
     compressed: bool = False
     """True: the log stores what it says compressed."""
 
@@ -272,74 +121,47 @@ class Tally(msgspec.Struct, frozen=True):
     """The bytes of the summaries, which are in `size_bytes`, too."""
 
 
-class Passage(NamedTuple):
-    """A text that is found on its own, and leads to its row."""
-
-    label: int
-    digest: bytes
-    """Of the text: its vector is found under it."""
-    place: int = 0
-    """In its chain: passages stand there by place, then by label. It outlives a rewording."""
-
-
-def label(version: int, index: int = 0) -> int:
-    """Return the label of an event's passage: no two passages of a stream share one."""
-    return version << PASSAGE_BITS | index
-
-
-def version_of(passage_label: int) -> int:
-    """Return the version of the event that has a passage's text."""
-    return passage_label >> PASSAGE_BITS
-
-
-def index_of(passage_label: int) -> int:
-    """Return the number of a passage within its event."""
-    return passage_label & (PASSAGES_MAX - 1)
-
-
 # --- the kind
 
 
-class Part(Protocol):
+class Part(ABC, Generic[S]):
     """One part of a user's state: its events, commands and decisions."""
 
-    initial: Any
+    NAME: ClassVar[str]
+    registry: ClassVar[EventRegistry]
+    Dump: ClassVar[type[msgspec.Struct]]
+    """The state as plain rows: what a snapshot holds."""
+    initial: S
 
-    @property
-    def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """Its name."""
-        ...
+    def __init__(self) -> None:
+        self._decisions = dict(self.decisions())
+        self.COMMANDS = tuple(self._decisions)
 
-    @property
-    def registry(self) -> EventRegistry:
-        """Its events."""
-        ...
-
-    @property
-    def COMMANDS(self) -> tuple[type[Command], ...]:  # noqa: N802 - a constant of the module
-        """The commands it decides."""
-        ...
-
-    @property
-    def Dump(self) -> type[msgspec.Struct]:  # noqa: N802 - a class of the module
-        """The state as plain rows: what a snapshot holds."""
-        ...
-
-    def fold(self, state: Any, events: Iterable[Recorded[Any]], /) -> Any:
+    @abstractmethod
+    def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
         """Return the state after events of this part; total over them."""
-        ...
 
-    def decide(self, command: Any, state: Any, limits: Limits, /) -> Sequence[Any]:
-        """Turn a command into events."""
-        ...
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return the decision function for each command type."""
+        return {}
 
-    def dump(self, state: Any, /) -> Any:
+    def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Event]:
+        """Turn a command into events.
+
+        :raises QuotaExceededError: no room, and no leave to make some.
+        :raises InvalidInputError: an id that stands for another memory, or a change that the kind
+            does not take.
+        :raises NotFoundError: no such memory.
+        """
+        return self._decisions[type(command)](command, state, limits)
+
+    @abstractmethod
+    def dump(self, state: S) -> Any:
         """Return the state as plain rows, in an order that depends on the events alone."""
-        ...
 
-    def load(self, dumped: Any, /) -> Any:
+    @abstractmethod
+    def load(self, dumped: Any) -> S:
         """Return the state back from a dump."""
-        ...
 
 
 class Nature(NamedTuple):
@@ -375,14 +197,13 @@ class Life(NamedTuple, Generic[R]):
         return {recorded.version: recorded for recorded in self.events}
 
 
-class BaseKind(ABC, Generic[S, R]):
+class BaseKind(Part[S], Generic[S, R]):
     """A part that holds memories: they are counted, listed, read and searched.
 
     A kind is the one object of a subclass, `KIND` in its module. This class has the methods that
     most kinds share.
     """
 
-    NAME: ClassVar[str]
     NATURE: ClassVar[Nature] = Nature()
     NOUN: ClassVar[str] = "memory"
     """One of its memories, for errors."""
@@ -395,32 +216,12 @@ class BaseKind(ABC, Generic[S, R]):
     RESTORE: ClassVar[type[Restore] | None] = None
     """None: nothing is kept that could come back."""
     registry: ClassVar[KindRegistry]
-    Dump: ClassVar[type[msgspec.Struct]]
-    initial: S
 
-    def __init__(self) -> None:
-        self._decisions = dict(self.decisions())
-        self.COMMANDS = tuple(self._decisions)
-
-    # --- fold and decide
-
-    @abstractmethod
-    def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
-        """Return the state after events of this kind; total over them."""
+    # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
         return {self.DELETE: self._delete}
-
-    def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Any]:
-        """Turn a command into events.
-
-        :raises QuotaExceededError: no room, and no leave to make some.
-        :raises InvalidInputError: an id that stands for another memory, or a change that the kind
-            does not take.
-        :raises NotFoundError: no such memory.
-        """
-        return self._decisions[type(command)](command, state, limits)
 
     def living(self, state: S, memory_id: str) -> R:
         """Return a living row.
@@ -436,18 +237,8 @@ class BaseKind(ABC, Generic[S, R]):
         """Return the memory that a value was put into which it has already; None for other adds."""
         return None
 
-    def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Any]:
+    def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Event]:
         return self.deleted(self.living(state, command.memory_id), state)
-
-    # --- snapshots
-
-    @abstractmethod
-    def dump(self, state: S) -> Any:
-        """Return the state as plain rows, in an order that depends on the events alone."""
-
-    @abstractmethod
-    def load(self, dumped: Any) -> S:
-        """Return the state back from a dump."""
 
     # --- sums
 
@@ -523,13 +314,15 @@ class BaseKind(ABC, Generic[S, R]):
     # --- purges
 
     @abstractmethod
-    def without(self, past: TaintedPast, row: R, state: S, limits: Limits) -> Sequence[Any] | None:
+    def without(
+        self, past: TaintedPast, row: R, state: S, limits: Limits
+    ) -> Sequence[Event] | None:
         """Return the events that reduce a memory to the words of other sources.
 
         None if nothing remains.
         """
 
-    def deleted(self, row: R, _state: S) -> Sequence[Any]:
+    def deleted(self, row: R, _state: S) -> Sequence[Event]:
         """Return the events that take a memory away."""
         return [self.DELETED(memory_id=row.memory_id)]
 

@@ -98,10 +98,9 @@ class _Base(Generic[R]):
         return self._rows[self._ids[number] : self._id_ends[number]]
 
     def number_of(self, memory_id: str) -> int | None:
-        return probed(self._table, memory_id.encode(), self._is_at)[1] if self.count else None
-
-    def _is_at(self, number: int, memory_id: bytes) -> bool:
-        return self.id_at(number) == memory_id
+        if not self.count:
+            return None
+        return probed(self._table, memory_id.encode(), lambda at, name: self.id_at(at) == name)[1]
 
     def has(self, memory_id: str) -> bool:
         return self.number_of(memory_id) is not None
@@ -111,10 +110,10 @@ class _Base(Generic[R]):
         return None if number is None else self.at(number)
 
     def with_key(self, key: int) -> list[str]:
-        first = np.searchsorted(self.keys, np.uint64(key), sorter=self._by_key)
+        first = self.keys.searchsorted(np.uint64(key), sorter=self._by_key)
         if first == self.count or self.keys[self._by_key[first]] != key:
             return []
-        behind = np.searchsorted(self.keys, np.uint64(key), "right", sorter=self._by_key)
+        behind = self.keys.searchsorted(np.uint64(key), "right", sorter=self._by_key)
         return [self.id_at(number).decode() for number in self._by_key[first:behind].tolist()]
 
 

@@ -7,7 +7,7 @@ from the text alone: a fold makes them again, and nothing of them is stored.
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from memory_actors.kinds.phrasing import spoken, text_digest
 
@@ -15,9 +15,40 @@ PASSAGE_BYTES_MAX: Final = 800
 """Some 200 tokens of English. Bytes, for a Chinese character is a token and has three of them."""
 LONG_BYTES: Final = 1_200
 """A text of up to so many bytes is one passage: a model that reads 256 tokens reads all of it."""
+PASSAGE_BITS: Final = 10
+EVENT_PASSAGES_MAX: Final = 1 << PASSAGE_BITS
+"""Of one event: texts that are found on their own."""
 PASSAGES_MAX: Final = 64
 """Of one text: the first 50 KB of it. The rest is stored, and found by the beginning."""
 HEADING_MAX: Final = 200
+
+
+class Passage(NamedTuple):
+    """A text that is found on its own, and leads to its row."""
+
+    label: int
+    digest: bytes
+    """Of the text: its vector is found under it."""
+    place: int = 0
+    """In its chain: passages stand there by place, then by label. It outlives a rewording."""
+
+
+def label(version: int, index: int = 0) -> int:
+    """Return the label of an event's passage: no two passages of a stream share one."""
+    return version << PASSAGE_BITS | index
+
+
+def version_of(passage_label: int) -> int:
+    """Return the version of the event that has a passage's text."""
+    return passage_label >> PASSAGE_BITS
+
+
+def index_of(passage_label: int) -> int:
+    """Return the number of a passage within its event."""
+    return passage_label & (EVENT_PASSAGES_MAX - 1)
+
+
+# --- the parts of a long text
 
 
 def spans(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -56,6 +87,8 @@ def passages(content: str, role: str | None) -> list[str]:
 
 def digests(content: str, role: str | None) -> tuple[bytes, ...]:
     """Return the digests of the passages of a long text; none for a text that is one passage."""
+    if len(content) <= LONG_BYTES // 4:  # as most are
+        return ()
     found = passages(content, role)
     return tuple(map(text_digest, found)) if len(found) > 1 else ()
 

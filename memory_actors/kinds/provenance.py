@@ -7,24 +7,27 @@ a caller who restores or creates one is not its source. A memory of which nobody
 from takes no room here.
 
 The agent of a memory is the one whose handle wrote it first. A memory with a time to live expires
-at a time that its add has put into an event (`expiring.py`); one that is gone has neither.
+at a time that its add has put into an event; one that is gone has neither.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NoReturn, TypeVar
+from heapq import nsmallest
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from immutables import Map, MapMutation
+from msgspec.structs import astuple
 
 from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.origins import Origins, decoded, merged, origins_of
-from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Trust
-from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect, says
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.commands import Add, Command
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, effect, says
+from memory_actors.kinds.kind import Kind, Part, tentative
+from memory_actors.kinds.long_term.events import MemorySeen
 
-NAME = "provenance"
+EXPIRED_AT_ONCE = 500  # memories of one decision: it holds the loop for some milliseconds
 V = TypeVar("V")
 
 registry = EventRegistry()
@@ -132,14 +135,7 @@ class Provenance(msgspec.Struct, frozen=True):
         return frozenset(one for one, origins in self.origins.items() if wanted(origins))
 
 
-initial = Provenance()
-
 # --- evolve
-
-
-def fold(state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
-    """Fold the events of this part. Events of extractions change nothing: the log keeps them."""
-    return follow(state, events, lambda _event: ())
 
 
 def follow(
@@ -240,23 +236,10 @@ def together(state: Provenance, memory_ids: Iterable[str]) -> Origins:
     return () if origins == (UNSAID,) else origins
 
 
-# --- commands: none is decided here alone (see purging.py and extracting.py)
-
-COMMANDS: tuple[type[Command], ...] = ()
+# --- the part. No command is decided here alone: see purging.py and extracting.py.
 
 
-def decide(_command: Command, _state: Provenance, _limits: Limits) -> NoReturn:
-    """Decide nothing: what is purged, or extracted, is decided with the kinds it is about.
-
-    :raises NotImplementedError: always.
-    """
-    raise NotImplementedError("origins follow what is said; they are not changed by themselves")
-
-
-# --- snapshot
-
-
-class Dump(msgspec.Struct, frozen=True):
+class ProvenanceDump(msgspec.Struct, frozen=True):
     """The state by memory, in the order of the ids."""
 
     origins: dict[str, Origins] = {}
@@ -264,17 +247,94 @@ class Dump(msgspec.Struct, frozen=True):
     expires: dict[str, int] = {}
 
 
-def dump(state: Provenance) -> Dump:
-    """Return the state as plain data."""
-    origins, agents = dict(sorted(state.origins.items())), dict(sorted(state.agents.items()))
-    return Dump(origins, agents, dict(sorted(state.expires.items())))
+class ProvenancePart(Part[Provenance]):
+    """The origins of a user's memories."""
+
+    NAME = "provenance"
+    registry = registry
+    Dump = ProvenanceDump
+    initial = Provenance()
+
+    def fold(self, state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
+        """Fold the events of this part. Those of extractions change nothing: the log keeps them."""
+        return follow(state, events, lambda _event: ())
+
+    def dump(self, state: Provenance) -> ProvenanceDump:
+        """Return the state as plain data."""
+        origins, agents = dict(sorted(state.origins.items())), dict(sorted(state.agents.items()))
+        return ProvenanceDump(origins, agents, dict(sorted(state.expires.items())))
+
+    def load(self, dumped: ProvenanceDump) -> Provenance:
+        """Return the state back."""
+        origins, agents, expires = map(Map, astuple(dumped))
+        return Provenance(origins, agents, expires, min(expires.values(), default=0))
 
 
-def load(dumped: Dump) -> Provenance:
-    """Return the state back."""
-    return Provenance(
-        Map(dumped.origins),
-        Map(dumped.agents),
-        Map(dumped.expires),
-        min(dumped.expires.values(), default=0),
-    )
+PART = ProvenancePart()
+
+# --- lifetimes
+#
+# The time at which a memory expires comes from the time in the command that adds it, and stands in
+# an event. The first command or read after that time deletes it by its kind's own events, which
+# name it, so a replay takes no decision again. Until then reads leave it out (`UserState.at`).
+
+
+class ExpireMemories(Command, frozen=True, kw_only=True):
+    """Delete the memories whose time is over."""
+
+    frees: ClassVar[bool] = True
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return the meta of its events: the cause."""
+        return {"command": type(self).__name__, "cause": "ttl"}
+
+
+def lifetimes(
+    command: Add, events: Sequence[Event], unchanged: str | None, state: Provenance
+) -> list[LifetimeSet]:
+    """Return when the memories expire that an add is about; `unchanged` is the one it left alone.
+
+    A fact that is said again lives as long as the longer of the two. A value that replaces another
+    has the lifetime of its own add.
+    """
+    if command.expires_at_us is None and not state.expires:
+        return []
+    about = {} if unchanged is None else {unchanged: command.expires_at_us}
+    own = getattr(command, "memory_id", None)  # of an entry: others may be archived for it
+    for event in events:
+        memory_id = getattr(event, "memory_id", None)
+        is_heading = getattr(event, "heading", None) is not None
+        if memory_id is None or memory_id != (own or memory_id) or is_heading:
+            continue
+        if says(event, memory_id) and effect("", event, memory_id) not in ENDS:
+            known_us = about.get(memory_id, state.expires.get(memory_id))
+            about[memory_id] = command.expires_at_us
+            if isinstance(event, MemorySeen) and command.expires_at_us is not None:
+                about[memory_id] = known_us and max(known_us, command.expires_at_us)
+    return [
+        LifetimeSet(memory_id=memory_id, expires_at_us=at_us)
+        for memory_id, at_us in about.items()
+        if state.expires.get(memory_id) != at_us
+    ]
+
+
+def expired(
+    now_us: int,
+    kinds: Sequence[Kind],
+    states: Mapping[str, Any],
+    state: Provenance,
+    count: int | None = None,
+) -> list[Event]:
+    """Return the events that delete what has expired, soonest first; `count` at most."""
+    due = [(at_us, one) for one, at_us in state.expires.items() if at_us <= now_us]
+    states, events = dict(states), list[Event]()
+    for _, memory_id in sorted(due) if count is None else nsmallest(count, due):
+        gone: Sequence[Event] = ()
+        for kind in kinds:
+            row = kind.find(states[kind.NAME], memory_id)
+            if row is not None:
+                gone = kind.deleted(row, states[kind.NAME])
+                states[kind.NAME] = kind.fold(states[kind.NAME], tentative(gone, now_us))
+                break
+        events += gone or [LifetimeSet(memory_id=memory_id)]  # it went with another one
+    return events

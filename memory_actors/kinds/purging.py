@@ -26,10 +26,11 @@ from memory_actors.base.origins import Origins, matches, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Trust
 from memory_actors.kinds import provenance
+from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.effects import ENDS, Event, effect
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.events import ENDS, effect
-from memory_actors.kinds.kind import Command, Kind, Outside, is_summary, tentative
+from memory_actors.kinds.kind import Kind, is_summary, tentative
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -49,13 +50,14 @@ class Purge(Command, frozen=True, kw_only=True):
     trust: Trust | None = None
     bring_back: bool = True
     """True: the other originals of summaries that go come back."""
-    past: Mapping[str, Sequence[Recorded[Any]]] = {}
+    past: Mapping[str, Sequence[Recorded[Event]]] = {}
     """Every event about each of them, and about the originals of summaries among them."""
 
-    async def informed(self, _state: Any, outside: Outside) -> Self:
+    async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories, and of the originals of summaries."""
         past = dict(await outside.events_about(self.memory_ids))
-        past |= await outside.events_about(sorted(_originals(past)))
+        originals = {one for memory_id in past for one in _made_of(memory_id, past[memory_id])}
+        past |= await outside.events_about(sorted(originals - past.keys()))
         return replace(self, past=past)
 
     @property
@@ -70,18 +72,8 @@ class Purge(Command, frozen=True, kw_only=True):
         said = {name: value for name, value in asked.items() if value is not None}
         return {**said, "purged": what, "cause": f"purge of {what}"}
 
-    def without_return(self) -> "Purge":
-        """Return a copy that restores no originals, and so needs no room."""
-        return replace(self, bring_back=False)
 
-
-def _originals(past: Mapping[str, Sequence[Recorded[Any]]]) -> set[str]:
-    """Return the originals of the summaries among some memories, without these memories."""
-    ids = {one for memory_id, events in past.items() for one in _made_of(memory_id, events)}
-    return ids - past.keys()
-
-
-def _made_of(memory_id: str, past: Sequence[Recorded[Any]]) -> tuple[str, ...]:
+def _made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
     """Return the ids of what a summary was made of; () if it is none."""
     own = [one.data for one in past if getattr(one.data, "memory_id", None) == memory_id]
     found: list[tuple[str, ...]] = [getattr(event, "compressed_from_ids", ()) for event in own]
@@ -99,36 +91,32 @@ class _Earlier(NamedTuple):
     trust: Trust | None
 
 
-def _purges_in(past: Sequence[Recorded[Any]]) -> list[_Earlier]:
+def _purges_in(past: Sequence[Recorded[Event]]) -> list[_Earlier]:
     """Return the purges among events."""
-    return [_purge(one) for one in past if _is_by_a_purge(one)]
+    purges = []
+    for one in filter(_is_by_a_purge, past):
+        source, trust = (one.meta.get(name) for name in (_PURGED_SOURCE, _PURGED_TRUST))
+        purges.append(_Earlier(one.version, source, None if trust is None else Trust(trust)))
+    return purges
 
 
-def _is_by_a_purge(recorded: Recorded[Any]) -> bool:
+def _is_by_a_purge(recorded: Recorded[Event]) -> bool:
     return b"purged" in recorded.raw_meta and "purged" in recorded.meta  # cheap where it is not
 
 
-def _purge(recorded: Recorded[Any]) -> _Earlier:
-    meta = recorded.meta
-    trust = meta.get(_PURGED_TRUST)
-    return _Earlier(
-        recorded.version, meta.get(_PURGED_SOURCE), None if trust is None else Trust(trust)
-    )
-
-
-def _is_of(recorded: Recorded[Any], source: str | None, trust: Trust | None) -> bool:
+def _is_of(recorded: Recorded[Event], source: str | None, trust: Trust | None) -> bool:
     """Say whether an event has, or may have, words of a source and trust; None is any."""
     return any(matches(one, source, trust) for one in origins_of(recorded))
 
 
-def _is_purged(recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
+def _is_purged(recorded: Recorded[Event], purges: Sequence[_Earlier]) -> bool:
     """Say whether one of these purges has taken out the words of an event."""
     return any(
         recorded.version < one.version and _is_of(recorded, one.source, one.trust) for one in purges
     )
 
 
-def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
+def standing(memory_id: str, past: Sequence[Recorded[Event]]) -> list[Recorded[Event]]:
     """Return the events that a memory which comes back has its words from.
 
     The result leaves out words that purges removed, and events that purges wrote. One that a purge
@@ -139,7 +127,7 @@ def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any
     return [one for one in past if not (_restates(one) or _is_purged(one, purges))]
 
 
-def _restates(recorded: Recorded[Any]) -> bool:
+def _restates(recorded: Recorded[Event]) -> bool:
     """Say whether an event is of a purge, and says again what others had said."""
     return _is_by_a_purge(recorded) and not hasattr(recorded.data, "origins")
 
@@ -154,7 +142,7 @@ class _Living(NamedTuple):
 
 def purge(
     command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     """Remove the words of a source from memories; no events if nothing did.
 
     `states` are those of the kinds by name.
@@ -175,7 +163,7 @@ class _Work:
         self._kinds = kinds
         self._states = states
         self._limits = limits
-        self._events: list[Any] = []
+        self._events: list[Event] = []
         self._gone: dict[tuple[str, str], None] = {}
         self._changed: list[tuple[str, str]] = []
         self._came_back: list[str] = []
@@ -189,7 +177,7 @@ class _Work:
         living = [one for one in found if one is not None]
         return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
 
-    def events(self) -> list[Any]:
+    def events(self) -> list[Event]:
         """Return the events, with one behind them that says what they come to."""
         if not self._events:
             return []
@@ -268,7 +256,7 @@ class _Work:
         }
         return TaintedPast(memory_id, past, lambda one: one.version in tainted)
 
-    def _is_of_source(self, recorded: Recorded[Any]) -> bool:
+    def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)
 
     def _find(self, memory_id: str) -> _Living | None:
@@ -278,20 +266,20 @@ class _Work:
                 return _Living(kind, row)
         return None
 
-    def _delete(self, kind: Kind, events: Sequence[Any]) -> None:
+    def _delete(self, kind: Kind, events: Sequence[Event]) -> None:
         for event in events:
             for memory_id in kind.registry.keys(event):
                 self._gone[kind.NAME, memory_id] = None
         self._carry_out(kind, events)
 
-    def _carry_out(self, kind: Kind, events: Sequence[Any]) -> None:
+    def _carry_out(self, kind: Kind, events: Sequence[Event]) -> None:
         self._events += events
         self._states[kind.NAME] = self._after(kind, events)
 
     def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
         return kind.fold(self._states[kind.NAME], tentative(events, self._command.now_us))
 
-    def _fits(self, kind: Kind, events: Sequence[Any], row: Any) -> bool:
+    def _fits(self, kind: Kind, events: Sequence[Event], row: Any) -> bool:
         """Say whether no limit is passed by events that was not passed already."""
         whose = getattr(events[0] if row is None else row, "agent_id", None)
         before = kind.quotas(self._states[kind.NAME], self._limits, whose)
@@ -301,7 +289,7 @@ class _Work:
         )
 
 
-def _said_by(origins: Origins, kind: Kind, events: Sequence[Any]) -> Sequence[Any]:
+def _said_by(origins: Origins, kind: Kind, events: Sequence[Event]) -> Sequence[Event]:
     """Return events that say a memory anew with its origins, where they have not their own."""
     if kind.NATURE.names_origins_by_text:
         return events

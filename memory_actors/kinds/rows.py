@@ -16,7 +16,8 @@ from msgspec.structs import asdict, replace
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
-from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
+from memory_actors.kinds.commands import Update
+from memory_actors.kinds.kind import Row, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
@@ -141,7 +142,7 @@ Place: TypeAlias = Callable[[R], tuple[str, str]]
 """A function that gives the group of a row, and its key there."""
 
 
-class Held(msgspec.Struct, Generic[R], frozen=True):
+class HeldRows(msgspec.Struct, Generic[R], frozen=True):
     """Living rows and the sums of their sizes. Never changes: a `draft` makes the next one."""
 
     rows: Map[str, R] | PackedRows[R] = Map()
@@ -151,9 +152,9 @@ class Held(msgspec.Struct, Generic[R], frozen=True):
     """Ids by group and key, where rows have such: documents by collection, entities by name."""
 
     @classmethod
-    def of(cls, rows: Iterable[R], place: Place[R] | None = None) -> "Held[R]":
+    def of(cls, rows: Iterable[R], place: Place[R] | None = None) -> "HeldRows[R]":
         """Return these rows with their sums."""
-        draft = Draft[R](Held(), place)
+        draft = Draft[R](HeldRows(), place)
         for row in rows:
             draft.put(row)
         return draft.finish()
@@ -176,11 +177,11 @@ class Held(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Draft(Generic[R]):
-    """Rows that change in place: ten times as fast as one `Held` after each event."""
+    """Rows that change in place: ten times as fast as one `HeldRows` after each event."""
 
     __slots__ = ("groups", "place", "rows", "size_bytes", "stored_bytes")
 
-    def __init__(self, held: Held[R], place: Place[R] | None = None):
+    def __init__(self, held: HeldRows[R], place: Place[R] | None = None):
         self.rows = held.rows.mutate()
         self.size_bytes = held.size_bytes
         self.stored_bytes = held.stored_bytes
@@ -228,9 +229,11 @@ class Draft(Generic[R]):
         else:
             del self.groups[group]
 
-    def finish(self) -> Held[R]:
+    def finish(self) -> HeldRows[R]:
         """Return the new rows."""
-        return Held(self.rows.finish(), self.size_bytes, self.stored_bytes, self.groups.finish())
+        return HeldRows(
+            self.rows.finish(), self.size_bytes, self.stored_bytes, self.groups.finish()
+        )
 
 
 def oldest(

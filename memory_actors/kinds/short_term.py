@@ -5,34 +5,23 @@ the state still has; the next command of the kind names it in an event, and then
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from immutables import Map
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
+from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Nature,
-    Passage,
-    Update,
-    Updated,
-    added_before,
-    tentative,
-)
+from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import Place, derived, new_row, update_of, updated_row
+from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
 from memory_actors.kinds.tainted import TaintedPast
 
 SECOND_US = 1_000_000
@@ -55,7 +44,7 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The time at which the whole session expires."""
     occurred_at_us: int
     evicted_ids: tuple[str, ...] = ()
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     role: str | None = None
 
 
@@ -84,12 +73,10 @@ class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
     """ttl: their time was up; quota: too many sessions were living."""
 
 
-Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpired
-
 # --- state
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class MessageRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A message without its text."""
 
     session_id: str
@@ -99,22 +86,23 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session; its messages are the group of its name."""
+    """A session: the ids of its messages, oldest first, and their bytes."""
 
+    ids: tuple[str, ...] = ()
     size_bytes: int = 0
     expires_at_us: int = 0
 
 
-class ShortTerm(Keyed[Row], frozen=True):
+class ShortTerm(Keyed[MessageRow], frozen=True):
     """The messages of all sessions that have not been named as expired."""
 
     sessions: Map[str, Session] = Map()
     next_expiry_us: int = 0
     """No session expires before this; 0 when there is none."""
 
-    def session(self, session_id: str) -> list[Row]:
+    def session(self, session_id: str) -> list[MessageRow]:
         """Return the messages of a session, oldest first."""
-        return sorted(self.held.of_group(session_id), key=attrgetter("began"))
+        return [self.held.rows[one] for one in self.sessions.get(session_id, Session()).ids]
 
     def due(self, now_us: int) -> list[str]:
         """Return the sessions whose time is up, in order of their expiry."""
@@ -127,29 +115,42 @@ class ShortTerm(Keyed[Row], frozen=True):
         return sorted(self.sessions, key=lambda one: (self.sessions[one].expires_at_us, one))
 
 
-class _Draft(KeyedDraft[Row]):
+class _SessionsDraft(KeyedDraft[MessageRow]):
     """A state that changes in place, for one fold."""
 
     __slots__ = ("next_expiry_us", "sessions")
 
-    def __init__(self, state: ShortTerm, place: Place[Row]):
+    def __init__(self, state: ShortTerm, place: None):
         super().__init__(state, place)
         self.sessions = state.sessions.mutate()
         self.next_expiry_us = state.next_expiry_us
 
-    def _count(self, row: Row, sign: int) -> None:
-        super()._count(row, sign)
-        known = self.sessions.get(row.session_id, Session())
-        size_bytes = known.size_bytes + sign * row.size_bytes
-        self.sessions[row.session_id] = Session(size_bytes, known.expires_at_us)
+    def put(self, row: MessageRow) -> MessageRow | None:
+        """Add a message at the end of its session, or replace the one with its id in its place."""
+        old = super().put(row)
+        ids, size_bytes, expires_at_us = astuple(self.sessions.get(row.session_id, Session()))
+        if old is None:
+            ids = (*ids, row.memory_id)
+        else:
+            size_bytes -= old.size_bytes
+        session = Session(ids, size_bytes + row.size_bytes, expires_at_us)
+        self.sessions[row.session_id] = session
+        return old
 
-    def _part(self, group: str, key: str, memory_id: str) -> None:
-        super()._part(group, key, memory_id)
-        if group not in self.groups:
-            del self.sessions[group]
-            left = self.sessions.finish()
-            self.next_expiry_us = min((one.expires_at_us for one in left.values()), default=0)
-            self.sessions = left.mutate()
+    def drop(self, memory_id: str) -> MessageRow:
+        """Take a message away, and its session with the last one."""
+        row = super().drop(memory_id)
+        ids, size_bytes, expires_at_us = astuple(self.sessions[row.session_id])
+        left = ids[1:] if ids[0] == memory_id else tuple(one for one in ids if one != memory_id)
+        if left:
+            session = Session(left, size_bytes - row.size_bytes, expires_at_us)
+            self.sessions[row.session_id] = session
+        else:
+            del self.sessions[row.session_id]
+            sessions = self.sessions.finish()
+            self.next_expiry_us = min((one.expires_at_us for one in sessions.values()), default=0)
+            self.sessions = sessions.mutate()
+        return row
 
     def fields(self) -> tuple[Any, ...]:
         """Return the fields of the state as they have become, in their order."""
@@ -160,13 +161,13 @@ class DumpedSession(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A session with its messages, oldest first."""
 
     session_id: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[MessageRow, ...] = ()
     size_bytes: int = 0
     stored_bytes: int = 0
     expires_at_us: int = 0
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class ShortTermDump(msgspec.Struct, frozen=True):
     """The state as sessions, by id."""
 
     living: list[DumpedSession] = []
@@ -202,7 +203,7 @@ def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> Sessio
 # --- the kind
 
 
-class ShortTermKind(KeyedKind[ShortTerm, Row]):
+class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     """The messages of a user."""
 
     NAME = "short_term"
@@ -210,17 +211,14 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
     NOUN = "message"
     MISSING = "it was never there, deleted or expired"
     UPDATE, DELETE = UpdateMessage, DeleteMessage
-    Dump = Dumped
+    DRAFT = _SessionsDraft
+    Dump = ShortTermDump
     registry = registry
     initial = ShortTerm()
 
     # --- fold
 
-    def draft(self, state: ShortTerm) -> _Draft:
-        """Return a copy of a state that changes in place."""
-        return _Draft(state, self.place)
-
-    def apply(self, draft: _Draft, recorded: Recorded[Event]) -> None:
+    def apply(self, draft: _SessionsDraft, recorded: Recorded[Event]) -> None:
         """Fold one event into a draft: a message renews the time of its session."""
         before_us = draft.next_expiry_us
         super().apply(draft, recorded)
@@ -230,17 +228,13 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
             draft.sessions[event.session_id] = replace(session, expires_at_us=expires_us)
             draft.next_expiry_us = min(before_us or expires_us, expires_us)
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[MessageRow]) -> MessageRow:
         """Return the row of a message."""
-        return new_row(Row, recorded, began=recorded.version)
+        return new_row(MessageRow, recorded, began=recorded.version)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: MessageRow, recorded: Recorded[Any]) -> MessageRow:
         """Return a row after an update."""
         return updated_row(row, recorded.data, recorded)
-
-    def place(self, row: Row) -> tuple[str, str]:
-        """Return the session and the id."""
-        return row.session_id, row.memory_id
 
     def at(self, state: ShortTerm, now_us: int) -> ShortTerm:
         """Return the state without the sessions that have expired by then."""
@@ -250,29 +244,24 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
         left = self.fold(state, tentative([_expired(state, due, "ttl")]))
         return replace(left, evicted=state.evicted)
 
-    def dump(self, state: ShortTerm) -> Dumped:
+    def dump(self, state: ShortTerm) -> ShortTermDump:
         """Return the state as plain sessions."""
-        found = [(one, state.session(one)) for one in sorted(state.sessions)]
-        living = [
-            DumpedSession(
-                session_id=one,
-                rows=tuple(rows),
-                size_bytes=state.sessions[one].size_bytes,
-                stored_bytes=sum(row.stored_bytes for row in rows),
-                expires_at_us=state.sessions[one].expires_at_us,
-            )
-            for one, rows in found
-        ]
-        return Dumped(living, state.next_expiry_us, state.evicted)
+        living = []
+        for name, session in sorted(state.sessions.items()):
+            rows = tuple(state.session(name))
+            sums = {"stored_bytes": sum(row.stored_bytes for row in rows)}
+            living.append(derived(DumpedSession, session, session_id=name, rows=rows, **sums))
+        return ShortTermDump(living, state.next_expiry_us, state.evicted)
 
-    def load(self, dumped: Dumped) -> ShortTerm:
+    def load(self, dumped: ShortTermDump) -> ShortTerm:
         """Return the state back."""
         rows = [row for one in dumped.living for row in one.rows]
+        state = self.of_rows(rows, evicted=dumped.evicted)
         sessions = {
-            one.session_id: Session(one.size_bytes, one.expires_at_us) for one in dumped.living
+            one.session_id: replace(state.sessions[one.session_id], expires_at_us=one.expires_at_us)
+            for one in dumped.living
         }
-        next_us, state = dumped.next_expiry_us, self.of_rows(rows, evicted=dumped.evicted)
-        return replace(state, sessions=Map(sessions), next_expiry_us=next_us)
+        return replace(state, sessions=Map(sessions), next_expiry_us=dumped.next_expiry_us)
 
     # --- decide
 
@@ -293,8 +282,11 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
 
     def _add(self, command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         new = command.message
-        known = added_before(command, new.memory_id, MessageAdded, "content", new.content)
-        if known or new.memory_id in state.held.rows:
+
+        def is_same(one: object) -> bool:
+            return isinstance(one, MessageAdded) and one.content == new.content
+
+        if is_known(command, new.memory_id, None, is_same) or new.memory_id in state.held.rows:
             return []
         for noun, name in (
             ("messages", "short_term_messages"),
@@ -319,17 +311,13 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
     def _first_out(self, new: MessageAdded, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
         """Return the oldest messages, as many as have to leave the session."""
         session = state.sessions.get(new.session_id, Session())
-        count = len(state.held.groups.get(new.session_id, ())) + 1
-        size, most = session.size_bytes + new.size_bytes, limits.short_term_messages
-        evicted: list[str] = []
-        if count <= most and size <= limits.short_term_bytes:
-            return ()
-        for row in state.session(new.session_id):
-            if count <= most and size <= limits.short_term_bytes:
-                break
-            evicted.append(row.memory_id)
-            count, size = count - 1, size - row.size_bytes
-        return tuple(evicted)
+        over_count = len(session.ids) + 1 - limits.short_term_messages
+        over_bytes = session.size_bytes + new.size_bytes - limits.short_term_bytes
+        gone = 0
+        while gone < len(session.ids) and (gone < over_count or over_bytes > 0):
+            over_bytes -= state.held.rows[session.ids[gone]].size_bytes
+            gone += 1
+        return session.ids[:gone]
 
     def _update(self, command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         row = self.living(state, command.memory_id)
@@ -342,22 +330,21 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
         updated = update_of(MessageUpdated, command, row, session_id=row.session_id)
         return [] if updated is None else [updated]
 
-    def deleted(self, row: Row, _state: ShortTerm) -> list[MessageDeleted]:
+    def deleted(self, row: MessageRow, _state: ShortTerm) -> list[MessageDeleted]:
         """Return the event that takes a message away."""
         return [MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: ShortTerm, _limits: Limits
+        self, past: TaintedPast, row: MessageRow, _state: ShortTerm, _limits: Limits
     ) -> list[MessageUpdated] | None:
         """Return the event that makes a message say what others have said of it last."""
         told = [one.data for one in past.cleaned(MessageAdded)]
         texts = [event for event in told if getattr(event, "content", None) is not None]
         if not texts:
             return None
-        metadata = [
-            event.metadata for event in told if getattr(event, "metadata", None) is not None
-        ]
-        fields = {"session_id": row.session_id, "metadata": metadata[-1], "pinned": None}
+        metadata = [getattr(event, "metadata", None) for event in told]
+        last = next(one for one in reversed(metadata) if one is not None)
+        fields = {"session_id": row.session_id, "metadata": last, "pinned": None}
         return [derived(MessageUpdated, texts[-1], **fields)]
 
     # --- reads
@@ -366,9 +353,11 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
         self, state: ShortTerm, limits: Limits, session_id: str | None
     ) -> Sequence[QuotaUse]:
         """Return how full a session is, or the fullest one."""
-        chosen = state.sessions if session_id is None else {session_id} & set(state.sessions)
-        count = max((len(state.held.groups[one]) for one in chosen), default=0)
-        size_bytes = max((state.sessions[one].size_bytes for one in chosen), default=0)
+        chosen = [*state.sessions.values()]
+        if session_id is not None:
+            chosen = [state.sessions.get(session_id, Session())]
+        count = max((len(one.ids) for one in chosen), default=0)
+        size_bytes = max((one.size_bytes for one in chosen), default=0)
         return (
             QuotaUse("messages", "count", count, limits.short_term_messages, evicts=True),
             QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes, evicts=True),
@@ -377,32 +366,32 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
             ),
         )
 
-    def rows(self, state: ShortTerm) -> Iterable[Row]:
+    def rows(self, state: ShortTerm) -> Iterable[MessageRow]:
         """Return the messages of all sessions, by session."""
         return (row for one in sorted(state.sessions) for row in state.session(one))
 
-    def at_hand(self, state: ShortTerm, session_id: str | None) -> Sequence[Row]:
+    def at_hand(self, state: ShortTerm, session_id: str | None) -> Sequence[MessageRow]:
         """Return a session's messages, or those of the sessions that were used last."""
         if session_id is not None:
             return state.session(session_id)
         recent = state.by_expiry()[: -SESSIONS_SEARCHED - 1 : -1]
         return [row for one in recent for row in state.session(one)]
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: MessageRow) -> Sequence[Passage]:
         """Return one passage: the message."""
-        return (Passage(kind.label(row.version), b"", row.began),)
+        return (Passage(label(row.version), b"", row.began),)
 
-    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+    def passage_text(self, row: MessageRow, _label: int, events: Events) -> str:
         """Return the message with its speaker."""
         return spoken(self.content(row, events), row.role)
 
-    def exported(self, state: ShortTerm) -> Iterable[Row]:
+    def exported(self, state: ShortTerm) -> Iterable[MessageRow]:
         """Return the messages by session, those of the session that was used last at the end."""
         sessions = map(state.session, state.sessions)
         ordered = sorted(sessions, key=lambda rows: max(row.version for row in rows))
         return [row for rows in ordered for row in rows]
 
-    def chain(self, row: Row) -> str:
+    def chain(self, row: MessageRow) -> str:
         """Return the session."""
         return row.session_id
 

@@ -6,6 +6,7 @@ the limit is refused, or, if it asks for pruning, the oldest tenth of what is no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,23 +15,13 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Document, Origin
+from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
+from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Life,
-    Passage,
-    Pruned,
-    Restore,
-    label,
-    refuse_id,
-)
+from memory_actors.kinds.kind import Decide, Events, Life, Pruned
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
     changed_pin,
     derived,
@@ -64,7 +55,7 @@ class DocumentPut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     value_digest: bytes
     """Digest of the value as JSON."""
     occurred_at_us: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     pinned: bool = False
 
 
@@ -88,7 +79,7 @@ class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     size_bytes: int = 0
     digest: bytes = b""
     value_digest: bytes = b""
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     pinned: bool | None = None
 
 
@@ -104,14 +95,10 @@ class DocumentsPruned(Pruned, frozen=True, kw_only=True):
     """The oldest documents were deleted to make room."""
 
 
-Event: TypeAlias = (
-    DocumentPut | DocumentRestored | DocumentUpdated | DocumentDeleted | DocumentsPruned
-)
-
 # --- state
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class DocumentRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A document without its value."""
 
     collection: str
@@ -121,21 +108,21 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     pinned: bool
 
 
-Structured: TypeAlias = Keyed[Row]
+Structured: TypeAlias = Keyed[DocumentRow]
 """The living documents; their groups are the collections."""
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class StructuredDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their values' versions."""
 
-    rows: list[Row] = []
+    rows: list[DocumentRow] = []
     pruned: int = 0
 
 
 # --- what it says
 
 
-def value_of(row: Row, events: Events) -> Any:
+def value_of(row: DocumentRow, events: Events) -> Any:
     """Return a document's value, as it was put."""
     return events[row.version].data.value
 
@@ -201,7 +188,7 @@ class RestoreDocuments(Restore, frozen=True, kw_only=True):
 # --- the kind
 
 
-class StructuredKind(KeyedKind[Structured, Row]):
+class StructuredKind(KeyedKind[Structured, DocumentRow]):
     """The documents of a user."""
 
     NAME = "structured"
@@ -209,31 +196,28 @@ class StructuredKind(KeyedKind[Structured, Row]):
     MISSING = "it was never there, or it was deleted"
     DELETE, RESTORE = DeleteDocument, RestoreDocuments
     DELETED = DocumentDeleted
+    place = attrgetter("collection", "key")
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
-    Dump = Dumped
+    Dump = StructuredDump
     registry = registry
     initial = Structured()
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], rows: Living[DocumentRow]) -> DocumentRow:
         """Return the row of a document that was put or restored."""
         old = rows.get(recorded.data.memory_id)
         if old is None or isinstance(recorded.data, DocumentRestored):
-            return new_row(Row, recorded)
-        return new_row(Row, recorded, created_at_us=old.created_at_us)
+            return new_row(DocumentRow, recorded)
+        return new_row(DocumentRow, recorded, created_at_us=old.created_at_us)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: DocumentRow, recorded: Recorded[Any]) -> DocumentRow:
         """Return a row after an update."""
         event: DocumentUpdated = recorded.data
         row = kept(row, event)
         if event.value is None:
             return row
         return reworded(row, recorded, digest=event.digest, value_digest=event.value_digest)
-
-    def place(self, row: Row) -> tuple[str, str]:
-        """Return the collection and the key."""
-        return row.collection, row.key
 
     # --- decide
 
@@ -256,8 +240,19 @@ class StructuredKind(KeyedKind[Structured, Row]):
         old = state.held.named(put.collection, put.key)
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
-        self._refuse_foreign_id(command, put, state)
-        if old is not None and _says_the_same(put, old):
+
+        def is_of_key(one: object) -> bool:
+            if not isinstance(one, DocumentPut | DocumentRow):
+                return False
+            return (one.collection, one.key) == (put.collection, put.key)
+
+        own_id = command.document.memory_id
+        is_known(command, own_id, old or self.find(state, own_id), is_of_key)
+        if (
+            old is not None
+            and (put.value_digest, put.pinned) == (old.value_digest, old.pinned)
+            and same_json(put.metadata, old.metadata)
+        ):
             return []
         others = (row for row in self.rows(state) if row is not old)
         victims = self.make_room(
@@ -266,15 +261,6 @@ class StructuredKind(KeyedKind[Structured, Row]):
             may_go=others if command.auto_prune else None,
         )  # fmt: skip
         return [DocumentsPruned(memory_ids=victims, cause="quota"), put] if victims else [put]
-
-    def _refuse_foreign_id(self, command: PutDocument, put: DocumentPut, state: Structured) -> None:
-        """Refuse an id that stands, or stood, for anything but the document of this key."""
-        known = [command.used[own_id] for own_id in command.own_ids if own_id in command.used]
-        living = self.find(state, put.memory_id)
-        for other in [*known, *([living] if living is not None else [])]:
-            ours = isinstance(other, DocumentPut | Row)
-            if not ours or (other.collection, other.key) != (put.collection, put.key):
-                refuse_id(command.document.memory_id)
 
     def _update(
         self, command: UpdateDocument, state: Structured, limits: Limits
@@ -305,11 +291,11 @@ class StructuredKind(KeyedKind[Structured, Row]):
         self.make_room(state, limits, len(back), sum(event.size_bytes for event in back))
         return back
 
-    def _as_it_was(self, life: Life[Row]) -> DocumentRestored:
+    def _as_it_was(self, life: Life[DocumentRow]) -> DocumentRestored:
         return derived(DocumentRestored, life.row, value=value_of(life.row, life.by_version))
 
     def without(
-        self, past: TaintedPast, _row: Row, _state: Structured, _limits: Limits
+        self, past: TaintedPast, _row: DocumentRow, _state: Structured, _limits: Limits
     ) -> list[DocumentRestored] | None:
         """Return the event that makes a document what others have put."""
         events = past.cleaned(DocumentPut, text="value")
@@ -321,27 +307,21 @@ class StructuredKind(KeyedKind[Structured, Row]):
         """Return how many documents each collection has, by name."""
         return {name: len(state.held.groups[name]) for name in sorted(state.held.groups)}
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: DocumentRow) -> Sequence[Passage]:
         """Return one passage: the document."""
         return (Passage(label(row.version), row.digest),)
 
-    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+    def passage_text(self, row: DocumentRow, _label: int, events: Events) -> str:
         """Return the document as it is found."""
         return document_text(row.collection, row.key, value_of(row, events))
 
-    def content(self, row: Row, events: Events) -> str:
+    def content(self, row: DocumentRow, events: Events) -> str:
         """Return the value as JSON."""
         return value_json(value_of(row, events))
 
-    def data(self, row: Row, events: Events) -> dict[str, Any]:
+    def data(self, row: DocumentRow, events: Events) -> dict[str, Any]:
         """Return the value, and where it is."""
         return record_data(Document, row, value=value_of(row, events))
-
-
-def _says_the_same(put: DocumentPut, row: Row) -> bool:
-    return (put.value_digest, put.pinned) == (row.value_digest, row.pinned) and same_json(
-        put.metadata, row.metadata
-    )
 
 
 KIND = StructuredKind()

@@ -7,8 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.kinds.effects import Event
 
-Past: TypeAlias = Sequence[Recorded[Any]]
+Past: TypeAlias = Sequence[Recorded[Event]]
 """Every event about one memory, in order."""
 
 
@@ -17,36 +18,35 @@ class TaintedPast(NamedTuple):
 
     memory_id: str
     events: Past
-    tainted: Callable[[Recorded[Any]], bool]
+    tainted: Callable[[Recorded[Event]], bool]
 
     @property
-    def clean(self) -> list[Recorded[Any]]:
+    def clean(self) -> list[Recorded[Event]]:
         """The events without those of the source."""
         return [one for one in self.events if not self.tainted(one)]
 
     def cleaned(
         self,
         begins: type[msgspec.Struct],
-        stays: Callable[[Any], bool] | None = None,
+        stays: Callable[[object], bool] | None = None,
         *,
         text: str = "content",
         **emptied: Any,
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[Event]]:
         """Return the events without the source's words, from a beginning on; [] if none is left.
 
         A beginning of the source is kept, with these fields `emptied`, where a later event of
         somebody else `stays` without it: one that begins the memory anew, or gives another `text`.
         """
 
-        def gives_text(event: Any) -> bool:
+        def gives_text(event: object) -> bool:
             own = getattr(event, "memory_id", None) == self.memory_id
             return isinstance(event, begins) or (own and getattr(event, text, None) is not None)
 
-        last = max(
-            (n for n, one in enumerate(self.events) if self._says(one, stays or gives_text)),
-            default=-1,
-        )
-        kept: list[Recorded[Any]] = []
+        stays = stays or gives_text
+        said = (not self.tainted(one) and stays(one.data) for one in self.events)
+        last = max((n for n, says in enumerate(said) if says), default=-1)
+        kept: list[Recorded[Event]] = []
         begun = False
         for place, one in enumerate(self.events):
             is_beginning = isinstance(one.data, begins)
@@ -59,6 +59,3 @@ class TaintedPast(NamedTuple):
                 begun = True
         first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))
         return kept[first:]
-
-    def _says(self, recorded: Recorded[Any], stays: Callable[[Any], bool]) -> bool:
-        return not self.tainted(recorded) and stays(recorded.data)

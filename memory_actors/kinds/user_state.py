@@ -3,22 +3,17 @@
 ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import anyio.to_thread
 import msgspec
 
-from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
+from eventlog import Decider, Dropped, EventRegistry, Recorded
 from eventlog.core.logs import get_logger
-from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
-from memory_actors.base.streams import user_of
 from memory_actors.kinds import (
     account,
     context,
@@ -33,38 +28,41 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import Account
-from memory_actors.kinds.compacting import CompactedKind, Compressed
+from memory_actors.kinds.commands import Add, Command, Condition, Outside, Restore
+from memory_actors.kinds.compacting import CompactedBase, CompactedKind
 from memory_actors.kinds.context.state import ContextState
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
-from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Condition,
-    Kind,
-    Outside,
-    Part,
-    Restore,
-    Tally,
-    tentative,
-)
+from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm
-from memory_actors.kinds.provenance import Provenance, agent_of_past, of_past, together
+from memory_actors.kinds.provenance import (
+    EXPIRED_AT_ONCE,
+    ExpireMemories,
+    Provenance,
+    agent_of_past,
+    expired,
+    lifetimes,
+    of_past,
+    together,
+)
 from memory_actors.kinds.purging import Purge, purge, standing
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
+from memory_actors.kinds.summaries import Compressed
 from memory_actors.kinds.working import Working
 
 KINDS: tuple[Kind, ...] = (
     working.KIND, short_term.KIND, long_term.KIND, entity.KIND, episodic.KIND, structured.KIND,
     context.KIND,
 )  # fmt: skip
-COMPACTED: tuple[CompactedKind, ...] = (long_term.KIND, episodic.KIND)
+COMPACTED: tuple[CompactedKind, ...] = tuple(
+    kind for kind in KINDS if isinstance(kind, CompactedBase)
+)
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
-PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
+PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART)
 
 _logger = get_logger("memory_actors.user")
 
@@ -83,10 +81,10 @@ class UserState(msgspec.Struct, frozen=True):
     episodic: Episodic = episodic.KIND.initial
     structured: Structured = structured.KIND.initial
     context: ContextState = context.KIND.initial
-    account: Account = account.initial
-    provenance: Provenance = provenance.initial
+    account: Account = account.PART.initial
+    provenance: Provenance = provenance.PART.initial
 
-    def of(self, part: Part) -> Any:
+    def of(self, part: Part[Any]) -> Any:
         """Return the state of one part."""
         return getattr(self, part.NAME)
 
@@ -121,22 +119,17 @@ _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
-    registry = EventRegistry(text_bytes=_text_bytes)
+    # The length of an event's text decides whether it is stored compressed.
+    registry = EventRegistry(
+        text_bytes=lambda event: getattr(event, "text_bytes", getattr(event, "size_bytes", None))
+    )
     registry.include(recall_events.registry)
     for part in PARTS:
         registry.include(part.registry)
     return registry
 
 
-def _text_bytes(event: Any) -> int | None:
-    """Return the length of an event's text, which decides whether it is stored compressed."""
-    if isinstance(event, working.KeySet):
-        return event.size_bytes - len(event.key.encode())
-    raw = getattr(event, "raw", None)  # of a block of a context document
-    return getattr(event, "size_bytes", None) if raw is None else len(raw.encode())
-
-
-def kind_of_event(event: Any) -> Kind | None:
+def kind_of_event(event: object) -> Kind | None:
     """Return the kind of memory that an event is about, None if it is about none."""
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
@@ -155,19 +148,21 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     everything before it.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part = defaultdict[Part, list[Recorded[Any]]](list)
+    by_part: defaultdict[Part[Any], list[Recorded[Any]]] = defaultdict(list)
     for recorded in whole:
         by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
-    by_part.pop(provenance, None)
-    changed = {part.NAME: part.fold(state.of(part), run) for part, run in by_part.items()}
-    changed[provenance.NAME] = provenance.follow(state.provenance, whole, _keys)
+    by_part.pop(provenance.PART, None)
+    changed = {
+        part.NAME: part.fold(getattr(state, part.NAME), run) for part, run in by_part.items()
+    }
+    changed["provenance"] = provenance.follow(state.provenance, whole, _keys)
     return msgspec.structs.replace(state, **changed)
 
 
-def _keys(event: Any) -> Iterable[str]:
+def _keys(event: object) -> Iterable[str]:
     """Return the memories that an event is about; those of provenance are about none."""
     part = _PART_OF_EVENT[type(event)]
-    return () if part is provenance else part.registry.keys(event)
+    return () if part is provenance.PART else part.registry.keys(event)
 
 
 def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
@@ -197,29 +192,28 @@ class AddTurn(Command, frozen=True, kw_only=True):
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     """Return the decider of users with these limits."""
 
-    def decide(command: Command, state: UserState) -> Sequence[Any]:
+    def decide(command: Command, state: UserState) -> Sequence[Event]:
         mine = limits[state.account.tier]
         if isinstance(command, AddTurn):
             added = decide(command.memory, state)
             return [*added, *decide(command.message, state)] if added else []
-        several = _of_several_kinds(command, state, mine)
-        if several is not None:
-            return several
-        part = _PART_OF_COMMAND[type(command)]
+        part = _PART_OF_COMMAND.get(type(command))
+        if part is None:
+            return _of_several_kinds(command, state, mine)
         if command.condition is not None:
             _check(command.condition, KIND_BY_NAME[part.NAME], state)
         if isinstance(command, AddMemories):
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
-        events = part.decide(command, state.of(part), mine)
+        own = getattr(state, part.NAME)
+        events = part.decide(command, own, mine)
         if isinstance(command, Add):
-            kind = KIND_BY_NAME[part.NAME]
-            same = None if events else kind.put_again(command, state.of(kind))
+            same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
             events = [*events, *lifetimes(command, events, same, state.provenance)]
         if isinstance(command, Restore) and KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
             return events
         return [_with_origins(event, command, state) for event in events]
 
-    def follow_up(before: UserState, after: UserState) -> Sequence[Any]:
+    def follow_up(before: UserState, after: UserState) -> Sequence[Event]:
         mine = limits[after.account.tier]
         kinds = KINDS if after.account.tier != before.account.tier else after.changed(before)
         return [
@@ -237,19 +231,18 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
 
 
-def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Any] | None:
-    """Return the events of a command about several kinds, or None for other commands."""
+def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
+    """Return the events of a command about several kinds."""
     if isinstance(command, Purge):
         return purge(command, KINDS, state.by_kind(), mine)
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
-    if isinstance(command, Extract | UndoExtraction):
-        found = extracting.decide(command, state.long_term, state.provenance, mine)
-        if isinstance(command, Extract):
-            return [*found, *lifetimes(command.add, found, None, state.provenance)]
-        return found
-    return None
+    assert isinstance(command, Extract | UndoExtraction)
+    found = extracting.decide(command, state.long_term, state.provenance, mine)
+    if isinstance(command, Extract):
+        return [*found, *lifetimes(command.add, found, None, state.provenance)]
+    return found
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:
@@ -305,106 +298,6 @@ def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
             if more := getattr(new, name) - getattr(old, name):
                 changed[f"{kind.NAME}.{name}"] = more
     return changed
-
-
-# --- snapshots
-
-Dumped = msgspec.defstruct(
-    "Dumped", [(part.NAME, part.Dump) for part in PARTS], frozen=True, module=__name__
-)
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Dumped)
-
-
-def _shape(schema: Any, classes: Mapping[str, Any]) -> Any:
-    """Return a JSON schema without the names and docstrings of classes, which may change freely."""
-    if isinstance(schema, list | tuple):
-        return [_shape(one, classes) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _shape(classes[schema["$ref"].removeprefix("#/$defs/")], classes)
-    said = ("title", "description")
-    return {
-        key: _shape(value, classes)
-        for key, value in schema.items()
-        if key != "$defs" and not (key in said and isinstance(value, str))
-    }
-
-
-def fingerprint_of(packed_row: type) -> str:
-    """Return the fingerprint of a state whose long-term rows, bytes in `Dumped`, are of a class."""
-    schemas, classes = msgspec.json.schema_components((Dumped, packed_row))
-    shapes = msgspec.json.encode(_shape(list(schemas), classes), order="sorted")
-    return hashlib.sha256(shapes).hexdigest()[:16]
-
-
-SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.Row)
-"""Changes with any field of the state, so that a snapshot of another shape is never loaded."""
-
-
-def _encoded(state: UserState) -> bytes:
-    """Return the state as MessagePack: the same bytes for the same events."""
-    return _encoder.encode(Dumped(*(part.dump(state.of(part)) for part in PARTS)))
-
-
-def dump(state: UserState) -> bytes:
-    """Return the state as a snapshot has it. Slow: for a thread."""
-    return compressed(_encoded(state))
-
-
-def load(data: bytes) -> UserState:
-    """Return the state from bytes that `dump` made. Slow: for a thread.
-
-    :raises ValueError: they are no such state.
-    """
-    dumped = _decoder.decode(decompressed(data))
-    return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
-
-
-def in_one_piece(state: UserState) -> UserState:
-    """Return the same state in less memory. Slow: for a thread."""
-    return msgspec.structs.replace(state, long_term=long_term.KIND.in_one_piece(state.long_term))
-
-
-def over(now: UserState, then: UserState, packed: UserState) -> UserState:
-    """Return a state as changes of the one that `in_one_piece` made of what it was `then`."""
-    rows = long_term.KIND.over(now.long_term, then.long_term, packed.long_term)
-    return msgspec.structs.replace(now, long_term=rows)
-
-
-async def load_snapshot(
-    log: EventStore, stream: str, until: int | None = None
-) -> tuple[UserState, int] | None:
-    """Return the newest state that was kept of a stream, up to a version, and its version.
-
-    :raises ValueError: its bytes are no such state.
-    """
-    snapshot = await log.load_snapshot(stream, SNAPSHOT_FINGERPRINT, until=until)
-    if snapshot is None:
-        return None
-    return await anyio.to_thread.run_sync(load, snapshot.data), snapshot.version
-
-
-async def fold_start(
-    log: EventStore, stream: str, erased: int, until: int | None = None
-) -> tuple[UserState, int]:
-    """Return a state and its version, behind which the events up to `until` are still to fold.
-
-    It is the newest snapshot; without a good one, nothing at the version up to which the stream is
-    erased: snapshots are derived, and all events say the same.
-    """
-    try:
-        kept = await load_snapshot(log, stream, until)
-    except ValueError as error:
-        _logger.warning("snapshot ignored", user=hashed(user_of(stream)), error=reason(error))
-        kept = None
-    return kept or (UserState(), erased)
-
-
-def fingerprint(state: UserState) -> str:
-    """Return a hash of the state: two states with the same one read the same."""
-    return hashlib.sha256(_encoded(state)).hexdigest()
 
 
 def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

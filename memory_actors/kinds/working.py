@@ -14,22 +14,13 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
+from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Nature,
-    Outside,
-    Passage,
-    Update,
-    added_before,
-)
+from memory_actors.kinds.kind import Decide, Events, Nature
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import new_row, same_json
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -46,10 +37,15 @@ class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     key: str
     value: Any
     size_bytes: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     evicted: tuple[str, ...] = ()
     """Keys."""
     evicted_ids: tuple[str, ...] = ()
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the value."""
+        return self.size_bytes - len(self.key.encode())
 
 
 @registry.about("working.deleted", Effect.DELETED)
@@ -60,29 +56,27 @@ class KeyDeleted(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
-Event: TypeAlias = KeySet | KeyDeleted
-
 # --- state
 
 KEYS = ""
 """The one group of the entries."""
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class EntryRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """One entry, value included."""
 
     key: str
     value: Any
 
 
-Working: TypeAlias = Keyed[Row]
+Working: TypeAlias = Keyed[EntryRow]
 """The entries, a hundred or so, by their keys too."""
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class WorkingDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order they were last set."""
 
-    rows: list[Row] = []
+    rows: list[EntryRow] = []
     evicted: int = 0
 
 
@@ -138,7 +132,7 @@ def entry_bytes(key: str, value: Any) -> int:
 # --- the kind
 
 
-class WorkingKind(KeyedKind[Working, Row]):
+class WorkingKind(KeyedKind[Working, EntryRow]):
     """The working memory of a user."""
 
     NAME = "working"
@@ -147,17 +141,17 @@ class WorkingKind(KeyedKind[Working, Row]):
     MISSING = "never there, deleted or evicted"
     UPDATE, DELETE = UpdateKey, DeleteKey
     BOUNDS = Bounds("keys", "working_keys", "working_bytes")
-    Dump = Dumped
+    Dump = WorkingDump
     registry = registry
     initial = Working()
 
     # --- fold
 
-    def begun(self, recorded: Recorded[KeySet], _rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[KeySet], _rows: Living[EntryRow]) -> EntryRow:
         """Return the row of a key that was set."""
-        return new_row(Row, recorded, occurred_at_us=recorded.recorded_at_us)
+        return new_row(EntryRow, recorded, occurred_at_us=recorded.recorded_at_us)
 
-    def place(self, row: Row) -> tuple[str, str]:
+    def place(self, row: EntryRow) -> tuple[str, str]:
         """Return the group of all entries, and the key."""
         return KEYS, row.key
 
@@ -175,7 +169,7 @@ class WorkingKind(KeyedKind[Working, Row]):
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
         entry = command.entry
         for own_id in command.own_ids:
-            added_before(command, own_id, KeySet, "key", entry.key)
+            is_known(command, own_id, None, lambda one: getattr(one, "key", None) == entry.key)
         old = self.named(state, entry.key)
         if old is not None:
             if same_json([old.value, old.metadata], [entry.value, entry.metadata]):
@@ -186,8 +180,8 @@ class WorkingKind(KeyedKind[Working, Row]):
         return [replace(entry, evicted=keys, evicted_ids=ids)]
 
     def _evicted(
-        self, command: SetKey, old: Row | None, state: Working, limits: Limits
-    ) -> list[Row]:
+        self, command: SetKey, old: EntryRow | None, state: Working, limits: Limits
+    ) -> list[EntryRow]:
         """Return the entries to evict. By size always; by count only with leave."""
         new_bytes, count = command.entry.size_bytes, len(state.held)
         if new_bytes > limits.working_bytes:
@@ -204,7 +198,7 @@ class WorkingKind(KeyedKind[Working, Row]):
         others = {row.key: row for row in self.rows(state) if row is not old}
         listed = [used for used in command.least_recent or () if used in others]
         order = list(dict.fromkeys([*listed, *others]))
-        evicted: list[Row] = []
+        evicted: list[EntryRow] = []
         while left - len(evicted) >= keys_max or size > limits.working_bytes:
             evicted.append(others[order[len(evicted)]])
             size -= evicted[-1].size_bytes
@@ -233,36 +227,34 @@ class WorkingKind(KeyedKind[Working, Row]):
             )
         return self.deleted(row, state)
 
-    def deleted(self, row: Row, _state: Working) -> list[KeyDeleted]:
+    def deleted(self, row: EntryRow, _state: Working) -> list[KeyDeleted]:
         """Return the event that takes a key away."""
         return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: Working, _limits: Limits
+        self, past: TaintedPast, row: EntryRow, _state: Working, _limits: Limits
     ) -> list[KeySet] | None:
         """Return the event that gives a key again the value that others set last."""
-        last: KeySet | None = None
-        for recorded in past.clean:
-            event = recorded.data
-            its_own = isinstance(event, KeySet) and event.memory_id == row.memory_id
-            last = event if its_own else None  # else it was deleted, or left for another
-        return None if last is None else [replace(last, key=row.key, evicted=(), evicted_ids=())]
+        last = past.clean[-1].data if past.clean else None
+        if not isinstance(last, KeySet) or last.memory_id != row.memory_id:
+            return None  # it was deleted, or left for another
+        return [replace(last, key=row.key, evicted=(), evicted_ids=())]
 
     # --- reads
 
-    def named(self, state: Working, key: str) -> Row | None:
+    def named(self, state: Working, key: str) -> EntryRow | None:
         """Return the row of a key, or None."""
         return state.held.named(KEYS, key)
 
-    def rows(self, state: Working) -> Sequence[Row]:
+    def rows(self, state: Working) -> Sequence[EntryRow]:
         """Return the entries, in the order they were last set."""
         return state.held.in_order()
 
-    def at_hand(self, state: Working, _session_id: str | None) -> Sequence[Row]:
+    def at_hand(self, state: Working, _session_id: str | None) -> Sequence[EntryRow]:
         """Return all entries: a hundred or so."""
         return self.rows(state)
 
-    def exported(self, state: Working) -> Sequence[Row]:
+    def exported(self, state: Working) -> Sequence[EntryRow]:
         """Return the entries, in the order they were last set."""
         return self.rows(state)
 
@@ -275,24 +267,24 @@ class WorkingKind(KeyedKind[Working, Row]):
         keys, size_bytes = super().quotas(state, limits, scope)
         return keys, replace(size_bytes, evicts=True)
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: EntryRow) -> Sequence[Passage]:
         """Return one passage: the key and its value."""
-        return (Passage(kind.label(row.version), b""),)
+        return (Passage(label(row.version), b""),)
 
-    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+    def passage_text(self, row: EntryRow, _label: int, events: Events) -> str:
         """Return the value, with the key that says what it is about."""
         text = self.content(row, events)
         return text if row.key == row.memory_id else f"{row.key.replace('_', ' ')}: {text}"
 
-    def sources(self, _row: Row) -> Sequence[int]:
+    def sources(self, _row: EntryRow) -> Sequence[int]:
         """Return no versions: values are in the state."""
         return ()
 
-    def content(self, row: Row, _events: Events) -> str:
+    def content(self, row: EntryRow, _events: Events) -> str:
         """Return the value as text: a string as it is, anything else as JSON."""
         return row.value if isinstance(row.value, str) else msgspec.json.encode(row.value).decode()
 
-    def data(self, row: Row, _events: Events) -> Any:
+    def data(self, row: EntryRow, _events: Events) -> Any:
         """Return the value."""
         return row.value
 

@@ -167,22 +167,19 @@ class WebhookSink:
 
     async def _post(self, body: bytes) -> tuple[str | None, bool]:
         """Return the problem, or None, and whether another attempt may help."""
+        request = self._client.stream(
+            "POST", self._url, content=body, headers=self._headers, timeout=self._timeout_s
+        )
         try:
             with anyio.fail_after(self._timeout_s):  # httpx's own counts each read anew
-                status = await self._status(body)
+                async with request as response:  # the body is never read: it may have no end
+                    status = int(response.status_code)
         except TimeoutError:
             return f"no answer within {self._timeout_s:g} s", True
         except self._httpx.TransportError as error:
             return type(error).__name__, True
         failure = None if 200 <= status < 300 else f"HTTP {status}"
         return failure, status == 429 or status >= 500
-
-    async def _status(self, body: bytes) -> int:
-        request = self._client.stream(
-            "POST", self._url, content=body, headers=self._headers, timeout=self._timeout_s
-        )
-        async with request as response:  # the body is never read: it may have no end
-            return int(response.status_code)
 
 
 def _httpx() -> Any:
@@ -227,14 +224,10 @@ class AlertDispatcher:
 
     def statistics(self) -> AlertStatistics:
         """Return the counts of alerts so far."""
-        lanes = self._lanes
-        return AlertStatistics(
-            posted=self._posted,
-            waiting=sum(len(lane.waiting) for lane in lanes),
-            delivered=sum(lane.delivered for lane in lanes),
-            failed=sum(lane.failed for lane in lanes),
-            dropped=sum(lane.dropped for lane in lanes),
-        )
+        waiting = sum(len(lane.waiting) for lane in self._lanes)
+        names = ("delivered", "failed", "dropped")
+        counts = {name: sum(getattr(lane, name) for lane in self._lanes) for name in names}
+        return AlertStatistics(posted=self._posted, waiting=waiting, **counts)
 
 
 class _Delivery:

@@ -132,18 +132,15 @@ class MemoryMonitor:
         used, limit = self._current_bytes, self._soft_bytes
         if limit is None:
             return
-        if used >= limit and not self._above_soft:
-            self._above_soft = True
-            self._cross(used, limit)
-        elif used <= limit * SOFT_AGAIN:
+        if used <= limit * SOFT_AGAIN:
             self._above_soft = False
-
-    def _cross(self, used: int, limit: int) -> None:
-        _logger.warning("memory at its soft limit", used_bytes=used, soft_limit_bytes=limit)
-        if self._on_soft is None:
+        if used < limit or self._above_soft:
             return
+        self._above_soft = True
+        _logger.warning("memory at its soft limit", used_bytes=used, soft_limit_bytes=limit)
         try:
-            self._on_soft()
+            if self._on_soft is not None:
+                self._on_soft()
         except Exception as error:  # whoever sampled is not to blame
             _logger.error("making room failed", error=reason(error))
 

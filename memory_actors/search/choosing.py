@@ -30,8 +30,8 @@ import numpy.typing as npt
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.validation import CONTENT_BYTES_MAX
-from memory_actors.kinds import kind, long_term
-from memory_actors.kinds.long_term import LongTerm, Row
+from memory_actors.kinds import long_term, passages
+from memory_actors.kinds.long_term import LongTerm, MemoryRow
 from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
 from memory_actors.search.query import Query, asks_of_past
@@ -46,7 +46,7 @@ _KEYED = frozenset({MemoryType.WORKING, MemoryType.STRUCTURED})
 _NOTHING = frozenset({"", "a", "an", "the"})
 _MARKS = ".,;:!()[]{}\"'`*…“”‘’«»。、！"  # noqa: RUF001 - they are meant. "?" is left: it asks.
 
-Newer = Callable[[Row], list[Row]]
+Newer = Callable[[MemoryRow], list[MemoryRow]]
 """Returns the memories that a row ranks behind."""
 
 
@@ -87,12 +87,12 @@ def _reordered(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[An
     )
 
 
-def _counted(query: Query, state: LongTerm, rows: Iterable[Row]) -> Newer:
+def _counted(query: Query, state: LongTerm, rows: Iterable[MemoryRow]) -> Newer:
     """Return a function that finds newer memories, true by the end of the times a query names."""
     years = {to_datetime(row.occurred_at_us).year for row in rows}
     spans = named_spans(query.text, query.asked_us, years)
 
-    def newer(row: Row) -> list[Row]:
+    def newer(row: MemoryRow) -> list[MemoryRow]:
         if not getattr(row, "superseded", ()):
             return []
         ones = long_term.newer_ones(row, state.held.rows, query.as_of_us)
@@ -112,7 +112,7 @@ def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer)
             if known is not None and known.score >= older.score:
                 continue
             if known is None:
-                label = kind.label(row.version)
+                label = passages.label(row.version)
                 known = older._replace(found=older.found._replace(row=row), label=label)
             found[row.memory_id] = known._replace(score=older.score, raw=older.raw)
             if row.superseded:

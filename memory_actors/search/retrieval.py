@@ -26,8 +26,8 @@ from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.base.tokens import most
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind, Passage, Row, index_of, version_of
-from memory_actors.kinds.passages import shown
+from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.passages import Passage, index_of, shown, version_of
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery

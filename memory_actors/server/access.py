@@ -5,11 +5,11 @@ matched as it was sent, escapes and all (`admission`), and taken apart here, onc
 checked is the id that is used, whatever slashes, dots or odd letters are in it.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import anyio.to_thread
-from litestar.connection import ASGIConnection
+from litestar.connection import ASGIConnection, Request
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
@@ -21,6 +21,7 @@ from memory_actors.server.admission import take_place
 from memory_actors.sharing.system import MemorySystem
 
 Connection = ASGIConnection[Any, Any, Any, Any]
+AnyRequest: TypeAlias = Request[Any, Any, Any]
 
 CHALLENGE: Final = 'Bearer realm="memory-actors"'
 PUBLIC: Final = {"public": True}
@@ -54,26 +55,17 @@ async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
         return
     keys: KeyStore = connection.app.state.api_keys
     await keys.refresh()
-    key = _known(keys, connection.headers.getall("authorization", []))
-    take_place(connection.scope, key)  # type: ignore[arg-type]
-    connection.scope["auth"] = key
-
-
-def _known(keys: KeyStore, headers: list[str]) -> ApiKey:
-    if not headers:
-        raise _refused("Send an API key: Authorization: Bearer ma_…", CHALLENGE)
+    headers, key = connection.headers.getall("authorization", []), None
     if len(headers) == 1 and headers[0][: len(_SCHEME)].lower() == _SCHEME:
         key = keys.find(headers[0][len(_SCHEME) :].strip())
-        if key is not None:
-            return key
-    raise _refused(
-        "This is not a key of this server: it was mistyped or revoked.",
-        f'{CHALLENGE}, error="invalid_token"',
-    )
-
-
-def _refused(detail: str, challenge: str) -> NotAuthorizedException:
-    return NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
+    if key is None:
+        detail, challenge = "Send an API key: Authorization: Bearer ma_…", CHALLENGE
+        if headers:
+            detail = "This is not a key of this server: it was mistyped or revoked."
+            challenge = f'{CHALLENGE}, error="invalid_token"'
+        raise NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
+    take_place(connection.scope, key)  # type: ignore[arg-type]
+    connection.scope["auth"] = key
 
 
 def own_memory(connection: Connection, _handler: BaseRouteHandler) -> None:

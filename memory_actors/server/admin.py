@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
-from litestar import Request, Response, Router, delete, get, post
+from litestar import Response, Router, delete, get, post
 from litestar.params import Body, PathParameter, QueryParameter
 
 from eventlog.core.logs import get_logger
@@ -24,7 +24,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.reports import CompactionProgress, CompactionReport, EraseReceipt
 from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
-from memory_actors.server.access import root_only
+from memory_actors.server.access import AnyRequest, root_only
 from memory_actors.server.bodies import (
     PAGE_MAX,
     Compress,
@@ -159,19 +159,16 @@ class CompactionJobs:
                 progress=lambda at: self._set(job_id, progress=as_told(at)),
             )
         except Exception as error:
-            self._failed(job_id, error)
+            problem = problem_of(error)
+            _logger.warning(
+                "compaction failed", job=job_id, instance=problem.instance, error=reason(error)
+            )
+            told = {name: getattr(problem, name) for name in JobError.__struct_fields__}
+            self._end(job_id, "failed", error=JobError(**told))
         else:
             cancelled = getattr(report, "cancelled", False)
             told = as_told(report, "bytes_saved", "compression_ratio")
             self._end(job_id, "cancelled" if cancelled else "done", report=told)
-
-    def _failed(self, job_id: str, error: Exception) -> None:
-        problem = problem_of(error)
-        _logger.warning(
-            "compaction failed", job=job_id, instance=problem.instance, error=reason(error)
-        )
-        told = {name: getattr(problem, name) for name in JobError.__struct_fields__}
-        self._end(job_id, "failed", error=JobError(**told))
 
     def _end(self, job_id: str, state: State, **more: Any) -> None:
         self._set(job_id, state=state, finished_at=_now(), **more)
@@ -224,7 +221,7 @@ DONE = {
     responses=answers(202, Job, 400, 401, 403, 413),
 )
 async def run(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     data: Annotated[Compress | None, Body(examples=example(COMPRESS))] = None,
 ) -> Response[Job]:
     """Queue a run and answer at once; `Location` is where its state can be read."""
@@ -243,7 +240,7 @@ async def run(
     summary="State of a run",
     responses=answers(200, Job, 400, 401, 403, 404, **DONE),
 )
-async def job(request: Request[Any, Any, Any], job_id: JobId) -> Job:
+async def job(request: AnyRequest, job_id: JobId) -> Job:
     """Return how far a run is, or what came of it."""
     jobs: CompactionJobs = request.app.state.jobs
     return jobs.get(job_id)
@@ -255,9 +252,7 @@ async def job(request: Request[Any, Any, Any], job_id: JobId) -> Job:
     summary="List users",
     responses=answers(200, Users, 400, 401, 403),
 )
-async def users(
-    request: Request[Any, Any, Any], limit: Limit = PAGE_MAX, offset: Offset = 0
-) -> Users:
+async def users(request: AnyRequest, limit: Limit = PAGE_MAX, offset: Offset = 0) -> Users:
     """Return ids of users who have a memory, in order, and how many there are."""
     found = await request.app.state.memory.users()
     return Users(users=found[offset : offset + limit], total=len(found))
@@ -270,7 +265,7 @@ async def users(
     summary="Erase a user",
     responses=answers(200, EraseReceipt, 400, 401, 403),
 )
-async def erase(request: Request[Any, Any, Any], user_id: UserId) -> EraseReceipt:
+async def erase(request: AnyRequest, user_id: UserId) -> EraseReceipt:
     """Remove all that is kept of a user, to the last byte, keys included; it cannot be undone."""
     receipt: EraseReceipt = await request.app.state.memory.erase(user_id)
     return receipt
@@ -282,7 +277,7 @@ async def erase(request: Request[Any, Any, Any], user_id: UserId) -> EraseReceip
     summary="What compression has saved",
     responses=answers(200, CompressionStats, 400, 401, 403, 404),
 )
-async def stats(request: Request[Any, Any, Any], user_id: OfUser = None) -> CompressionStats:
+async def stats(request: AnyRequest, user_id: OfUser = None) -> CompressionStats:
     """Return how many memories are compressed, from how many originals, and the bytes saved."""
     told = await request.app.state.memory.compaction_stats(user_id)
     return CompressionStats(

@@ -71,40 +71,24 @@ class Admission:
         self._mcp = mcp
         self.ending = ending
         """Set, it ends the streams of events: nothing else would."""
-        self._in_flight_max = in_flight_max
         self._body_deadline_s = body_deadline_s
-        self._in_flight = 0
-        self._streams = 0
-        self._of_keys: Counter[str] = Counter()
-        self._streams_of_keys: Counter[str] = Counter()
+        self._in_work, self._listening = _Places(in_flight_max), _Places(STREAMS_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] != "http":
             await self.routes(scope, receive, send)  # type: ignore[arg-type]
             return
-        if scope["method"] == "GET" and (is_mcp(scope) or scope["path"].endswith(EVENTS)):
-            await self._stream(scope, receive, send)
-            return
-        if self._in_flight >= self._in_flight_max and scope["path"] != HEALTH:
+        listens = scope["method"] == "GET" and (is_mcp(scope) or scope["path"].endswith(EVENTS))
+        places = self._listening if listens else self._in_work
+        if places.taken >= places.number and scope["path"] != HEALTH:
             await _answer(send, overloaded())
             return
-        self._in_flight += 1
+        places.taken += 1
         try:
-            await self._admit(scope, receive, send, _Place(self._of_keys, self._in_flight_max))
+            await self._admit(scope, receive, send, _Place(places))
         finally:
-            self._in_flight -= 1
-
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a client that listens for as long as it likes."""
-        if self._streams >= STREAMS_MAX:
-            await _answer(send, overloaded())
-            return
-        self._streams += 1
-        try:
-            await self._admit(scope, receive, send, _Place(self._streams_of_keys, STREAMS_MAX))
-        finally:
-            self._streams -= 1
+            places.taken -= 1
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, place: "_Place") -> None:
         asked = {**scope, "path": sent_path(scope), PLACE: place}
@@ -127,15 +111,23 @@ class Admission:
             place.leave()
 
 
+class _Places:
+    """The places that there are, and those taken: by all requests, and by those of each key."""
+
+    def __init__(self, number: int):
+        self.number, self.taken = number, 0
+        self.of_keys: Counter[str] = Counter()
+
+
 class _Place:
     """The place of a request among those of its key."""
 
-    def __init__(self, taken: Counter[str], places: int):
-        self._taken, self._places = taken, places
+    def __init__(self, places: _Places):
+        self._number, self._taken = places.number, places.of_keys
         self._key_id: str | None = None
 
     def take(self, key: ApiKey) -> None:
-        if self._taken[key.id] >= of_key(key, self._places):
+        if self._taken[key.id] >= of_key(key, self._number):
             raise TooManyRequestsException(
                 f"This key has {self._taken[key.id]} requests in work: wait until one has ended.",
                 headers={"Retry-After": str(RETRY_AFTER_S)},

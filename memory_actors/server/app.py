@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 from litestar import Litestar, Request, Router, get
@@ -26,6 +27,7 @@ from memory_actors.server.admission import (
     HEALTH,
     IN_FLIGHT_MAX,
     Admission,
+    ASGIApp,
     Receive,
     Scope,
     Send,
@@ -34,9 +36,6 @@ from memory_actors.server.bodies import Health
 from memory_actors.server.examples import answers
 from memory_actors.server.problems import respond
 from memory_actors.sharing.system import MemorySystem
-
-if TYPE_CHECKING:
-    from memory_actors.server.mcp import Mounted
 
 BODY_BYTES_MAX: Final = 1024 * 1024  # four of the longest memories, or the longest with metadata
 SCHEME: Final = "apiKey"
@@ -90,14 +89,29 @@ def create_app(
     clients reach `/mcp`; "*" is any. `cors_origins` are the sites whose pages may ask here, as
     `https://app.example`; "*" is any.
     """
-    jobs, mcp = CompactionJobs(memory), _mcp(memory, keys, mcp_hosts)
-    ending = asyncio.Event()
+    jobs, ending, mcp = CompactionJobs(memory), asyncio.Event(), None
+    try:
+        from memory_actors.server.mcp import Mounted
+
+        mcp = Mounted(memory, keys, mcp_hosts, BODY_BYTES_MAX)
+    except ImportError as error:
+        at_mcp: ASGIApp = partial(_refuse_mcp, error.name or "mcp")
+    else:
+        at_mcp = mcp
+    cors = CORSConfig(
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=[
+            "Authorization", "Content-Type", "Agent-Id", "Session-Id", "Last-Event-ID",
+        ],
+        expose_headers=["Location", "Retry-After"],
+    )  # fmt: skip
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
         memory.watch_erasures(jobs.forget)
         memory.watch_erasures(keys.look_again)
-        async with jobs.running(), mcp.running():
+        async with jobs.running(), mcp.running() if mcp else nullcontext():
             yield
 
     routes = Litestar(
@@ -111,7 +125,7 @@ def create_app(
                 "replays": asyncio.Semaphore(dashboard.REPLAYS_MAX),
             }
         ),
-        cors_config=_cors(cors_origins) if cors_origins else None,
+        cors_config=cors if cors_origins else None,
         guards=[read_path, known_key],
         exception_handlers={HTTPException: respond, Exception: respond},
         request_class=StrictRequest,
@@ -122,45 +136,14 @@ def create_app(
         debug=False,
     )
     return Admission(
-        routes, mcp, ending, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s
+        routes, at_mcp, ending, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s
     )
 
 
-def _cors(origins: Sequence[str]) -> CORSConfig:
-    return CORSConfig(
-        allow_origins=list(origins),
-        allow_methods=["GET", "POST", "PATCH", "DELETE"],
-        allow_headers=[
-            "Authorization", "Content-Type", "Agent-Id", "Session-Id", "Last-Event-ID",
-        ],
-        expose_headers=["Location", "Retry-After"],
-    )  # fmt: skip
-
-
-def _mcp(memory: MemorySystem, keys: KeyStore, hosts: Sequence[str]) -> "Mounted | NoMcp":
-    try:
-        from memory_actors.server.mcp import Mounted
-    except ImportError as error:
-        return NoMcp(error.name or "mcp")
-    return Mounted(memory, keys, hosts, BODY_BYTES_MAX)
-
-
-class NoMcp:
-    """The ASGI application at `/mcp` where the extra is not installed: it says so."""
-
-    def __init__(self, missing: str):
-        self._missing = missing
-
-    async def __call__(self, _scope: Scope, _receive: Receive, _send: Send) -> None:
-        """Refuse a request."""
-        raise MissingExtraError(
-            f"MCP needs {self._missing}, where the server runs: `pip install 'memory-actors[mcp]'`"
-        )
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Hold nothing."""
-        yield
+async def _refuse_mcp(missing: str, _scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise MissingExtraError(
+        f"MCP needs {missing}, where the server runs: `pip install 'memory-actors[mcp]'`"
+    )
 
 
 def _openapi() -> OpenAPIConfig:

@@ -12,12 +12,12 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
-from importlib.resources import files
 from inspect import isasyncgen, isawaitable
-from typing import Annotated, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request, Response, Router, get, post
+from litestar import Response, Router, get, post
 from litestar.exceptions import ClientException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body
@@ -29,12 +29,18 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import check_count
 from memory_actors.base.version import version
 from memory_actors.server import DASHBOARD
-from memory_actors.server.access import PUBLIC, check_may_reach, check_root, set_tier_once
+from memory_actors.server.access import (
+    PUBLIC,
+    AnyRequest,
+    check_may_reach,
+    check_root,
+    set_tier_once,
+)
 from memory_actors.server.admission import sent_path
 from memory_actors.server.bodies import IN_HTTP, PAGE_MAX, checked
 from memory_actors.sharing.system import MemorySystem
 
-_UI: Final = files("memory_actors.server") / "ui"
+_UI: Final = Path(__file__).with_name("ui")
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -42,15 +48,7 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }
-_VIEWS: Final = (
-    "users", "memories", "search", "timeline", "travel", "graph", "context", "compaction", "health",
-)  # fmt: skip
-FILES: Final = (
-    "index.html", "style.css", "icon.svg", "app.js", "api.js", "parts.js", "details.js", "texts.js",
-    *(f"views/{name}.js" for name in _VIEWS),
-    "vendor/cytoscape.js", "vendor/htm-preact.js", "vendor/uplot.js", "vendor/uplot.css",
-    "vendor/graph.css", "vendor/LICENCES.txt",
-)  # fmt: skip
+FILES: Final = sorted(one.relative_to(_UI).as_posix() for one in _UI.rglob("*.*"))
 """The files of the page; nothing else can be fetched."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -111,55 +109,44 @@ class PageKey(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class _PageFile(NamedTuple):
-    content: bytes
-    compressed: bytes
-    media_type: str
-    tag: str
-
-
 @cache
-def _file(name: str) -> _PageFile:
-    """Return a file of the page."""
-    content = _UI.joinpath(*name.split("/")).read_bytes()
-    return _PageFile(
-        content=content,
-        compressed=gzip.compress(content, mtime=0),
-        media_type=_TYPES[name.rpartition(".")[2]],
-        tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
-    )
+def _file(name: str) -> tuple[bytes, bytes, str]:
+    """Return a file of the page: its content, the same compressed, and its tag."""
+    content = (_UI / name).read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return content, gzip.compress(content, mtime=0), tag
 
 
 def _served(name: str) -> HTTPRouteHandler:
     """Return the route of a file."""
     path = "/" if name == "index.html" else f"/{name}"
+    media_type = _TYPES[name.rpartition(".")[2]]
 
     @get(path, opt=PUBLIC, include_in_schema=False)
-    async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
+    async def serve(request: AnyRequest) -> Response[Any]:
         # After a slash, the page's relative links would not be found.
         if path == "/" and sent_path({**request.scope}).endswith("/"):
             return Redirect(f"..{DASHBOARD}")
-        file = _file(name)
-        headers = {**HEADERS, "ETag": file.tag, "Vary": "Accept-Encoding"}
-        if request.headers.get("if-none-match") == file.tag:
+        content, compressed, tag = _file(name)
+        headers = {**HEADERS, "ETag": tag, "Vary": "Accept-Encoding"}
+        if request.headers.get("if-none-match") == tag:
             return Response(None, status_code=304, headers=headers)
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(file.content, media_type=file.media_type, headers=headers)
-        headers["Content-Encoding"] = "gzip"
-        return Response(file.compressed, media_type=file.media_type, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            content, headers["Content-Encoding"] = compressed, "gzip"
+        return Response(content, media_type=media_type, headers=headers)
 
     return serve
 
 
 @get("/key", include_in_schema=False)
-async def own_key(request: Request[Any, Any, Any]) -> PageKey:
+async def own_key(request: AnyRequest) -> PageKey:
     """Return the rights of the key, so that the page offers only allowed actions."""
     key: ApiKey = request.auth
     return PageKey(scope=key.scope, user_id=key.user_id, version=version())
 
 
 @post("/call", status_code=200, include_in_schema=False)
-async def call(request: Request[Any, Any, Any], data: Annotated[PageCall, Body()]) -> PageAnswer:
+async def call(request: AnyRequest, data: Annotated[PageCall, Body()]) -> PageAnswer:
     """Carry out an operation."""
     state = request.app.state
     _check_reach(request.auth, data)

@@ -7,16 +7,17 @@ nothing: the id of an event is its position in the log.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
-from litestar import Request, get
+from litestar import get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import LogEntry
+from memory_actors.server.access import AnyRequest
 from memory_actors.server.bodies import UserId
 from memory_actors.server.examples import answers, example, example_of
 
@@ -47,38 +48,34 @@ ANSWERS: Final = {
 
 @get("/events", operation_id="user_events", summary="Events of a user", responses=ANSWERS)
 async def of_user(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     user_id: UserId,
     after: After = 0,
     follow: Follow = True,
     last_event_id: LastEventId = None,
 ) -> ServerSentEvent:
     """Stream what has happened to a user's memory, and what happens."""
-    return _stream(request, user_id, _position(last_event_id, after), follow=follow)
+    return _stream(request, user_id, after, last_event_id, follow=follow)
 
 
 @get("/events", operation_id="all_events", summary="Events of all users", responses=ANSWERS)
 async def told(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     after: After = 0,
     follow: Follow = True,
     last_event_id: LastEventId = None,
 ) -> ServerSentEvent:
     """Stream what has happened to all memories, and what happens."""
-    return _stream(request, None, _position(last_event_id, after), follow=follow)
-
-
-def _position(last_event_id: str | None, after: int) -> int:
-    if last_event_id is None:
-        return after
-    if not (last_event_id.isascii() and last_event_id.isdigit()):
-        raise InvalidInputError("Last-Event-ID must be the id of an event: its position")
-    return int(last_event_id)
+    return _stream(request, None, after, last_event_id, follow=follow)
 
 
 def _stream(
-    request: Request[Any, Any, Any], user_id: str | None, after: int, *, follow: bool
+    request: AnyRequest, user_id: str | None, after: int, last_id: str | None, *, follow: bool
 ) -> ServerSentEvent:
+    if last_id is not None:
+        if not (last_id.isascii() and last_id.isdigit()):
+            raise InvalidInputError("Last-Event-ID must be the id of an event: its position")
+        after = int(last_id)
     state = request.app.state
     events = state.memory.events(user_id, after=after, follow=follow)
     return ServerSentEvent(_messages(events, state.ending))

@@ -5,9 +5,9 @@ from html import escape
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Response, get
 
-from memory_actors.server.access import PUBLIC
+from memory_actors.server.access import PUBLIC, AnyRequest
 from memory_actors.server.dashboard import HEADERS
 
 _STYLE: Final = "ui/style.css"
@@ -24,21 +24,15 @@ The same for programs: <a href="schema">the OpenAPI document</a>.</p>
 
 
 @get("/docs", opt=PUBLIC, include_in_schema=False)
-async def page(request: Request[Any, Any, Any]) -> Response[str]:
+async def page(request: AnyRequest) -> Response[str]:
     """Return the page."""
     state = request.app.state
     if "manual" not in state:  # 40 ms, and whoever has no key may ask
-        state["manual"] = _page(request.app.openapi_schema.to_schema())
+        document = request.app.openapi_schema.to_schema()
+        about = {name: escape(document["info"][name]) for name in ("title", "version")}
+        operations = "\n".join(_operations(document))
+        state["manual"] = _PAGE.format(**about, style=_STYLE, operations=operations)
     return Response(state["manual"], media_type="text/html; charset=utf-8", headers=HEADERS)
-
-
-def _page(document: Mapping[str, Any]) -> str:
-    return _PAGE.format(
-        title=escape(document["info"]["title"]),
-        version=escape(document["info"]["version"]),
-        style=_STYLE,
-        operations="\n".join(_operations(document)),
-    )
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[str]:

@@ -122,7 +122,10 @@ _DETAILS: Final[Mapping[int, str]] = {
 def problem_of(error: Exception) -> Problem:
     """Convert an error to problem details for the caller."""
     if isinstance(error, HTTPException) and error.status_code < 500:
-        return _of_request(error)
+        status = error.status_code
+        title = _TITLES.get(status) or HTTPStatus(status).phrase
+        detail = _DETAILS.get(status) or _told(error)
+        return _problem(status, _NAMES.get(status, "request"), title, detail)
     for known in _KNOWN:
         if isinstance(error, known.error):
             detail = known.detail or str(error)
@@ -148,27 +151,13 @@ def respond(connection: ASGIConnection[Any, Any, Any, Any], error: Exception) ->
     headers = dict(getattr(error, "headers", None) or {})
     if problem.status == 503:
         headers["Retry-After"] = str(RETRY_AFTER_S)
-    return response(problem, headers)
-
-
-def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[Problem]:
-    """Return problem details as a response."""
-    return Response(
-        problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=dict(headers or {})
-    )
+    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
 def overloaded() -> Problem:
     """Return the problem for a request when too many are in progress."""
     detail = "Too many requests are in work: try again in a moment."
     return _problem(503, "unavailable", "Unavailable", detail)
-
-
-def _of_request(error: HTTPException) -> Problem:
-    status = error.status_code
-    title = _TITLES.get(status) or HTTPStatus(status).phrase
-    detail = _DETAILS.get(status) or _told(error)
-    return _problem(status, _NAMES.get(status, "request"), title, detail)
 
 
 def _told(error: HTTPException) -> str:

@@ -30,8 +30,12 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Let SIGINT and SIGTERM ask to stop, without raising them again at the end."""
-        loop = asyncio.get_running_loop()
-        taken = [number for number in (signal.SIGINT, signal.SIGTERM) if self._take(loop, number)]
+        loop, taken = asyncio.get_running_loop(), list[signal.Signals]()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Where this is not the main thread, its owner sets `should_exit`.
+            with contextlib.suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+                taken.append(number)
         try:
             yield
         finally:
@@ -43,13 +47,6 @@ class Server(uvicorn.Server):
         if isinstance(self.config.app, Admission):
             self.config.app.ending.set()
         await super().shutdown(sockets)
-
-    def _take(self, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> bool:
-        try:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        except (RuntimeError, ValueError):  # not the main thread: its owner sets `should_exit`
-            return False
-        return True
 
 
 async def serve(

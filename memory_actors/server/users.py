@@ -5,7 +5,7 @@ what it answers follow from the operation. `access.own_memory` has checked that 
 this user before any of them runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from inspect import Parameter as Taken
 from inspect import Signature
 from types import GenericAlias
@@ -13,14 +13,14 @@ from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, patch, post
+from litestar import Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
-from memory_actors.api.operations import OPERATIONS, Operation, Parameter, in_json
+from memory_actors.api.operations import OPERATIONS, Operation, in_json
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.server.access import own_memory, set_tier_once, unescaped
+from memory_actors.server.access import AnyRequest, own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     IN_HTTP,
     PAGE_MAX,
@@ -208,7 +208,7 @@ def handler(route: Route) -> HTTPRouteHandler:
     answered = _answered(route, operation)
 
     async def answer(
-        user: UserMemory, user_id: str, request: Request[Any, Any, Any], **given: Any
+        user: UserMemory, user_id: str, request: AnyRequest, **given: Any
     ) -> Response[Any]:
         _check_address(request, in_query)
         body = given.pop("data", None)
@@ -225,7 +225,8 @@ def handler(route: Route) -> HTTPRouteHandler:
         return Response(told, headers=headers)
 
     taken = _signature(route, operation)
-    in_query = _names_in_query(route, operation)
+    own = {one.name for one in operation.parameters}
+    in_query = None if route.body else {QUERY[name].name or name for name in QUERY if name in own}
     answer.__name__ = known_as = KNOWN_AS.get(operation.name, operation.name)
     answer.__doc__ = operation.summary
     answer.__signature__ = Signature(taken)  # type: ignore[attr-defined]
@@ -268,7 +269,7 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
 def _signature(route: Route, operation: Operation) -> list[Taken]:
     """Return the parameters of a handler: Litestar reads and describes them."""
     taken: dict[str, Any] = {
-        "user": OfUser, "user_id": UserId, "request": Request[Any, Any, Any],
+        "user": OfUser, "user_id": UserId, "request": AnyRequest,
     }  # fmt: skip
     if "{memory_id" in route.at:
         taken["memory_id"] = MemoryId
@@ -277,36 +278,22 @@ def _signature(route: Route, operation: Operation) -> list[Taken]:
     if route.body is not None:
         taken["data"] = Annotated[route.body, Body(examples=example(dict(route.given)))]
     parameters = [Taken(name, Taken.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
-    if route.body is None:
-        parameters += [_in_query(one) for one in operation.parameters if one.name in QUERY]
+    for one in operation.parameters if route.body is None else ():
+        if one.name in QUERY:
+            kind: Any = Annotated[IN_QUERY.get(one.name) or in_json(one.type), QUERY[one.name]]
+            default = None if one.is_required else one.default
+            parameters.append(Taken(one.name, Taken.KEYWORD_ONLY, annotation=kind, default=default))
     return parameters
 
 
-def _in_query(parameter: Parameter) -> Taken:
-    kind = IN_QUERY.get(parameter.name) or in_json(parameter.type)
-    default = None if parameter.is_required else parameter.default
-    return Taken(
-        parameter.name,
-        Taken.KEYWORD_ONLY,
-        annotation=Annotated[kind, QUERY[parameter.name]],
-        default=default,
-    )
-
-
-def _names_in_query(route: Route, operation: Operation) -> frozenset[str] | None:
-    """Return the allowed query parameters of a route, or None if its fields are in a body."""
-    if route.body is not None:
-        return None
-    own = [name for name in QUERY if name in {one.name for one in operation.parameters}]
-    return frozenset(QUERY[name].name or name for name in own)
-
-
-def _check_address(request: Request[Any, Any, Any], in_query: frozenset[str] | None) -> None:
+def _check_address(request: AnyRequest, in_query: Set[str] | None) -> None:
     """Refuse a condition that would not be read: without it, what it spares would be deleted.
+
+    `in_query` has the parameters that a query may have, None where they are in a body.
 
     :raises InvalidInputError: the query has an unknown name, or there is a body that is not read.
     """
-    for name in sorted(request.query_params.keys() - (in_query or frozenset())):
+    for name in sorted(request.query_params.keys() - (in_query or set())):
         known = f"it takes {', '.join(sorted(in_query))}" if in_query else "it takes none"
         where = known if in_query is not None else "give it in the body"
         raise InvalidInputError(f"unknown query parameter {name!r:.80}: {where}")
@@ -318,7 +305,7 @@ def _check_address(request: Request[Any, Any, Any], in_query: frozenset[str] | N
 
 
 async def user_memory(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     user_id: UserId,
     agent_id: AgentId = None,
     session_id: SessionId = None,

@@ -31,10 +31,11 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import MemoryActorsError, StateDivergedError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
-from memory_actors.kinds import user_state
+from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
-from memory_actors.kinds.expiring import ExpireMemories
-from memory_actors.kinds.kind import Command, Kind, Pruned
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
@@ -103,7 +104,7 @@ class LiveUser:
             log=log,
             embeddings=embeddings,
             tasks=self._tasks,
-            find=self._find,
+            find=lambda kind, memory_id: kind.find(self.state.of(kind), memory_id),
             version=lambda: self.actor.version,
         )
         self.embeddings = embeddings
@@ -138,9 +139,6 @@ class LiveUser:
         """The epoch under which it writes."""
         return self.actor.epoch
 
-    def _find(self, kind: Kind, memory_id: str) -> Any:
-        return kind.find(self.state.of(kind), memory_id)
-
     # --- what the runtime asks
 
     @property
@@ -152,7 +150,9 @@ class LiveUser:
     def size_bytes(self) -> int:
         """Memory held, roughly; texts are in the log and not counted. Asked now and then."""
         if self._sized is not self.state:
-            self._sized, self._state_bytes = self.state, _state_bytes(self.state)
+            state = self._sized = self.state
+            held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
+            self._state_bytes = held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
         return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes
 
     async def passivate(self) -> None:
@@ -225,8 +225,10 @@ class LiveUser:
             kind = user_state.kind_of_event(recorded.data)
             if isinstance(recorded.data, AlertChanged):
                 self._on_alert(self.stream, recorded.data, after)
-            elif isinstance(recorded.data, Pruned):
-                self._say_pruned(kind, recorded.data)
+            elif isinstance(recorded.data, Pruned) and kind is not None:
+                user, count = hashed(user_of(self.stream)), len(recorded.data.memory_ids)
+                # Who gave leave to prune may not be who looks after the memories.
+                _logger.warning("memories pruned", kind=kind.NAME, count=count, user=user)
             elif kind is not None and kind.NATURE.is_cache:
                 self.touch(recorded.data.memory_id)
                 self._relaxed_version = recorded.version
@@ -249,14 +251,11 @@ class LiveUser:
         """Return whether what came since the last one would take long to read again."""
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             return True
-        is_much = self._written >= SNAPSHOT_EVERY_MEMORIES
-        return is_much and self._written >= SNAPSHOT_SHARE * _rows(state)
-
-    def _say_pruned(self, kind: Kind | None, event: Pruned) -> None:
-        """Log that memories were pruned: who gave leave may not be who looks after them."""
-        assert kind is not None
-        user, count = hashed(user_of(self.stream)), len(event.memory_ids)
-        _logger.warning("memories pruned", kind=kind.NAME, count=count, user=user)
+        if self._written < SNAPSHOT_EVERY_MEMORIES:
+            return False
+        tallies = [kind.tally(state.of(kind)) for kind in KINDS]
+        rows = sum(tally.count + tally.relationships for tally in tallies)
+        return self._written >= SNAPSHOT_SHARE * rows
 
     def rebuilt(self, state: UserState) -> None:
         """Compare the indexes with a state that was read again from the log."""
@@ -298,14 +297,14 @@ class LiveUser:
         """Keep the state, so that the next activation has less to read."""
         state, version, rebuilds = self.state, self.actor.version, self._rebuilds
         self._snapshot_version, self._written = version, 0
-        packed = await anyio.to_thread.run_sync(user_state.in_one_piece, state)
-        data = await anyio.to_thread.run_sync(user_state.dump, packed)
+        packed = await anyio.to_thread.run_sync(snapshots.in_one_piece, state)
+        data = await anyio.to_thread.run_sync(snapshots.dump, packed)
         if self._rebuilds != rebuilds:  # the state was given up meanwhile
             return
-        self.actor.hold_as(partial(user_state.over, then=state, packed=packed))
+        self.actor.hold_as(partial(snapshots.over, then=state, packed=packed))
         snapshot = Snapshot(version, data)
         try:
-            await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
+            await self._log.save_snapshot(self.stream, snapshot, snapshots.SNAPSHOT_FINGERPRINT)
         except EventLogError as error:  # the next activation reads more events, that is all
             user = hashed(user_of(self.stream))
             _logger.warning("snapshot not kept", user=user, error=reason(error))
@@ -321,7 +320,7 @@ class LiveUser:
         replayed, _ = await replay(
             self._log, self._decider, self.stream, until=version, dropped="mark"
         )
-        if user_state.fingerprint(replayed) != user_state.fingerprint(state):
+        if snapshots.fingerprint(replayed) != snapshots.fingerprint(state):
             raise StateDivergedError(f"live state and replay differ at version {version}")
 
     # --- activation
@@ -351,7 +350,7 @@ class LiveUser:
             is served; but what a damaged one said is not known, and without it answers would be
             wrong.
         """
-        state, version = await user_state.fold_start(self._log, self.stream, erased)
+        state, version = await snapshots.fold_start(self._log, self.stream, erased)
         self._snapshot_version = version
         try:
             state, version = await replay(
@@ -363,7 +362,7 @@ class LiveUser:
             return poison.state, poison.version, poison
         self._written = version - self._snapshot_version
         if self._written >= SNAPSHOT_EVERY_MEMORIES:
-            state = await anyio.to_thread.run_sync(user_state.in_one_piece, state)
+            state = await anyio.to_thread.run_sync(snapshots.in_one_piece, state)
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:
@@ -372,13 +371,3 @@ class LiveUser:
             with suppress(LogBusy):
                 return await replay(self._log, self._decider, self.stream, dropped="mark")
             await asyncio.sleep(BUSY_S)
-
-
-def _state_bytes(state: UserState) -> int:
-    held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
-    return held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
-
-
-def _rows(state: UserState) -> int:
-    tallies = [kind.tally(state.of(kind)) for kind in KINDS]
-    return sum(tally.count + tally.relationships for tally in tallies)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import EventStore
-from memory_actors.kinds.structured import Row, value_of
+from memory_actors.kinds.structured import DocumentRow, value_of
 
 CACHED_JSON_BYTES_MAX = 4 << 20  # of JSON; decoded it takes about six times as much
 DECODED_FACTOR = 6
@@ -29,7 +29,7 @@ class Values:
         """Memory held, roughly."""
         return DECODED_FACTOR * self._json_bytes
 
-    async def of(self, rows: Sequence[Row]) -> list[Any]:
+    async def of(self, rows: Sequence[DocumentRow]) -> list[Any]:
         """Return the values of documents, in their order. Not to be changed."""
         held = self._held
         values = {row.version: held[row.version][0] for row in rows if row.version in held}
@@ -48,7 +48,7 @@ class Values:
         _, size_bytes = self._held.pop(version, (None, 0))
         self._json_bytes -= size_bytes
 
-    def _keep(self, row: Row, value: Any) -> None:
+    def _keep(self, row: DocumentRow, value: object) -> None:
         """Keep a value if there is room: throwing others out for it would help no later query."""
         if row.version in self._held:
             return

@@ -1,30 +1,19 @@
 """Each measurement of `python -m bench` runs on something tiny, fills its tables and cleans up."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from support.postgres import server
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bench import clustering, compaction, improve, limits, processes, report
+from bench import clustering, compaction, limits, processes
 from bench.__main__ import main
-from bench.churn import Churn, maintain
-from bench.corpus import corpus
-from bench.peer_stores import Spec, missing
-from bench.peers_child import _no_network
-from bench.peers_plan import make_plan, read_plan, write_plan
-from bench.report import Options, Report, Table, scratch
-from bench.supersedes import read_pairs
 from memory_actors.compaction.clusters import dbscan
-from memory_actors.interchange.locomo import read_locomo
-from memory_actors.search.dot_products import coded_units
 
 TALK = [
     {"speaker": "Ada", "dia_id": f"D1:{n}", "text": f"Yes {n}, skiing in the Alps was great fun!"}
@@ -72,6 +61,8 @@ TINY: Mapping[str, Sequence[str]] = {
     "supersedes": ("SET", "--embedder", "hashed"),
     "tokens": ("--tokenizer", "TOKENIZER", "--set", "SET"),
 }  # fmt: skip
+LONG = {"enterprise", "growth", "peers", "processes", "storage", "users"}
+"""They take half of the time of all: they run with the long tests."""
 MAY_MISS_AN_AIM = {"churn", "improve", "processes"}
 MAY_BE_EMPTY = {"Skipped", "Pairs", "Turn R@10 against the first row, by resampling"}
 
@@ -108,7 +99,9 @@ def tables(result: Result) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in TINY]
+)
 def test_a_measurement_fills_its_tables_and_leaves_nothing(
     name: str, tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,13 +142,6 @@ def test_a_memory_that_is_lost_fails_the_measurement(
     assert tables(result)["Nothing is lost"][0]["so"] == "NO"
 
 
-def test_a_loop_that_slows_down_fails_the_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(improve, "SLOWER_MAX", 0.0)
-    assert bench(tmp_path, "improve", *TINY["improve"]).exit_code == 1
-
-
 def test_labels_that_differ_fail_the_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,79 +154,3 @@ def test_labels_that_differ_fail_the_measurement(
     monkeypatch.setattr(clustering, "_child", child)
     monkeypatch.setattr(clustering, "find_spec", lambda _name: object())
     assert bench(tmp_path, "clustering", *TINY["clustering"]).exit_code == 1
-
-
-def test_the_texts_beside_a_churned_index_are_those_that_live_in_it() -> None:
-    churned = Churn(400, 5, 1, np.random.default_rng(1))
-    churned.add(400)
-    churned.replace(0.5)
-    churned.delete(0.9)
-    view = maintain(churned._index).view()
-    order, kept = np.argsort(view.labels[view.alive]), np.argsort(churned._labels)
-    np.testing.assert_array_equal(view.labels[view.alive][order], churned._labels[kept])
-    living = view.vectors.at(view.alive).codes[order]
-    np.testing.assert_array_equal(living, coded_units(churned._vectors[kept]).codes)
-
-
-# --- what measurements are given
-
-
-def test_a_corpus_comes_from_its_seed() -> None:
-    assert corpus(500, 1) == corpus(500, 1) != corpus(500, 2)
-
-
-def test_a_plan_for_peers_survives_its_file(tmp_path: Path, files: Mapping[str, str]) -> None:
-    made = make_plan(read_locomo(Path(files["LOCOMO"])), 20, 2, "hashed", 1)
-    write_plan(made, tmp_path)
-    assert read_plan(tmp_path) == made
-
-
-def test_a_peer_that_is_not_installed_is_skipped_with_the_cure() -> None:
-    reason = missing(Spec("x:Y", ("json", "no_such_module"), ()))
-    assert reason == "not installed: no_such_module (pip install 'memory-actors[peers]')"
-
-
-def test_the_network_is_shut_for_peers() -> None:
-    with pytest.raises(ConnectionRefusedError, match=r"hub\.example"):
-        _no_network("socket.getaddrinfo", ("hub.example", 443))
-    _no_network("socket.connect", (None, ("127.0.0.1", 80)))
-
-
-def test_a_plot_without_matplotlib_is_refused_before_an_hour_of_measuring(
-    tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = bench(tmp_path, "peers", files["LOCOMO"], "--plot", str(tmp_path))
-    assert result.exit_code == 1
-    assert "memory-actors[peers]" in result.output
-
-
-def test_a_line_that_is_no_judged_pair_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.txt"
-    path.write_text("+ one text alone")
-    with pytest.raises(click.ClickException, match=r"pairs\.txt:1"):
-        list(read_pairs(path))
-
-
-# --- what measurements print
-
-
-def test_a_directory_in_memory_is_refused_unless_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report, "filesystem", lambda _path: "tmpfs")
-    with pytest.raises(click.ClickException, match="--dir"), scratch(Options(None, 1, 1)):
-        pass
-    with scratch(Options(tmp_path, 1, 1)) as directory:
-        assert directory.parent == tmp_path
-
-
-def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table("Things", ["name", "count", "ratio"], [["a", 12_345, 0.5], ["bcd", 1, None]])
-    report.show(Report("Name", {"seed": 1}, [table], ["a note"]), as_json=False)
-    assert capsys.readouterr().out.splitlines()[6:10] == [
-        "name   count  ratio",
-        "----  ------  -----",
-        "a     12,345  0.500",
-        "bcd        1      -",
-    ]

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 from support import whole_machine
@@ -112,29 +111,11 @@ def test_the_table_shows_what_failed() -> None:
     assert more([row]).endswith("- `some`: wrong 1\n  - wrong: an answer")
 
 
-def test_the_command_prints_rows_for_a_program() -> None:
-    done = CliRunner().invoke(main, ["faults", "--rows", "formats", "--json"])
-    (row,) = msgspec.json.decode(done.stdout, type=list[Row])
-
-    assert (done.exit_code, row.name, row.lost) == (0, "formats", 0)
-    assert row.tried == row.survived == 8
-
-
 def test_a_row_that_is_not_there_is_refused_by_name() -> None:
     done = CliRunner().invoke(main, ["faults", "--rows", "nonsense"])
 
     assert done.exit_code == 2
     assert "nonsense" in done.output
-
-
-def test_the_row_of_the_model_counts_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(model.STEPS, "quick", 20)
-
-    row = model.run("quick", 7, tmp_path)
-
-    assert row.ok, row.failures
-    assert row.tried == row.survived >= 20
-    assert int(row.detail["examples"]) >= 1
 
 
 def test_the_row_of_the_model_names_the_seed_that_failed(
@@ -151,11 +132,6 @@ def test_the_row_of_the_model_names_the_seed_that_failed(
     assert (row.tried, row.survived, row.lost) == (51, 50, 1)
     assert "seed 8" in row.failures[0]
     assert "live is not replay" in row.failures[0]
-
-
-def test_kills_are_counted_by_a_command() -> None:
-    done = CliRunner().invoke(main, ["kill", "--rounds", "1", "--during", "purging", "--json"])
-    assert msgspec.json.decode(done.stdout)["rounds"] == 1
 
 
 def test_a_killed_upgrade_loses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

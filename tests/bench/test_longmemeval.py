@@ -1,7 +1,6 @@
 """`bench longmemeval` on a small file of the benchmark's format, and what its rules count."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bench.__main__ import main
-from bench.longmemeval_file import Question, QuestionFile, date
+from bench.longmemeval_file import Question, QuestionFile
 from bench.longmemeval_rules import (
     BY_EVIDENCE,
     EVERYTHING,
@@ -20,9 +19,7 @@ from bench.longmemeval_rules import (
     TURN,
     evidence,
     haystack_of,
-    left_out,
     memories_of,
-    ranked,
 )
 
 HASHED = ("--embedder", "hashed")
@@ -124,21 +121,6 @@ def test_official_leaves_out_what_all_counts_as_zero(tmp_path: Path, path: Path)
 # --- the rules
 
 
-def test_only_abstention_and_unmarked_users_are_left_out() -> None:
-    reasons = [left_out(question(n), haystack_of(question(n))) for n in range(4)]
-    assert reasons == [None, "no marked user turn", None, "abstention"]
-
-
-def test_memories_are_the_users_turns_with_date_and_session() -> None:
-    haystack = haystack_of(question(0))
-    memories = memories_of(haystack, "user")
-    assert list(memories) == ["0:0", "1:0", "1:2"], "the blank turn is none"
-    assert len(memories_of(haystack, "all")) == 5
-    last = memories["1:2"].item
-    assert (last.session_id, last.role) == ("answer_1", "user")
-    assert last.occurred_at == datetime(2023, 5, 21, 2, 21, 2, tzinfo=UTC)
-
-
 def test_evidence_depends_on_what_is_counted() -> None:
     one = question(1)  # only the assistant's turn is marked
     haystack = haystack_of(one)
@@ -152,30 +134,7 @@ def test_evidence_depends_on_what_is_counted() -> None:
     assert everything == [{"answer_2"}, {"answer_2"}, {"1:1"}]
 
 
-def test_a_session_by_evidence_stands_where_its_marked_turn_does() -> None:
-    memories = memories_of(haystack_of(question(0)), "user")
-    ranking = ["1:2", "0:0", "1:0"]  # another turn of the session, a filler, the evidence
-    assert ranked(ranking, memories, TURN) == ranking
-    assert ranked(ranking, memories, SESSION) == ["answer_1", "sharegpt_1"]
-    strict = ranked(ranking, memories, BY_EVIDENCE)
-    assert strict[2] == "answer_1"
-    assert len(set(strict)) == 3
-
-
 # --- the file
-
-
-def test_a_limit_is_spread_over_the_file(path: Path) -> None:
-    assert [one.question_id for one in QuestionFile(path, 2)] == ["q1", "q3"]
-    assert [one.question_id for one in QuestionFile(path, 99)] == ["q1", "q2", "q3", "q4_abs"]
-    assert len(QuestionFile(path)) == 4
-
-
-def test_dates_are_read_with_and_without_their_weekday() -> None:
-    assert date("2023/05/20 (Sat) 02:21") == datetime(2023, 5, 20, 2, 21, tzinfo=UTC)
-    assert date("2023/05/20 02:21") == datetime(2023, 5, 20, 2, 21, tzinfo=UTC)
-    with pytest.raises(ValueError, match="not like"):
-        date("20 May 2023")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.mutants import ROOT, TESTS, outcomes
-from bench.mutants.mutations import count, mutation
+from bench.mutants.mutations import count
 
 SOURCE = '''
 LIMIT = 3
@@ -19,21 +19,6 @@ def room(used: int = 0) -> list[int]:
         return [used + 1]
     return []
 '''
-
-
-def test_what_decides_is_mutated_and_what_is_said_is_not() -> None:
-    found = [str(mutation(SOURCE, "room.py", number)) for number in range(count(SOURCE))]
-    assert found == [
-        "8: used < LIMIT and (not used == 7) -> not (used < LIMIT and (not used == 7))",
-        "8: used < LIMIT and (not used == 7) -> used < LIMIT or not used == 7",
-        "8: used < LIMIT -> used <= LIMIT",
-        "8: used == 7 -> used != 7",
-        "8: 7 -> 8",
-        "9: print(f'{used + 1}') -> left out",
-        "10: [used + 1] -> []",
-        "10: used + 1 -> used - 1",
-        "10: 1 -> 2",
-    ]
 
 
 def test_every_module_and_its_tests_are_there() -> None:
@@ -61,10 +46,3 @@ def test_a_mutant_survives_where_no_test_notices(tmp_path: Path, conftest: str) 
     ]
     assert len(tried) == 9
     assert (tmp_path / "room.py").read_text() == SOURCE
-
-
-def test_tests_that_fail_without_a_mutant_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "room.py").write_text(SOURCE)
-    (tmp_path / "test_room.py").write_text("def test_room():\n    raise AssertionError\n")
-    with pytest.raises(RuntimeError, match="fail as it is"):
-        outcomes(tmp_path, "room.py", ["test_room.py"], 1, 1)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -21,7 +21,6 @@ from eventlog import (
     CorruptLog,
     DiskFull,
     EventLog,
-    EventLogError,
     EventRegistry,
     LogClosed,
     LogLocked,
@@ -100,34 +99,6 @@ def roll_back(path: Path) -> None:
 # --- opening
 
 
-async def test_everything_is_there_after_opening_again(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("a")], 0, idempotency_key="k", epoch=2)
-        await log.append("s", [Noted("b")], 1, epoch=2, durability="relaxed")
-        await log.save_checkpoint(Checkpoint("p", 1, {b"k": b"v"}))
-        await log.save_snapshot("s", Snapshot(2, b"state"), "f")
-    async with EventLog.open(tmp_path, registry) as log:
-        assert await texts(log) == ["a", "b"]
-        assert (await log.append("s", [Noted("a")], 0, idempotency_key="k")).duplicate
-        assert (await log.head("s")).epoch == 2
-        assert await log.load_checkpoint("p") == 1
-        assert await log.load_entry("p", b"k") == b"v"
-        assert await log.load_snapshot("s", "f") == Snapshot(2, b"state")
-        assert (await log.append("s", [Noted("c")], 2, epoch=2)).last_position == 3
-        assert (await log.verify()).ok
-
-
-async def test_a_log_without_events_opens_again(tmp_path: Path):
-    """The log opens whatever was committed before the first event."""
-    for _ in range(3):
-        async with EventLog.open(tmp_path, registry) as log:
-            await log.flush()
-            await log.verify()
-            await log.acquire("s", 1)
-            await log.save_checkpoint(Checkpoint("p", 0))
-    await fill(tmp_path / "other")
-
-
 async def test_a_newer_versions_log_is_refused_untouched(tmp_path: Path):
     """A log made by a newer version is refused, and left as it was."""
     await fill(tmp_path)
@@ -162,12 +133,6 @@ async def test_a_directory_in_the_place_of_a_file_is_unavailable(tmp_path: Path,
     for _ in range(2):  # and the refusal holds no lock
         with pytest.raises(LogUnavailable):
             await opens(tmp_path)
-
-
-async def test_a_file_in_the_place_of_the_directory_is_unavailable(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(LogUnavailable):
-        await opens(tmp_path / "file")
 
 
 @pytest.mark.user
@@ -664,19 +629,6 @@ async def test_a_lost_relaxed_append_is_counted(
         assert await texts(log) == ["a", "b"]
 
 
-async def test_what_is_done_is_counted(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("a"), Noted("b")], 0, idempotency_key="k")
-        await log.append("s", [Noted("a"), Noted("b")], 0, idempotency_key="k")
-
-        statistics = log.statistics()
-
-    assert (statistics.last_position, statistics.events_appended) == (2, 2)
-    assert (statistics.queued_events, statistics.relaxed_lost) == (0, 0)
-    assert statistics.batches == 2
-    assert statistics.used_bytes > 0
-
-
 async def test_appends_made_at_once_share_commits(tmp_path: Path):
     async with EventLog.open(tmp_path, registry) as log:
         await asyncio.gather(*(log.append(f"s{n}", [Noted("a")], 0) for n in range(500)))
@@ -698,37 +650,6 @@ async def test_reads_go_on_while_much_is_written(tmp_path: Path):
 
         await asyncio.gather(*(write(f"s{n}") for n in range(8)), *(read() for _ in range(3)))
         assert (await log.verify()).ok
-
-
-async def test_uses_after_closing_are_refused(tmp_path: Path):
-    async with AsyncExitStack() as stack:
-        log = await stack.enter_async_context(EventLog.open(tmp_path, registry))
-        await log.append("s", [Noted("a")], 0)
-
-    for use in (
-        lambda: log.head("s"), lambda: log.read_stream("s"), lambda: log.read_event(1),
-        lambda: log.flush(), lambda: log.verify(), lambda: log.acquire("s", 1),
-        lambda: log.save_snapshot("s", Snapshot(1, b""), "f"),
-        lambda: log.save_checkpoint(Checkpoint("p", 1)), lambda: log.streams(),
-        lambda: log.totals(),
-    ):  # fmt: skip
-        with anyio.fail_after(3), pytest.raises(LogClosed):
-            await use()
-    assert not await log.wait_beyond(10)
-
-
-async def test_a_body_that_raises_still_closes_the_log(tmp_path: Path):
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012
-        async with EventLog.open(tmp_path, registry) as log:
-            await log.append("s", [Noted("a")], 0)
-            raise ZeroDivisionError
-    async with EventLog.open(tmp_path, registry) as log:
-        assert await texts(log) == ["a"]
-
-
-def test_every_error_is_of_the_packages_own_family():
-    for error in (CorruptLog, DiskFull, LogClosed, LogLocked, LogUnavailable, UnknownEvent):
-        assert issubclass(error, EventLogError)
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -13,7 +13,7 @@ from eventlog import Decider, EventRegistry, InMemoryLog, Recorded
 from memory_actors.actors.actor import Actor
 from memory_actors.actors.asking import Request
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.long_term import Row
+from memory_actors.kinds.long_term import MemoryRow
 from memory_actors.kinds.rows import oldest
 
 registry = EventRegistry()
@@ -104,7 +104,7 @@ def test_a_prune_takes_whole_tenths_of_the_oldest_rounded_down(
     ages: list[int], over: int, pinned: set[int]
 ) -> None:
     rows = [
-        Row(
+        MemoryRow(
             memory_id=f"m{n}", version=n, size_bytes=1, stored_bytes=1, created_at_us=0,
             occurred_at_us=at, metadata={}, digest=b"", pinned=n in pinned, session_id=None,
             role=None, began=n,

@@ -10,9 +10,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
-from properties.test_entity import EntityMachine
-from properties.test_episodic import EpisodicMachine
-from properties.test_structured import StructuredMachine
+from properties.test_kinds import EntityMachine, EpisodicMachine, StructuredMachine
 from properties.test_user_decider import UserMachine
 from support.counting import counted
 from support.system_machine import SystemMachine

@@ -33,25 +33,24 @@ from memory_actors.kinds import (
     episodic,
     long_term,
     short_term,
+    snapshots,
     structured,
     user_state,
     working,
 )
 from memory_actors.kinds.account import AlertChanged, SetTier
-from memory_actors.kinds.compacting import (
-    AnyCompactionUndone,
-    Compress,
-    Compressed,
-    UndoAnyCompaction,
-)
+from memory_actors.kinds.commands import Add, Command, Restore
+from memory_actors.kinds.compacting import Compress, UndoCompression
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
-from memory_actors.kinds.expiring import ExpireMemories
-from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
+from memory_actors.kinds.kind import Kind, Pruned
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
+from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.structured import DocumentPut, PutDocument
+from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
 
@@ -122,7 +121,7 @@ class UserMachine(
         }
         self.limits_by_tier = {**tiers, None: tiers[Tier.LOCAL]}
         self.deciding = Deciding(self.limits_by_tier)
-        self.snapshot = (user_state.dump(self.state), 0)
+        self.snapshot = (snapshots.dump(self.state), 0)
 
     @property
     def state(self) -> UserState:
@@ -204,11 +203,11 @@ class UserMachine(
         self.ttl_us = ttl_us
 
     def _ask(self, command: Command) -> Decided:
-        was, version = user_state.fingerprint(self.state), len(self.deciding.log)
+        was, version = snapshots.fingerprint(self.state), len(self.deciding.log)
         decided = self.deciding.ask(command)
         if not decided.events:
-            assert user_state.fingerprint(decided.after) == was, "events alone change a state"
-        assert user_state.fingerprint(decided.before) == was, "a decision changes nothing"
+            assert snapshots.fingerprint(decided.after) == was, "events alone change a state"
+        assert snapshots.fingerprint(decided.before) == was, "a decision changes nothing"
         if not isinstance(command, SetTier):
             room.check(decided, self.limits, version)
         if decided.refusal is not None:
@@ -305,7 +304,7 @@ class UserMachine(
     def check_satisfied(self, decided: Decided) -> None:
         """To add, to restore or to compress again changes nothing."""
         again = isinstance(decided.command, Add | Restore | Compress)
-        if again and not isinstance(decided.command, UndoAnyCompaction):
+        if again and not isinstance(decided.command, UndoCompression):
             again = self.deciding.enriched(decided.command)
             events = self.deciding.decider.decide(again, decided.after)
             # A copy within the command that was counted is counted again; and to restore a
@@ -326,7 +325,7 @@ class UserMachine(
             elif isinstance(event, SummaryAdded | EpisodeSummaryAdded):
                 ids = set(event.compressed_from_ids)
                 assert not ids <= after.keys(), "it would say again what its originals say"
-            elif isinstance(event, AnyCompactionUndone):
+            elif isinstance(event, CompressionUndone):
                 assert event.memory_id not in after
                 self.check_undone(decided, event.memory_id, version)
 
@@ -354,7 +353,7 @@ class UserMachine(
 
     @rule()
     def takes_a_snapshot(self) -> None:
-        self.snapshot = user_state.dump(self.state), len(self.deciding.log)
+        self.snapshot = snapshots.dump(self.state), len(self.deciding.log)
 
     @invariant()
     def counts_and_bytes_equal_a_recount(self) -> None:
@@ -379,8 +378,9 @@ class UserMachine(
         state = self.state.long_term
         loaded = long_term.KIND.load(long_term.KIND.dump(state))
         for row in long_term.KIND.rows(state):
-            assert state.named(row) == loaded.named(row)
-            assert bool(row.original_count) != (row.memory_id in state.named(row))
+            said = identity(row)
+            assert state.named(said) == loaded.named(said)
+            assert bool(row.original_count) != (row.memory_id in state.named(said))
 
     @invariant()
     def a_relationship_has_both_its_ends(self) -> None:
@@ -425,13 +425,13 @@ class UserMachine(
 
     def check_replay(self) -> None:
         decider, log = self.deciding.decider, self.deciding.log
-        live = user_state.fingerprint(self.state)
-        assert user_state.fingerprint(decider.fold(log)) == live
-        assert user_state.fingerprint(decider.fold(self.dropped(log))) == live
+        live = snapshots.fingerprint(self.state)
+        assert snapshots.fingerprint(decider.fold(log)) == live
+        assert snapshots.fingerprint(decider.fold(self.dropped(log))) == live
         data, version = self.snapshot
-        loaded = user_state.load(data)
-        assert user_state.dump(loaded) == data
-        assert user_state.fingerprint(decider.fold(log[version:], loaded)) == live
+        loaded = snapshots.load(data)
+        assert snapshots.dump(loaded) == data
+        assert snapshots.fingerprint(decider.fold(log[version:], loaded)) == live
 
     def dropped(self, log: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
         """Return the log as it is read when retention has dropped what compaction archived."""

@@ -87,21 +87,3 @@ def test_what_fails_or_is_skipped_must_be_left_out_with_a_reason() -> None:
         "tests/test_thing.py::test_skipped skipped",
         "pytest ended with 1",
     ]
-
-
-def test_what_is_left_out_must_exist() -> None:
-    result = ran(TestMore="Another thing.", test_skipped="No such place.", test_gone="Old.")
-    (problem,) = problems(result)
-    assert problem.startswith("tests/test_thing.py::test_gone is left out, and there is no such")
-
-
-def test_a_file_must_run_or_be_left_out(sdist: Path) -> None:
-    (sdist / "tests/test_new.py").write_text("")
-    result = ran(TestMore="Another thing.", test_skipped="No such place.")
-    assert problems(result) == ["tests/test_new.py is not run"]
-
-
-def test_a_file_that_cannot_be_imported_fails_the_run(sdist: Path) -> None:
-    (sdist / "tests/numbers.py").write_text("TWO = 2")
-    result = ran(TestMore="Another thing.", test_skipped="No such place.")
-    assert problems(result)[0] == "tests/test_thing.py cannot be collected"

@@ -106,10 +106,11 @@ class ContextRules(UserRules):
         self, document: str, text: str, own: Any, at: int, archived: bool, rank: str, heading: Any
     ) -> None:
         memory_id = self.id(own)
+        raw = f"{text}\n" if heading is None else f"## {heading}\n"  # as handles see to
         self.ask(
             proposing(
                 commands.ImportBlock,
-                now_us=self.now_us, memory_id=memory_id, document=document, raw=f"{text}\n",
+                now_us=self.now_us, memory_id=memory_id, document=document, raw=raw,
                 rank=rank, heading=heading, occurred_at_us=at, touched_at_us=at,
                 archived=archived and heading is None, digest=text_digest(text),
                 own_ids=() if own is None else (memory_id,),

@@ -9,7 +9,8 @@ import msgspec
 from eventlog import Recorded
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.kinds import user_state
-from memory_actors.kinds.kind import Add, Command, Kind, Restore
+from memory_actors.kinds.commands import Add, Command, Restore
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState
 
 REGISTRY = user_state.event_registry()

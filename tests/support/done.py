@@ -20,10 +20,10 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.commands import Delete
 from memory_actors.kinds.context.commands import DeleteEntry
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
-from memory_actors.kinds.kind import Delete
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
 from memory_actors.kinds.structured import document_text
@@ -58,7 +58,10 @@ def check_refused(decided: Decided) -> None:
     change = getattr(decided.command, "change", decided.command)
     if isinstance(decided.command, Delete | episodic.UpdateEpisode | AddStep | FinishEpisode):
         about = getattr(change, "step", getattr(change, "end", change))
-        kind, _ = living(now).get(getattr(about, "memory_id", ""), (None, None))
+        kind, row = living(now).get(getattr(about, "memory_id", ""), (None, None))
+        if isinstance(decided.command, entity.DeleteRelationship):
+            assert not isinstance(row, entity.RelationshipRow)
+            return  # an entity has an id of the kind, too, and is none
         assert kind is None or not isinstance(decided.command, kind.COMMANDS)
 
 

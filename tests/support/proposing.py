@@ -4,10 +4,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context.commands import ImportBlock
 from memory_actors.kinds.context.events import ArchivedEntry
 from memory_actors.kinds.entity import AddEntity, Relate
-from memory_actors.kinds.kind import Command
 from memory_actors.kinds.structured import PutDocument
 
 DECIDED: dict[Any, dict[str, Any]] = {

@@ -14,6 +14,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import ContextLimitError, MemoryActorsError, QuotaExceededError
 from memory_actors.base.quota import SET_BY_TIER, Limits
 from memory_actors.kinds import entity, episodic, long_term, user_state, working
+from memory_actors.kinds.commands import Restore
 from memory_actors.kinds.context.commands import (
     AddEntry,
     ChangeDocument,
@@ -21,7 +22,7 @@ from memory_actors.kinds.context.commands import (
     RenameDocuments,
 )
 from memory_actors.kinds.context.state import blocks, text
-from memory_actors.kinds.kind import Pruned, Restore
+from memory_actors.kinds.kind import Pruned
 from memory_actors.kinds.short_term import AddMessage, SessionsExpired
 from memory_actors.kinds.structured import PutDocument
 from memory_actors.kinds.user_state import UserState

@@ -20,9 +20,10 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.context.commands import DeleteEntry, RestoreEntries
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS
 from support.deciding import REGISTRY, Decided, Deciding, living
 

@@ -267,7 +267,14 @@ def worth(sentences: Sequence[str], memories: Ints, vectors: Vectors | None) -> 
     factors[[n for n, one in enumerate(sentences) if first.setdefault(one, n) != n]] = 0.0
     if vectors is None:
         return Worth(said, factors, np.zeros((len(sentences), 0), np.float32))
-    return Worth(said, factors, _nearness(said, memories, vectors))
+    # By how much each comes nearer to each anchor than an average memory, times its share. Without
+    # the average the first sentence would get all there is: in a cluster all are near.
+    heard = said.per_sentence(said.weights)
+    of_memory = np.bincount(memories, heard, minlength=len(vectors))[memories]
+    share = (heard / np.maximum(of_memory, 1e-9)).astype(np.float32)
+    cosines = float_dots(vectors, vectors[evenly(len(vectors), ANCHORS_MAX)])
+    nearer = np.maximum(cosines - cosines.mean(axis=0), 0.0)[memories]
+    return Worth(said, factors, share[:, None] * nearer)
 
 
 def share_said(worth: Worth, chosen: Sequence[int]) -> float:
@@ -275,20 +282,6 @@ def share_said(worth: Worth, chosen: Sequence[int]) -> float:
     said = np.unique(np.concatenate([worth.said.of(one) for one in chosen]))
     share: float = worth.said.weights[said].sum() / max(worth.said.weights.sum(), 1e-9)
     return share
-
-
-def _nearness(said: Concepts, memories: Ints, vectors: Vectors) -> Vectors:
-    """Return by how much each comes nearer to each anchor than an average memory, times its share.
-
-    Without the average the first sentence would get all there is: in a cluster all are near.
-    """
-    heard = said.per_sentence(said.weights)
-    of_memory = np.bincount(memories, heard, minlength=len(vectors))[memories]
-    share = (heard / np.maximum(of_memory, 1e-9)).astype(np.float32)
-    anchors = vectors[evenly(len(vectors), ANCHORS_MAX)]
-    cosines = float_dots(vectors, anchors)
-    nearer: Vectors = share[:, None] * np.maximum(cosines - cosines.mean(axis=0), 0.0)[memories]
-    return nearer
 
 
 def choose(
@@ -332,7 +325,10 @@ class _Picker:
         possible = (costs <= self._left).all(axis=1) & (
             facts | (stems >= NEWS_SHARE_MIN * self._stem_counts)
         )
-        told, neared = self._gains()
+        factors = self._worth.factors
+        told = factors * said.per_sentence(said.weights * self._unsaid)
+        nearer = np.maximum(self._worth.nearness - self._near, 0.0).sum(axis=1)
+        neared = factors * self._near_weight * nearer
         told = np.where(possible, told / lengths, 0.0)
         if self._rate_min is None:
             self._rate_min = (
@@ -358,10 +354,3 @@ class _Picker:
         brings_mark = ~self._day_opened[layout.days]
         labels, marks = brings_label[:, None] * layout.labels, brings_mark[:, None] * layout.marks
         return layout.sentences + labels + marks
-
-    def _gains(self) -> tuple[Floats, Floats]:
-        """Return the gain of each sentence in concepts, and in nearness to the vectors."""
-        said = self._worth.said
-        told = said.per_sentence(said.weights * self._unsaid)
-        nearer = np.maximum(self._worth.nearness - self._near, 0.0).sum(axis=1)
-        return self._worth.factors * told, self._worth.factors * self._near_weight * nearer

@@ -5,7 +5,7 @@ stretches of it the one nearest to the cluster's middle, cut at 1,000 characters
 how many of how many it sees, and from when to when.
 
 Memories come from people, tools and web pages, so what they say may be meant for the model. They
-are quoted: one JSON object a line (`quoting`), so that none can end the quotation, and the system
+are quoted: one JSON object a line (`json_text`), so that none can end the quotation, and the system
 prompt says that no instruction in them holds. This makes an injection harder, but not impossible;
 what a summary says is as trustworthy as the memories it was made of.
 
@@ -17,8 +17,8 @@ from datetime import UTC
 from typing import Final, Unpack
 
 from memory_actors.base.errors import LLMError, SummarizerError
+from memory_actors.base.json_text import quoted
 from memory_actors.base.llm import AsksModel, ModelConnection
-from memory_actors.base.quoting import quoted
 from memory_actors.compaction.summarizers.coverage import typical
 from memory_actors.compaction.summarizers.protocol import (
     WORDS_MAX,

@@ -42,7 +42,7 @@ from memory_actors.kinds.context.alignment import (
     new_block_id,
     runs,
 )
-from memory_actors.kinds.context.markdown import Block, entry_text, parse, render
+from memory_actors.kinds.context.markdown import ParsedBlock, entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
 # --- two orders become one: where the blocks that only the file has go in the document
@@ -65,9 +65,9 @@ class FileBlock:
     behind: str | None = None
     """The id of the block that it is another version of."""
 
-    def block(self) -> Block:
+    def block(self) -> ParsedBlock:
         """Return the block as it was read."""
-        return Block(self.raw, self.heading)
+        return ParsedBlock(self.raw, self.heading)
 
     def placed(self) -> Placed:
         """Return the block under its id, which is set by this time."""
@@ -89,22 +89,17 @@ def weave(document: Sequence[Placed], read: Sequence[FileBlock], new_id: NewId) 
             continue
         if block.behind is not None:
             at = places[block.behind] + 1
-        else:
-            at = _behind_entries(document, at, in_file)
+        else:  # behind the entries that only the document has: a heading ends them
+            others = (
+                n
+                for n in range(at, len(document))
+                if document[n].block_id in in_file or document[n].heading is not None
+            )
+            at = next(others, len(document))
         block.name = new_id()
         added.setdefault(at, []).append(block.placed())
     ends = range(len(document) + 1)
     return [block for n in ends for block in (*added.get(n, ()), *document[n : n + 1])]
-
-
-def _behind_entries(document: Sequence[Placed], at: int, in_file: set[str | None]) -> int:
-    """Return the place behind the entries that only the document has: a heading ends them."""
-    own = (
-        n
-        for n in range(at, len(document))
-        if document[n].block_id in in_file or document[n].heading is not None
-    )
-    return next(own, len(document))
 
 
 def added_by_both(

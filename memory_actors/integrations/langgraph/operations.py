@@ -65,7 +65,7 @@ class Operations:
         self._clock, self._ttl = clock, ttl
 
     async def batch(self, given: Sequence[Op]) -> list[Result]:
-        """Carry out operations: reads see what was there before, of two puts the last one counts.
+        """Check operations, and carry them out.
 
         :raises InvalidNamespaceError: of one of them; nothing was done.
         :raises InvalidInputError: a value that no document can hold, or a bad filter; the same.
@@ -74,7 +74,7 @@ class Operations:
         return await self.carry_out(given)
 
     async def carry_out(self, given: Sequence[Op]) -> list[Result]:
-        """Carry out operations that were checked. See `batch`."""
+        """Carry out checked operations: reads see what was there before, the last put counts."""
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
         values = {at: checked_value(op.value) for at, op in puts.items() if op.value is not None}
         if self._index is not None:
@@ -82,7 +82,7 @@ class Operations:
             texts = [
                 text for at, value in values.items() for text in index.texts(value, puts[at].index)
             ]
-            await index.embed(texts, self._embed)
+            await index.embed(texts)
         results = [await self._read(op) for op in given]
         await self._all(self._put(op, values.get(at)) for at, op in puts.items())
         return results
@@ -147,7 +147,9 @@ class Operations:
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         query = op.query or ""
         if query.strip() and self._index is not None:
-            ranked = await self._by_vectors(op, query, self._index)
+            index, matching = self._index, await self._matching(op)
+            texts = [index.texts(found.value, found.about.get("index")) for found in matching]
+            ranked = _best_first(zip(matching, await index.scores(query, texts), strict=True))
         elif query.strip():
             ranked = await self._by_retrieval(op, query)
         else:
@@ -187,15 +189,6 @@ class Operations:
                 if one is not None and not (now_us and one.is_over(now_us)):
                     found.append(one)
         return found
-
-    async def _by_vectors(
-        self, op: SearchOp, query: str, index: Index
-    ) -> list[tuple[StoredItem, float | None]]:
-        """Rank by the caller's embeddings; items without a vector come last."""
-        matching = await self._matching(op)
-        texts = [index.texts(found.value, found.about.get("index")) for found in matching]
-        scores = await index.scores(query, texts, self._embed)
-        return _best_first(zip(matching, scores, strict=True))
 
     async def _by_retrieval(
         self, op: SearchOp, query: str
@@ -311,10 +304,6 @@ class Operations:
                     raise outcome
                 made.append(outcome)
         return made
-
-    async def _embed(self, method: str, given: Any) -> Any:
-        assert self._index is not None
-        return await getattr(self._index.embeddings, method)(given)
 
     async def _users(self, prefix: Sequence[str]) -> list[str]:
         """Return the users who may have namespaces that begin so."""

@@ -66,7 +66,12 @@ class MemoryActorsStore(BaseStore):
         clock: Callable[[], int] | None = None,
     ):
         self._sync = memory if isinstance(memory, sync.MemorySystem) else None
-        self._loop = _running_loop() if self._sync is None else None
+        self._loop = None if self._sync is not None else _current_loop()
+        if self._sync is None and self._loop is None:
+            raise InvalidInputError(
+                "make the store on the event loop that the memory system was opened on, or give a "
+                "memory_actors.sync.MemorySystem, which needs none"
+            )
         self.index_config = index
         self.ttl_config = ttl
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -248,16 +253,6 @@ class MemoryActorsStore(BaseStore):
         return stop
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
-    loop = _current_loop()
-    if loop is None:
-        raise InvalidInputError(
-            "make the store on the event loop that the memory system was opened on, or give a "
-            "memory_actors.sync.MemorySystem, which needs none"
-        )
-    return loop
-
-
 def _current_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
@@ -321,19 +316,15 @@ class Joined:
 
 def _place(op: Op, ops: list[Op], places: dict[object, int]) -> int:
     """Return where an operation stands in a batch; it is added if it is not there yet."""
-    if isinstance(op, PutOp):
-        at = places.setdefault((PutOp, op.namespace, op.key), len(ops))
-        if at < len(ops):
-            ops[at] = op
-            return at
-    else:
-        try:
-            at = places.setdefault(op, len(ops))
-        except TypeError:  # its filter is a dict
-            at = len(ops)
-        if at < len(ops):
-            return at
-    ops.append(op)
+    known = (PutOp, op.namespace, op.key) if isinstance(op, PutOp) else op
+    try:
+        at = places.setdefault(known, len(ops))
+    except TypeError:  # its filter is a dict
+        at = len(ops)
+    if at == len(ops):
+        ops.append(op)
+    elif isinstance(op, PutOp):
+        ops[at] = op
     return at
 
 

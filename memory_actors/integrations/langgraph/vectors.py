@@ -6,7 +6,7 @@ that another or an earlier process put are embedded by the first search that loo
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -19,8 +19,6 @@ from memory_actors.base.errors import EmbedderError, InvalidInputError
 CACHE_BYTES_MAX = 256 << 20  # 43,000 vectors of 1,536 dimensions
 
 Vector = NDArray[np.float32]
-Embed = Callable[..., Awaitable[Any]]
-"""Calls a method of the embeddings by its name."""
 
 
 class Index:
@@ -29,7 +27,7 @@ class Index:
     def __init__(self, config: IndexConfig):
         if not isinstance(config.get("dims"), int) or config.get("embed") is None:
             raise InvalidInputError("index must say `dims` and `embed`")
-        self.embeddings = ensure_embeddings(config["embed"])
+        self._embeddings = ensure_embeddings(config["embed"])
         self._dims = config["dims"]
         self._fields = [_path(field) for field in config.get("fields") or ["$"]]
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
@@ -41,14 +39,14 @@ class Index:
         fields = self._fields if index is None else [_path(field) for field in index]
         return [text for path in fields for text in get_text_at_path(value, path)]
 
-    async def embed(self, texts: Iterable[str], embed: Embed) -> dict[str, Vector]:
+    async def embed(self, texts: Iterable[str]) -> dict[str, Vector]:
         """Return the vectors of texts; those that are not at hand are made, in one batch.
 
         :raises EmbedderError: it gave another number of vectors, or of dimensions, than it should.
         """
         held = {text: self._vectors.get(_digest(text)) for text in texts}
         new = [text for text, vector in held.items() if vector is None]
-        made = await embed("aembed_documents", new) if new else []
+        made = await self._embeddings.aembed_documents(new) if new else []
         if len(made) != len(new):
             raise EmbedderError(f"{len(made)} vectors came for {len(new)} texts")
         held.update(zip(new, map(self._checked, made), strict=True))
@@ -60,12 +58,10 @@ class Index:
             self._vectors.popitem(last=False)
         return vectors
 
-    async def scores(
-        self, query: str, found: Sequence[Sequence[str]], embed: Embed
-    ) -> list[float | None]:
+    async def scores(self, query: str, found: Sequence[Sequence[str]]) -> list[float | None]:
         """Return the cosine of each value's best text and a query, or None without texts."""
-        vectors = await self.embed([text for texts in found for text in texts], embed)
-        asked = self._checked(await embed("aembed_query", query))
+        vectors = await self.embed([text for texts in found for text in texts])
+        asked = self._checked(await self._embeddings.aembed_query(query))
         # Each text once, so that the same text has the same score to the last bit.
         known = {text: float(vector @ asked) for text, vector in vectors.items()}
         return [max((known[text] for text in texts), default=None) for texts in found]

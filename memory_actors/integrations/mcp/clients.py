@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,20 +23,8 @@ NAME: Final = "memory-actors"
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
 
 
-def _stdio(command: Sequence[str]) -> dict[str, Any]:
-    return {"type": "stdio", **_plain(command)}
-
-
 def _plain(command: Sequence[str]) -> dict[str, Any]:
     return {"command": command[0], "args": list(command[1:])}
-
-
-def _of_opencode(command: Sequence[str]) -> dict[str, Any]:
-    return {"type": "local", "command": list(command), "enabled": True}
-
-
-def _of_zed(command: Sequence[str]) -> dict[str, Any]:
-    return {"source": "custom", **_plain(command), "env": {}}
 
 
 class McpClient(NamedTuple):
@@ -50,7 +39,10 @@ class McpClient(NamedTuple):
     of_project: str | None
     """The file of a project's configuration, relative to its directory."""
     next_step: str
-    entry: Callable[[Sequence[str]], dict[str, Any]] = _stdio
+    entry: Callable[[Sequence[str]], dict[str, Any]] = lambda command: {
+        "type": "stdio",
+        **_plain(command),
+    }
     """From the command line of our server to what the client is told."""
     comments: bool = True
     """True if its configuration may have comments, where it is JSON."""
@@ -88,7 +80,8 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
         ),
         "opencode": McpClient(
             "opencode", "mcp", ".config/opencode/opencode.json", "opencode.json",
-            "Start opencode again", _of_opencode,
+            "Start opencode again",
+            lambda command: {"type": "local", "command": list(command), "enabled": True},
         ),
         "vscode": McpClient(
             "VS Code", "servers", _application("Code/User", "mcp.json"), ".vscode/mcp.json",
@@ -105,7 +98,8 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
                 "darwin": ".config/zed/settings.json",
                 "win32": "AppData/Roaming/Zed/settings.json",
             },
-            ".zed/settings.json", "Zed sees it by itself", _of_zed,
+            ".zed/settings.json", "Zed sees it by itself",
+            lambda command: {"source": "custom", **_plain(command), "env": {}},
         ),
     }  # fmt: skip
 
@@ -138,21 +132,18 @@ class ConfigurationChange(NamedTuple):
         """
         if _read(self.path) != self.before:
             raise InvalidInputError(f"{self.path} was changed meanwhile: try again")
+        path = self.path.resolve()
         try:
-            _write(self.path.resolve(), self.after)
+            if self.after is None:
+                path.unlink()
+                return
+            make_directory(path.parent)
+            with written_whole(path, contested=True) as file:
+                if path.exists():
+                    os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+                file.write(self.after)
         except OSError as error:
             raise InvalidInputError(f"{self.path} cannot be written: {error.strerror}") from error
-
-
-def _write(path: Path, data: bytes | None) -> None:
-    if data is None:
-        path.unlink()
-        return
-    make_directory(path.parent)
-    with written_whole(path, contested=True) as file:
-        if path.exists():
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
-        file.write(data)
 
 
 def config_path(client: str, project: Path | None = None) -> Path:
@@ -185,8 +176,13 @@ def installing(
     """
     it, before = CLIENTS[client], _read(path)
     text, where, data = _text(path, before or b""), (it.key, NAME), it.entry(command)
+    is_toml, known = path.suffix == ".toml", None
     with _telling(path):
-        known = _known(path, text, it)
+        if text.strip():
+            parsed = toml_table.parsed if is_toml else partial(jsonc.parsed, comments=it.comments)
+            whole = parsed(text)
+            servers = whole.get(it.key) if isinstance(whole, dict) else None
+            known = servers.get(NAME) if isinstance(servers, dict) else None
     if known == data:
         return ConfigurationChange(path, before, before)
     if known is not None and not replace:
@@ -194,7 +190,7 @@ def installing(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
     with _telling(path):
-        if _is_toml(path):
+        if is_toml:
             after = toml_table.with_table(None if before is None else text, where, data)
         else:
             after = jsonc.with_member(text, where, data, comments=it.comments)
@@ -210,30 +206,16 @@ def removing(client: str, path: Path) -> ConfigurationChange:
     it, before = CLIENTS[client], _read(path)
     if before is None:
         return ConfigurationChange(path, None, None)
-    had = _text(path, before)
+    had, is_toml = _text(path, before), path.suffix == ".toml"
     with _telling(path):
-        if _is_toml(path):
+        if is_toml:
             left = toml_table.without_table(had, (it.key, NAME))
         else:
             left = jsonc.without_member(had, (it.key, NAME), comments=it.comments)
-    alone = "" if _is_toml(path) else "\n"
+    alone = "" if is_toml else "\n"
     if had.startswith(("{", "[")) and left == alone:  # `installing` made the file for our server
         return ConfigurationChange(path, before, None)
     return ConfigurationChange(path, before, _as(left, before))
-
-
-def _is_toml(path: Path) -> bool:
-    return path.suffix == ".toml"
-
-
-def _known(path: Path, text: str, it: McpClient) -> Any:
-    """Return the server of our name that is there, or None."""
-    if not text.strip():
-        return None
-    is_toml = _is_toml(path)
-    whole = toml_table.parsed(text) if is_toml else jsonc.parsed(text, comments=it.comments)
-    servers = whole.get(it.key) if isinstance(whole, dict) else None
-    return servers.get(NAME) if isinstance(servers, dict) else None
 
 
 @contextmanager

@@ -5,7 +5,7 @@ tool answers as the reference does; docs/integrations/mcp.md says where it does 
 test runs both on the same calls.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -87,9 +87,8 @@ async def _create_entities(call: ToolCall) -> ToolAnswer:
 
     async def create(one: GraphNode) -> None:
         if one.name not in ids:
-            known = await _spelled_otherwise(user, one)
-            if known is not None:
-                spelled[one.name] = known
+            with suppress(NotFoundError):  # this name and type may be there in another spelling
+                spelled[one.name] = (await user.entities.get(one.name, one.type)).name
                 return
             receipt = await user.entities.add_entity(one.name, one.type, one.observations)
             ids[one.name] = receipt.memory_id
@@ -102,23 +101,9 @@ async def _create_entities(call: ToolCall) -> ToolAnswer:
     await _each(call, new, create)
     if created:
         await settle(user)
-    return _answer(NodeList(created), created, note=_not_created(spelled))
-
-
-async def _spelled_otherwise(user: UserMemory, node: GraphNode) -> str | None:
-    """Return the name of the entity that has this name and type in another spelling."""
-    try:
-        return (await user.entities.get(node.name, node.type)).name
-    except NotFoundError:
-        return None
-
-
-def _not_created(spelled: Mapping[str, str]) -> str | None:
-    """List the entities that already exist under another spelling of their name."""
-    if not spelled:
-        return None
     named = ", ".join(f"{name!r} is there as {known!r}" for name, known in spelled.items())
-    return f"Not created, as case, width and blanks tell no names apart: {named}."
+    note = f"Not created, as case, width and blanks tell no names apart: {named}."
+    return _answer(NodeList(created), created, note=note if spelled else None)
 
 
 async def _create_relations(call: ToolCall) -> ToolAnswer:

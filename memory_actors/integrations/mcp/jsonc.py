@@ -28,9 +28,8 @@ _INDENT: Final = re.compile(r"\n([ \t]+)[^\s]")
 
 
 class Member(NamedTuple):
-    """A member of an object, and its places in the text."""
+    """The places of a member of an object in the text."""
 
-    key: str
     start: int
     """The place of the key."""
     value: int
@@ -46,11 +45,7 @@ class JsonObject(NamedTuple):
 
     start: int
     end: int
-    members: Sequence[Member]
-
-    def member(self, key: str) -> Member | None:
-        """Return the member with this key."""
-        return next((one for one in self.members if one.key == key), None)
+    members: dict[str, Member]
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -81,18 +76,18 @@ class _Text:
         """
         if self.text[start] != "{":
             raise InvalidInputError(f"{what} is no JSON object")
-        members: list[Member] = []
+        members: dict[str, Member] = {}
         at = self.skip(start + 1)
         while self.text[at] != "}":
             key, end = _JSON.raw_decode(self.json, at)
+            if key in members:
+                raise InvalidInputError(f"{what} has two members of the same name")
             value = self.skip(self.skip(end) + 1)
             _, end = _JSON.raw_decode(self.json, value)
             comma = self.skip(end)
             has_comma = self.text[comma] == ","
-            members.append(Member(key, at, value, end, comma if has_comma else None))
+            members[key] = Member(at, value, end, comma if has_comma else None)
             at = self.skip(comma + has_comma)
-        if len({one.key for one in members}) < len(members):
-            raise InvalidInputError(f"{what} has two members of the same name")
         return JsonObject(start, at + 1, members)
 
     def skip(self, at: int) -> int:
@@ -126,41 +121,33 @@ def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = F
         return text + json.dumps({outer: {key: data}}, indent=2, ensure_ascii=False)
     read = _Text(text, comments)
     root = read.object(read.skip(0), "the file")
-    held = root.member(outer)
+    held = root.members.get(outer)
     if held is None:
-        return _put(text, root, outer, {key: data}, _depth_of(text))
+        return _put(text, root, outer, {key: data})
     into = read.object(held.value, repr(outer))
-    known = into.member(key)
+    known = into.members.get(key)
     if known is None:
-        return _put(text, into, key, data, _depth_of(text))
-    value = _value(data, _indent_at(text, known.start), _depth_of(text), _line_feed(text))
+        return _put(text, into, key, data)
+    value = _value(data, text, _indent_at(text, known.start))
     return f"{text[: known.value]}{value}{text[known.end :]}"
 
 
-def _depth_of(text: str) -> str:
-    """Return the indentation of one level."""
-    found = _INDENT.search(text)
-    return found[1] if found else "  "
-
-
-def _put(text: str, into: JsonObject, key: str, data: Any, unit: str) -> str:
+def _put(text: str, into: JsonObject, key: str, data: Any) -> str:
     """Put a member behind the brace of an object, before the others and the blanks before them."""
     at = into.start + 1
     found = _BLANK.match(text, at)
     blank = found[0] if found and into.members else ""
     indent = blank.rpartition("\n")[2] if "\n" in blank else _indent_at(text, into.start)
-    value = _value(data, indent, unit, _line_feed(text))
     comma = "," if into.members else ""
-    return f"{text[:at]}{blank}{json.dumps(key)}: {value}{comma}{text[at:]}"
+    return f"{text[:at]}{blank}{json.dumps(key)}: {_value(data, text, indent)}{comma}{text[at:]}"
 
 
-def _value(data: Any, indent: str, unit: str, line_feed: str) -> str:
-    lines = json.dumps(data, indent=unit, ensure_ascii=False).split("\n")
+def _value(data: Any, text: str, indent: str) -> str:
+    """Return a value as a text has them: with its line feeds and its indentation of one level."""
+    found = _INDENT.search(text)
+    lines = json.dumps(data, indent=found[1] if found else "  ", ensure_ascii=False).split("\n")
+    line_feed = "\r\n" if "\r\n" in text else "\n"
     return f"{line_feed}{indent}".join(lines)
-
-
-def _line_feed(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _indent_at(text: str, at: int) -> str:
@@ -181,12 +168,10 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     read = _Text(text, comments)
     root = read.object(read.skip(0), "the file")
     outer, key = path
-    held = root.member(outer)
-    if held is None:
-        return text
-    inner = read.object(held.value, repr(outer))
-    found = inner.member(key)
-    if found is None:
+    held = root.members.get(outer)
+    inner = None if held is None else read.object(held.value, repr(outer))
+    found = None if inner is None else inner.members.get(key)
+    if held is None or inner is None or found is None:
         return text
     if not _made_for(text, inner, found):
         return _cut(text, inner, found)
@@ -207,7 +192,7 @@ def _cut(text: str, out_of: JsonObject, member: Member) -> str:
 
     A comment that ends with its line may stand before it: if nothing else ends it, the blanks stay.
     """
-    members = out_of.members
+    members = list(out_of.members.values())
     before, end = len(text[: member.start].rstrip()), member.end
     if member.comma is not None:
         end = member.comma + 1

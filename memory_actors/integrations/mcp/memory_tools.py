@@ -146,15 +146,8 @@ async def _get(call: ToolCall) -> ToolAnswer:
 async def _explain(call: ToolCall) -> ToolAnswer:
     why = await call.user.why(call.given.memory_id)
     steps = [f"{step.at:%Y-%m-%d %H:%M} {step.says}" for step in why.steps]
-    return ToolAnswer(
-        Explained(
-            memory_id=why.memory_id,
-            memory_type=why.memory_type,
-            alive=why.alive,
-            says=why.says,
-            steps=steps,
-        )
-    )
+    names = ("memory_id", "memory_type", "alive", "says")
+    return ToolAnswer(Explained(**{name: getattr(why, name) for name in names}, steps=steps))
 
 
 async def _relate(call: ToolCall) -> ToolAnswer:

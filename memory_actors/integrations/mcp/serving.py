@@ -32,8 +32,8 @@ from memory_actors.base.errors import (
     NotFoundError,
     QuotaExceededError,
 )
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.privacy import reason
-from memory_actors.base.surrogates import without_halves
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp.answers import shown
@@ -167,7 +167,11 @@ class _Serving:
 
     def __init__(self, whose: Whose, tool_sets: Sequence[str], watched: bool):
         self._whose = whose
-        self._tools = {tool.name: tool for name in tool_sets for tool in _tools_of(name)}
+        for name in tool_sets:
+            if name not in TOOL_SETS:
+                known = ", ".join(TOOL_SETS)
+                raise InvalidInputError(f"there is no set of tools {name!r:.80}: use {known}")
+        self._tools = {tool.name: tool for name in tool_sets for tool in TOOL_SETS[name]}
         self._sets = tuple(tool_sets)
         self._bus = InMemorySubscriptionBus()
         self._subscribed: dict[str, ServerSession] = {}
@@ -330,14 +334,6 @@ class _Serving:
         text = found.text or f"Nothing is remembered about {topic!r}."
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=f"What is known: {topic}", messages=[message])
-
-
-def _tools_of(name: str) -> Sequence[Tool]:
-    try:
-        return TOOL_SETS[name]
-    except KeyError:
-        known = ", ".join(TOOL_SETS)
-        raise InvalidInputError(f"there is no set of tools {name!r:.80}: use {known}") from None
 
 
 def _described(tool: Tool) -> types.Tool:

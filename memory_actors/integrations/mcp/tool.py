@@ -96,18 +96,17 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
     fields = wanted.get("properties")
     if not isinstance(value, dict) or fields is None:
         return value
-    named = {_own_name(name, value, fields): one for name, one in value.items()}
+    named = {}
+    for name, one in value.items():
+        own = SYNONYMS.get(name, name)
+        is_meant = own in fields and own not in value and name not in fields
+        named[own if is_meant else name] = one
     required = wanted.get("required", ())
     return {
         name: _lenient(one, fields.get(name, {}))
         for name, one in named.items()
         if one is not None or name in required or name not in fields
     }
-
-
-def _own_name(name: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    own = SYNONYMS.get(name, name)
-    return own if own in fields and own not in given and name not in fields else name
 
 
 def _reason(

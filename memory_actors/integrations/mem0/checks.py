@@ -9,9 +9,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from memory_actors.extraction import OpenAIExtractor
+
+Fields: TypeAlias = Mapping[str, Any]
+Told: TypeAlias = dict[str, Any]
+"""A memory, or an answer, as mem0 has it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -23,7 +27,7 @@ class MemoryError(Exception):  # noqa: A001 - mem0's own name for it
         self,
         message: str,
         error_code: str,
-        details: Mapping[str, Any] | None = None,
+        details: Fields | None = None,
         suggestion: str | None = None,
     ):
         super().__init__(message)
@@ -31,7 +35,7 @@ class MemoryError(Exception):  # noqa: A001 - mem0's own name for it
         self.error_code = error_code
         self.details = dict(details or {})
         self.suggestion = suggestion
-        self.debug_info: dict[str, Any] = {}
+        self.debug_info: Told = {}
 
 
 class ValidationError(MemoryError):
@@ -44,9 +48,9 @@ WILDCARD: Final = "*"
 """In filters of mem0's: anything."""
 
 
-def configured(config: Mapping[str, Any]) -> dict[str, Any]:
+def configured(config: Fields) -> Told:
     """Return the parts that a configuration of mem0's names."""
-    parts: dict[str, Any] = {}
+    parts: Told = {}
     for name, chosen in config.items():
         given = chosen.get("config", {}) if isinstance(chosen, Mapping) else {}
         if name == "vector_store" and given.get("path"):
@@ -62,36 +66,27 @@ def configured(config: Mapping[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def scope_id(value: Any, name: str) -> str | None:
+def scope_id(value: Any, name: str, *, wild: bool = False) -> str | None:
     """Return the id of a user, an agent or a run, without space around it.
 
-    :raises ValueError: it is empty, or has space in it.
+    :raises ValueError: it is empty, has space in it, or is a wildcard where one is meant.
     """
     if value is None:
         return None
     trimmed = str(value).strip()
     if not trimmed or any(character.isspace() for character in trimmed):
         raise ValueError(f"Invalid {name}: give an identifier that is not empty and has no space.")
-    return trimmed
-
-
-def _check_one(value: str | None, name: str) -> None:
-    """Refuse a wildcard where one user, agent or run is meant.
-
-    :raises ValueError: it is one.
-    """
-    if value == WILDCARD:
+    if trimmed == WILDCARD and not wild:
         raise ValueError(
             f"Invalid {name}: {WILDCARD!r} is nobody's name. Filters may have it as agent_id or "
             "run_id beside a user_id: any agent or run of that user."
         )
+    return trimmed
 
 
 def scopes(**given: Any) -> dict[str, str]:
     """Return the scopes that are given, by name."""
     found = {name: scope_id(value, name) for name, value in given.items()}
-    for name, value in found.items():
-        _check_one(value, name)
     return {name: value for name, value in found.items() if value}
 
 
@@ -110,7 +105,7 @@ def needed_scopes(**given: Any) -> dict[str, str]:
     return found
 
 
-def scoped_filters(filters: Mapping[str, Any] | None) -> dict[str, Any]:
+def scoped_filters(filters: Fields | None) -> Told:
     """Return filters whose scopes are checked: a wildcard never reaches other users' memories.
 
     :raises ValueError: they name no scope, or anybody's.
@@ -123,15 +118,14 @@ def scoped_filters(filters: Mapping[str, Any] | None) -> dict[str, Any]:
             "Example: filters={'user_id': 'u1'}"
         )
     for name in named:
-        given[name] = scope_id(given[name], name)
+        wild = name != "user_id" and "user_id" in named
+        given[name] = scope_id(given[name], name, wild=wild)
         if given[name] is None:
             raise ValueError(f"filters: {name} is None: leave it out, or name one")
-        if name == "user_id" or "user_id" not in named:
-            _check_one(given[name], name)
     return given
 
 
-def no_more(given: Mapping[str, Any], method: str) -> None:
+def no_more(given: Fields, method: str) -> None:
     """Refuse arguments that a method does not have.
 
     :raises ValueError: a scope is given beside the filters.
@@ -177,16 +171,6 @@ def check_threshold(threshold: Any) -> float:
     return float(threshold)
 
 
-def check_query(query: Any) -> str:
-    """Return a query without space around it.
-
-    :raises ValueError: it is no text, or says nothing.
-    """
-    if not isinstance(query, str) or not query.strip():
-        raise ValueError("Invalid query: must be a non-empty string.")
-    return query.strip()
-
-
 def day(value: Any) -> str | None:
     """Return the day on which a memory expires.
 
@@ -227,7 +211,7 @@ def check_memory_type(memory_type: Any, agent_id: str | None) -> None:
         )
 
 
-def spoken(messages: Any) -> list[dict[str, Any]]:
+def spoken(messages: Any) -> list[Told]:
     """Return the messages that are to be kept: those with a role and a text, but the system's.
 
     :raises ValidationError: they are no messages.
@@ -247,7 +231,7 @@ def spoken(messages: Any) -> list[dict[str, Any]]:
     return [one for one in said if one is not None]
 
 
-def _said(message: Mapping[str, Any]) -> dict[str, Any] | None:
+def _said(message: Fields) -> Told | None:
     """Return a message with its text, or that of its parts, or None if it has none."""
     content = message.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
@@ -279,7 +263,7 @@ _NEGATED: Final = frozenset({"ne", "nin"})
 _OPERATORS: Final = _RANGE | _NEGATED | {"eq", "in", "contains", "icontains"}
 
 
-def translated(filters: Mapping[str, Any]) -> Filter:
+def translated(filters: Fields) -> Filter:
     """Return mem0's filters as ours.
 
     :raises ValueError: an operator that there is not, or a group that is no list of filters.
@@ -287,7 +271,7 @@ def translated(filters: Mapping[str, Any]) -> Filter:
     return {"and": [_part(key, value) for key, value in filters.items()]}
 
 
-def wanted(scope: Mapping[str, Any], *, show_expired: bool) -> Filter:
+def wanted(scope: Fields, *, show_expired: bool) -> Filter:
     """Return the filter of a scope: its user is the one whose memory is asked."""
     parts = [translated({name: value for name, value in scope.items() if name != "user_id"})]
     if not show_expired:
@@ -323,10 +307,10 @@ def _part(key: str, value: Any) -> Filter:
             f"Cannot mix range operators with others for field '{key}'. Use AND to combine them as "
             "separate conditions."
         )
-    return {"and": [_operator(field, name, given) for name, given in value.items()]}
-
-
-def _operator(field: str, name: str, value: Any) -> Filter:
-    if name in _NEGATED:
-        return {field: {name: value, "exists": True}}
-    return {field: {"contains" if name == "icontains" else name: value}}
+    own = {"icontains": "contains"}
+    return {
+        "and": [
+            {field: {own.get(name, name): given} | ({"exists": True} if name in _NEGATED else {})}
+            for name, given in value.items()
+        ]
+    }

@@ -12,13 +12,15 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.integrations.mem0 import checks, shapes
-from memory_actors.integrations.mem0.checks import Filter, translated
+from memory_actors.integrations.mem0.checks import Fields, Filter, Told, translated
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
 TYPES: Final = ["long_term"]
 MESSAGES: Final = ["short_term"]
 MESSAGES_MAX, BYTES_MAX = 20, 16_000  # as an extractor is asked: fewer than a session holds
+SPEAKER: Final = {"role": "role", "actor_id": "name"}
+"""Who said a message, in the payload and in the message."""
 TOP_K: Final = 20
 TOP_K_MAX: Final = 10_000
 _UNSET: Final = object()
@@ -35,7 +37,7 @@ class AsyncMemory:
     `MemorySystem.open`, such as `embedder` and `extractor`.
     """
 
-    def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **parts: Any):
+    def __init__(self, config: str | Path | Fields | None = None, **parts: Any):
         configured = checks.configured(config) if isinstance(config, Mapping) else {}
         given = config if isinstance(config, str | Path) else DIRECTORY
         self._directory = configured.pop("directory", given)
@@ -46,7 +48,7 @@ class AsyncMemory:
         """By user: held while messages are kept and read, as a session holds few of them."""
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
+    def from_config(cls, config_dict: Fields) -> Self:
         """Return one for a configuration of mem0's."""
         return cls(config_dict)
 
@@ -77,13 +79,13 @@ class AsyncMemory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Fields | None = None,
         timestamp: Any = None,
         expiration_date: Any = None,
         infer: bool = True,
         memory_type: str | None = None,
         prompt: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Told:
         """Remember messages: each as it is (`infer=False`), or the facts in them.
 
         :raises ValidationError: there is no scope, or they are no messages.
@@ -105,7 +107,16 @@ class AsyncMemory:
             return {"results": await self._inferred(said, scope, kept)}
         owner = shapes.owner_of(scope)
         user = (await self._opened()).user(owner, agent_id=scope.get("agent_id"))
-        items = [_item(one, scope, kept, owner) for one in said]
+        items = [
+            Item(
+                content=one["content"],
+                role=one["role"],
+                session_id=scope.get("run_id"),
+                metadata=kept | {name: one[of] for name, of in SPEAKER.items() if one.get(of)},
+                memory_id=shapes.new_id(owner),
+            )
+            for one in said
+        ]
         if items:
             await user.add_many(items)
         results = [
@@ -124,7 +135,7 @@ class AsyncMemory:
         self,
         memory_id: str,
         text: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Fields | None = None,
         expiration_date: Any = _UNSET,
         data: str | None = None,
     ) -> dict[str, str]:
@@ -183,7 +194,7 @@ class AsyncMemory:
 
     # --- read
 
-    async def get(self, memory_id: str) -> dict[str, Any] | None:
+    async def get(self, memory_id: str) -> Told | None:
         """Return a memory, or None if there is none."""
         try:
             user, memory = await self._found(memory_id)
@@ -194,11 +205,11 @@ class AsyncMemory:
     async def get_all(
         self,
         *,
-        filters: Mapping[str, Any] | None = None,
+        filters: Fields | None = None,
         top_k: int = TOP_K,
         show_expired: bool = False,
         **more: Any,
-    ) -> dict[str, list[dict[str, Any]]]:
+    ) -> dict[str, list[Told]]:
         """Return memories, the newest first.
 
         :raises ValueError: the filters name no scope, or cannot be; or `top_k` is no number.
@@ -219,14 +230,14 @@ class AsyncMemory:
         query: str,
         *,
         top_k: int = TOP_K,
-        filters: Mapping[str, Any] | None = None,
+        filters: Fields | None = None,
         threshold: float | None = 0.0,
         rerank: bool = False,
         explain: bool = False,
         reference_date: Any = None,
         show_expired: bool = False,
         **more: Any,
-    ) -> dict[str, list[dict[str, Any]]]:
+    ) -> dict[str, list[Told]]:
         """Return the memories that best answer a query, the best first, with their scores.
 
         :raises ValueError: the filters name no scope, or cannot be; or another argument is not what
@@ -236,17 +247,19 @@ class AsyncMemory:
         checks.platform_only(reference_date, "reference_date")
         checks.no_more(more, "search")
         least, limit = checks.check_threshold(threshold), checks.check_top_k(top_k)
-        asked = checks.check_query(query)
+        if not isinstance(query, str) or not query.strip():
+            raise ValueError("Invalid query: must be a non-empty string.")
+        asked = query.strip()
         scoped = checks.scoped_filters(filters)
         wanted = checks.wanted(scoped, show_expired=show_expired)
-        found: list[dict[str, Any]] = []
+        found: list[Told] = []
         if limit:
             async for user in self._users(scoped):
                 found += await _searched(user, asked, wanted, limit, least, explain=explain)
         found.sort(key=lambda one: -one["score"])
         return {"results": found[:limit]}
 
-    async def history(self, memory_id: str) -> list[dict[str, Any]]:
+    async def history(self, memory_id: str) -> list[Told]:
         """Return the history of a memory, also of a deleted one; [] for an unknown id."""
         async for user in self._may_own(memory_id):
             try:
@@ -263,7 +276,7 @@ class AsyncMemory:
                 self._memory = await MemorySystem.open(self._directory, **self._parts)
             return self._memory
 
-    async def _users(self, scope: Mapping[str, Any]) -> AsyncIterator[UserMemory]:
+    async def _users(self, scope: Fields) -> AsyncIterator[UserMemory]:
         """Yield those who may have memories of a scope: one if it names a user, else all."""
         memory = await self._opened()
         if "user_id" in scope:
@@ -297,8 +310,8 @@ class AsyncMemory:
         )
 
     async def _inferred(
-        self, said: list[dict[str, Any]], scope: Mapping[str, str], kept: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
+        self, said: list[Told], scope: Mapping[str, str], kept: Fields
+    ) -> list[Told]:
         """Keep messages for a while, and remember the facts in them.
 
         An add reads its own messages, whatever another one has left; so its facts have its scope.
@@ -312,16 +325,16 @@ class AsyncMemory:
         user = (await self._opened()).user(
             owner, agent_id=scope.get("agent_id"), session_id=shapes.session_of(scope)
         )
-        results: list[dict[str, Any]] = []
+        results: list[Told] = []
         async with self._inferring.setdefault(owner, asyncio.Lock()):
             for part in _parts(said):
                 results += await _inferred(user, part, scope, kept)
         return results
 
 
-def _parts(said: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _parts(said: Sequence[Told]) -> Iterator[list[Told]]:
     """Yield messages as many at a time as are read at once."""
-    part: list[dict[str, Any]] = []
+    part: list[Told] = []
     size = 0
     for one in said:
         bytes_ = len(one["content"].encode("utf-8", "surrogatepass"))
@@ -336,10 +349,10 @@ def _parts(said: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 async def _inferred(
     user: UserMemory,
-    said: Sequence[Mapping[str, Any]],
+    said: Sequence[Fields],
     scope: Mapping[str, str],
-    kept: Mapping[str, Any],
-) -> list[dict[str, Any]]:
+    kept: Fields,
+) -> list[Told]:
     """Return the facts inferred from messages; if inference fails, the messages are deleted."""
     ids: list[str] = []
     try:
@@ -367,24 +380,9 @@ async def _inferred(
     ]
 
 
-def _item(
-    message: Mapping[str, Any], scope: Mapping[str, str], kept: Mapping[str, Any], owner: str
-) -> Item:
-    said_by = {"role": message["role"]}
-    if message.get("name"):
-        said_by["actor_id"] = message["name"]
-    return Item(
-        content=message["content"],
-        role=message["role"],
-        session_id=scope.get("run_id"),
-        metadata={**kept, **said_by},
-        memory_id=shapes.new_id(owner),
-    )
-
-
 async def _searched(
     user: UserMemory, query: str, wanted: Filter, limit: int, least: float, *, explain: bool
-) -> list[dict[str, Any]]:
+) -> list[Told]:
     """Return hits as mem0 tells them; those that say the same are hits of their own."""
     hits = await user.retrieve(
         query, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted, min_score=least,

@@ -12,10 +12,10 @@ import secrets
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.records import HistoryEntry, Memory
-from memory_actors.integrations.mem0.checks import SCOPES
+from memory_actors.integrations.mem0.checks import SCOPES, Fields, Told
 
 PROMOTED: Final = (*SCOPES, "actor_id", "role", "expiration_date")
 """The keys of the payload that are told beside the text, and not in its metadata."""
@@ -73,8 +73,8 @@ def now() -> str:
 
 
 def payload(
-    metadata: Mapping[str, Any] | None, scope: Mapping[str, str], expires: str | None, at: str
-) -> dict[str, Any]:
+    metadata: Fields | None, scope: Mapping[str, str], expires: str | None, at: str
+) -> Told:
     """Return the stored metadata of each message of an add, without its speaker."""
     said = {name: value for name, value in (metadata or {}).items() if name not in _IDENTITY}
     created_at = said.pop("created_at", at)
@@ -83,14 +83,14 @@ def payload(
     return kept if expires is None else {**kept, "expiration_date": expires}
 
 
-def changed(memory: Memory, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+def changed(memory: Memory, metadata: Fields | None) -> Told:
     """Return the payload of a memory after an update: scope and first time stay."""
     fixed = {*_IDENTITY, *_COMPUTED, "created_at"}
     said = {name: value for name, value in (metadata or {}).items() if name not in fixed}
     return {**_kept(memory), **said, "updated_at": now()}
 
 
-def as_read(memory: Memory) -> dict[str, Any] | None:
+def as_read(memory: Memory) -> Told | None:
     """Return the filter that a memory matches until its next update, which has another time.
 
     None: somebody who keeps something else under that name has added it.
@@ -101,18 +101,18 @@ def as_read(memory: Memory) -> dict[str, Any] | None:
     return {"updated_at": {"eq": at} if "updated_at" in memory.metadata else {"exists": False}}
 
 
-def _kept(memory: Memory) -> dict[str, Any]:
+def _kept(memory: Memory) -> Told:
     return {name: value for name, value in memory.metadata.items() if name != "is_compressed"}
 
 
 # --- as mem0 tells it
 
 
-def item(memory: Memory, owner: str, *, score: float | None = None) -> dict[str, Any]:
+def item(memory: Memory, owner: str, *, score: float | None = None) -> Told:
     """Return a memory as `get` and `search` tell it."""
     kept = _kept(memory)
     created_at = kept.get("created_at", memory.created_at.isoformat())
-    told: dict[str, Any] = {
+    told: Told = {
         "id": memory.memory_id,
         "memory": memory.content,
         "hash": hashlib.md5(memory.content.encode(), usedforsecurity=False).hexdigest(),
@@ -128,7 +128,7 @@ def item(memory: Memory, owner: str, *, score: float | None = None) -> dict[str,
     return told | {name: kept[name] for name in (*PROMOTED, "attributed_to") if name in kept}
 
 
-def listed(memory: Memory, owner: str) -> dict[str, Any]:
+def listed(memory: Memory, owner: str) -> Told:
     """Return a memory as `get_all` tells it: without a score."""
     told = item(memory, owner)
     del told["score"]
@@ -142,11 +142,11 @@ _EVENTS: Final = {
 """mem0's words for what happened, by the last part of an event's tag."""
 
 
-def history(memory_id: str, entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
+def history(memory_id: str, entries: Sequence[HistoryEntry]) -> list[Told]:
     """Return the events about a memory as mem0 tells them; of an unknown one, none."""
-    told: list[dict[str, Any]] = []
+    told: list[Told] = []
     text: str | None = None
-    kept: dict[str, Any] = {}
+    kept: Told = {}
     for entry in entries:
         event = _EVENTS.get(entry.event.rpartition(".")[2])
         if event is None:

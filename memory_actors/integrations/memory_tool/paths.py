@@ -99,11 +99,6 @@ def is_reachable(name: str) -> bool:
         return False
 
 
-def is_hidden(name: str) -> bool:
-    """Return whether a listing leaves a name out."""
-    return any(part.startswith(".") or part == HIDDEN for part in name.split("/"))
-
-
 def parents(name: str) -> Iterator[str]:
     """Yield the directories above a name, outermost first, without the root."""
     parts = name.split("/")
@@ -169,7 +164,7 @@ def _entries(inside: Mapping[str, int], depth: int) -> Iterator[tuple[str, int]]
     totals: dict[tuple[str, ...], int] = {}
     for file, size in inside.items():
         parts = tuple(file.split("/")[depth:])
-        if is_hidden("/".join(parts)):
+        if any(part.startswith(".") or part == HIDDEN for part in parts):
             continue
         for n in range(1, min(len(parts), DEPTH_MAX) + 1):
             entry = parts[:n] if n == len(parts) else (*parts[:n], "")

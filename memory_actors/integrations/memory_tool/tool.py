@@ -74,19 +74,6 @@ _DESCRIPTION = (
 )
 
 
-def definition() -> dict[str, Any]:
-    """Return the tool's name, description and JSON schema."""
-    return {
-        "name": "memory",
-        "description": _DESCRIPTION,
-        "input_schema": {
-            "type": "object",
-            "properties": {name: dict(schema) for name, schema in _PROPERTIES.items()},
-            "required": ["command"],
-        },
-    }
-
-
 def command_parameters(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the JSON schemas of a command's parameters by name: required ones, optional ones."""
     required: dict[str, Any] = {}
@@ -120,8 +107,10 @@ def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
 
 def _checked(key: str, value: object) -> object:
     kind = _PROPERTIES[key]["type"]
-    if kind == "string" and isinstance(value, str) and _is_unicode(value):
-        return value
+    if kind == "string" and isinstance(value, str):
+        with suppress(UnicodeEncodeError):
+            value.encode()
+            return value
     if kind == "integer" and _is_int(value):
         return value
     if kind == "array" and isinstance(value, list | tuple) and [*map(_is_int, value)] == [True] * 2:
@@ -140,14 +129,6 @@ _A = {
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_unicode(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # --- the tool
@@ -173,7 +154,15 @@ class MemoryTool:
 
         For those that have: `{"type": "memory_20250818", "name": "memory"}`.
         """
-        return definition()
+        return {
+            "name": "memory",
+            "description": _DESCRIPTION,
+            "input_schema": {
+                "type": "object",
+                "properties": {name: dict(schema) for name, schema in _PROPERTIES.items()},
+                "required": ["command"],
+            },
+        }
 
     async def call(self, command: object) -> str:
         """Carry out a command as a model gave it; return the text for the model, errors too.
@@ -193,14 +182,13 @@ class MemoryTool:
         """
         name, arguments = arguments_of(command)
         try:
-            answer: str = await getattr(self, f"_{name}")(**arguments)
+            return str(await getattr(self, f"_{name}")(**arguments))
         except QuotaExceededError as error:
             # A model has no command that archives.
             said = str(error).removesuffix(".")
             raise MemoryToolError(f"Error: {said}. Shorten or delete something first.") from error
         except (InvalidInputError, NotFoundError) as error:
             raise MemoryToolError(f"Error: {error}") from error
-        return answer
 
     async def clear(self) -> None:
         """Delete all files. This is no command of the tool: models do not have it."""

@@ -10,17 +10,20 @@ the first get their file in their name: each stays an entity of its own.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     check_names,
     entity,
     entity_key,
+    of_graph,
     present,
     relationship,
 )
@@ -46,7 +49,7 @@ Known: TypeAlias = dict[str, tuple[str, list[Any]]]
 """The names of the entities that links name, and their keys, by what a link may say."""
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the notes as entities, then what relates them, then what they say besides."""
     known: Known = {}
     for place, title, note in _notes(path, reading):
@@ -72,31 +75,25 @@ def _notes(path: Path, reading: SourceReading) -> Iterator[tuple[str, str, dict[
         yield f"{path}, {name}", title, note | {"permalink": fields.get("permalink") or name}
 
 
-def _key(title: str, note: Mapping[str, Any]) -> list[Any]:
+def _key(title: str, note: Raw) -> list[Any]:
     return entity_key("note", title, note["fields"].get("type"))
 
 
-def _entity(place: str, title: str, note: Mapping[str, Any]) -> SourceRecord:
+def _entity(place: str, title: str, note: Raw) -> SourceRecord:
     fields = note["fields"]
     said = [one.text for one in passages(note["body"]) if _observes(one)]
     own = {name: value for name, value in fields.items() if name not in ("title", "type")}
-    return SourceRecord(
-        place=place,
-        raw={"title": title, "file": note["file"], **fields},
-        key=_key(title, note),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            timestamp=_when(fields),
-            data=entity(title, fields.get("type"), list(dict.fromkeys(said))),
-            metadata=present(**{**own, "file": note["file"]}),
-        ),
+    return of_graph(
+        place,
+        {"title": title, "file": note["file"], **fields},
+        _key(title, note),
+        entity(title, fields.get("type"), list(dict.fromkeys(said))),
+        timestamp=_when(fields),
+        metadata=present(**{**own, "file": note["file"]}),
     )
 
 
-def _relations(
-    place: str, title: str, note: Mapping[str, Any], known: Known, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _relations(place: str, title: str, note: Raw, known: Known, reading: SourceReading) -> Records:
     for relation, link in dict.fromkeys(_links(note["body"], known)):
         if link.casefold() not in known:
             missing = {"fields": {}, "body": "", "file": note["file"]}
@@ -106,13 +103,12 @@ def _relations(
             yield _entity(place, link, missing)
         target, target_key = known[link.casefold()]
         data = relationship(title, relation, target)
-        yield SourceRecord(
-            place=f"{place}, {link!r:.60}",
-            raw={"title": title, **data},
-            key=["relation", title, relation, target],
+        yield of_graph(
+            f"{place}, {link!r:.60}",
+            {"title": title, **data},
+            ["relation", title, relation, target],
+            data,
             ends=(_key(title, note), target_key),
-            replaces=True,
-            fields={"memory_type": "entity", "data": data},
         )
 
 
@@ -156,7 +152,7 @@ def _named(link: str, known: Known) -> str:
     return name.partition("#")[0].strip().removesuffix(".md")
 
 
-def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceRecord]:
+def _others(place: str, title: str, note: Raw) -> Records:
     metadata = {"note": title, "file": note["file"]}
     yield from facts(
         note["body"],
@@ -167,5 +163,5 @@ def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceR
     )
 
 
-def _when(fields: Mapping[str, Any]) -> Any:
+def _when(fields: Raw) -> Any:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)

@@ -6,12 +6,11 @@ kept if the user, the model or one of its tools said it in words, also in speech
 system says, what is hidden, thoughts and calls of tools.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import UNSPOKEN, conversations, message, spoken
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord
+from memory_actors.interchange.sources.found import Raw, Records, SourceReading
 
 SPEAKERS: Final = ("user", "assistant", "tool")
 SETTINGS: Final = ("user_editable_context", "model_editable_context")
@@ -19,7 +18,7 @@ SETTINGS: Final = ("user_editable_context", "model_editable_context")
 OTHER_BRANCHES: Final = "a message on a branch that was edited away was not taken over"
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the messages of each conversation, in the order they were said."""
     for place, _, conversation in conversations(path, reading):
         nodes = conversation.get("mapping")
@@ -27,8 +26,14 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
             reading.leave_out(place, "a conversation must have a 'mapping' of its messages")
             continue
         # The branch from the root to the current node, which by default is the newest leaf.
-        current = conversation.get("current_node")
-        name = current if isinstance(current, str) and current in nodes else _last_leaf(nodes)
+        name = conversation.get("current_node")
+        if not isinstance(name, str) or name not in nodes:
+            leaves = (
+                one
+                for one in reversed(nodes)
+                if isinstance(nodes[one], dict) and not nodes[one].get("children")
+            )
+            name = next(leaves, None)
         branch: list[dict[str, Any]] = []
         seen: set[str] = set()
         while isinstance(name, str) and name not in seen and isinstance(nodes.get(name), dict):
@@ -44,18 +49,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
                 reading.note(OTHER_BRANCHES)
 
 
-def _last_leaf(nodes: dict[str, Any]) -> str | None:
-    leaves = (
-        name
-        for name in reversed(nodes)
-        if isinstance(nodes[name], dict) and not nodes[name].get("children")
-    )
-    return next(leaves, None)
-
-
-def _message(
-    node: Mapping[str, Any], conversation: Mapping[str, Any], place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _message(node: Raw, conversation: Raw, place: str, reading: SourceReading) -> Records:
     said = node.get("message")
     if said is None:  # the root
         return

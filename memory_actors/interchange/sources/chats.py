@@ -21,10 +21,10 @@ CONVERSATIONS: Final = ("", "conversations")
 MESSAGES: Final = "chat_messages"
 MESSAGES_MAX: Final = 50_000  # of a conversation that is a file by itself: it is read whole
 MEMBERS_MAX: Final = 100
-UNSPOKEN: Final = frozenset((
+UNSPOKEN: Final = (
     "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
     "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
-))  # fmt: skip
+)  # fmt: skip
 """Types of parts that hold no words of a speaker."""
 WORDS: Final = ("text", "extracted_content", "transcript", "parts", "content", "result")
 """The fields of a part that hold its words; the first that is there does."""

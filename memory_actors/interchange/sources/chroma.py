@@ -10,7 +10,7 @@ read: ours are made anew. A record without a document is left out, unless `--map
 field of its metadata is its text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.databases import Database, database, has_table, rows
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     is_ours,
@@ -41,26 +43,22 @@ FIELDS: Final = "SELECT key, string_value, int_value, float_value, bool_value FR
 FIELDS_MAX: Final = 10_000
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the records of all collections, each collection in the order it was filled."""
-    if path.is_dir():
-        yield from _read_database(path / FILE)
-    elif path.name == FILE or _is_database(path):
+    path = path / FILE if path.is_dir() else path
+    with open_file(path) as file:
+        is_database = path.name == FILE or file.read(6) == b"SQLite"
+    if is_database:
         yield from _read_database(path)
     else:
         for place, batch in json_lines(path, reading):
             yield from _of_batch(batch, place, reading)
 
 
-def _is_database(path: Path) -> bool:
-    with open_file(path) as file:
-        return file.read(6) == b"SQLite"
-
-
 # --- the directory
 
 
-def _read_database(path: Path) -> Iterator[SourceRecord]:
+def _read_database(path: Path) -> Records:
     tables = ("collections", "segments", "embeddings", "embedding_metadata")
     with database(path, *tables) as connection:
         has_lists = has_table(connection, "embedding_metadata_array")
@@ -85,20 +83,16 @@ def _fields(connection: Database, table: str, number: int) -> Iterator[tuple[str
             raise InvalidInputError(
                 f"{connection.path}: a record has over {FIELDS_MAX:,} fields of metadata"
             )
+        *others, flag = values
         if key is not None:
-            yield str(key), _value(*values)
-
-
-def _value(text: Any, integer: Any, number: Any, flag: Any) -> Any:
-    if flag is not None:
-        return bool(flag)
-    return next((one for one in (text, integer, number) if one is not None), None)
+            known = (one for one in others if one is not None)
+            yield str(key), next(known, None) if flag is None else bool(flag)
 
 
 # --- JSON
 
 
-def _of_batch(batch: object, place: str, reading: SourceReading) -> Iterator[SourceRecord]:
+def _of_batch(batch: object, place: str, reading: SourceReading) -> Records:
     if not isinstance(batch, dict):
         raise InvalidInputError(f"{place} is no object with a list of 'ids'. Nothing was added")
     ids = batch.get("ids")
@@ -117,7 +111,7 @@ def _of_batch(batch: object, place: str, reading: SourceReading) -> Iterator[Sou
         yield _found({"id": own_id, "document": text, "metadata": metadata or {}}, one)
 
 
-def _found(record: Mapping[str, Any], place: str) -> SourceRecord:
+def _found(record: Raw, place: str) -> SourceRecord:
     metadata = dict(record["metadata"])
     times = (metadata[name] for name in TIMES if is_time(metadata.get(name)))
     own = {name: metadata.pop(name, None) for name in OURS}

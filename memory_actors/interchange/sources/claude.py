@@ -6,23 +6,19 @@ paragraph each. Thoughts, calls of tools and files are not taken over, and told.
 itself, as browser extensions export it, is read too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import MESSAGES, conversations, message, spoken
-from memory_actors.interchange.sources.found import (
-    SourceReading,
-    SourceRecord,
-    present,
-)
+from memory_actors.interchange.sources.found import Raw, Records, SourceReading, present
 from memory_actors.interchange.sources.markdown import facts
 
 ROLES: Final = {"human": "user", "user": "user", "assistant": "assistant"}
 MEMORIES: Final = "memories.json"
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the messages of each conversation in their order, and what was noted."""
     for place, _, record in conversations(path, reading, lambda name: name == MEMORIES):
         if "conversations_memory" in record or "project_memories" in record:
@@ -31,9 +27,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
             yield from _conversation(record, place, reading)
 
 
-def _conversation(
-    record: Mapping[str, Any], place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _conversation(record: Raw, place: str, reading: SourceReading) -> Records:
     messages = record.get(MESSAGES)
     if not isinstance(messages, list):
         reading.leave_out(place, "a conversation must have a list of 'chat_messages'")
@@ -60,9 +54,7 @@ def _conversation(
             )
 
 
-def _texts(
-    said: Mapping[str, Any], role: str, reading: SourceReading
-) -> Iterator[tuple[str | None, str, str]]:
+def _texts(said: Raw, role: str, reading: SourceReading) -> Iterator[tuple[str | None, str, str]]:
     """Yield the texts of a message: which one, who says it, and its words.
 
     First the results of tools, then what its speaker says in its parts or else its plain text, and
@@ -82,7 +74,7 @@ def _texts(
     yield None, role, "\n\n".join([*words, *_attached(said, reading)])
 
 
-def _attached(said: Mapping[str, Any], reading: SourceReading) -> Iterator[str]:
+def _attached(said: Raw, reading: SourceReading) -> Iterator[str]:
     """Yield the words of what is attached to a message: long texts that were pasted are."""
     for one in [*_list(said, "attachments"), *_list(said, "files")]:
         words = one.get("extracted_content") if isinstance(one, dict) else None
@@ -93,14 +85,12 @@ def _attached(said: Mapping[str, Any], reading: SourceReading) -> Iterator[str]:
             reading.note("an attachment of a message has no text in the export: left behind")
 
 
-def _list(record: Mapping[str, Any], name: str) -> list[Any]:
+def _list(record: Raw, name: str) -> list[Any]:
     value = record.get(name)
     return value if isinstance(value, list) else []
 
 
-def _memories(
-    record: Mapping[str, Any], place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _memories(record: Raw, place: str, reading: SourceReading) -> Records:
     projects = record.get("project_memories")
     texts = {None: record.get("conversations_memory")}
     texts |= projects if isinstance(projects, dict) else {}

@@ -28,6 +28,10 @@ OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[
 SHOWN_CHARACTERS_MAX: Final = 300
 
 
+Raw: TypeAlias = Mapping[str, Any]
+"""A record as its program has it."""
+
+
 class SourceRecord(msgspec.Struct, kw_only=True):
     """A record, as one memory."""
 
@@ -35,7 +39,7 @@ class SourceRecord(msgspec.Struct, kw_only=True):
     """The place of the record in its file, for messages."""
     fields: dict[str, Any]
     """The fields of a line; without content or data it can be understood only if told how."""
-    raw: Mapping[str, Any]
+    raw: Raw
     """The record as its program has it, where `--user-field` and `--map` look."""
     user: str | None = None
     """The user whose memory it is, if the record says so."""
@@ -88,7 +92,8 @@ class SourceReading(Notes):
         )
 
 
-Read: TypeAlias = Callable[[Path, SourceReading], Iterator[SourceRecord]]
+Records: TypeAlias = Iterator[SourceRecord]
+Read: TypeAlias = Callable[[Path, SourceReading], Records]
 
 
 def words(*of_them: str) -> frozenset[str]:
@@ -96,9 +101,7 @@ def words(*of_them: str) -> frozenset[str]:
     return frozenset(" ".join(of_them).split())
 
 
-def metadata_of(
-    record: Mapping[str, Any], known: frozenset[str], reading: SourceReading
-) -> dict[str, Any]:
+def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> dict[str, Any]:
     """Return the fields of a record that its reader does not know: they are kept, and told."""
     others = {name: value for name, value in record.items() if name not in known}
     for name in others:
@@ -119,6 +122,23 @@ def entity(name: object, kind: object, observations: Any = None) -> dict[str, An
 def relationship(source: object, relation: object, target: object, **more: Any) -> dict[str, Any]:
     """Return a relationship as the `data` of a line; without a relation it is refused as none."""
     return present(source=source, target=target, **more) | {"relation": relation}
+
+
+def of_graph(
+    place: str,
+    raw: Raw,
+    key: Any,
+    data: Mapping[str, Any],
+    *,
+    user: str | None = None,
+    ends: tuple[Any, Any] = (None, None),
+    **fields: Any,
+) -> SourceRecord:
+    """Return the record of an entity or a relationship: it stays the same memory."""
+    return SourceRecord(
+        place=place, raw=raw, user=user, key=key, ends=ends, replaces=True,
+        fields=present(memory_type="entity", data=data, **fields),
+    )  # fmt: skip
 
 
 def document(collection: str, key: object, value: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.surrogates import without_halves
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.validation import JSON_INT_MAX
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import SourceReading
@@ -38,15 +38,23 @@ def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
     text = _Text(file, name)
     match text.peek():
         case "[":
-            yield from (("", value) for value in _elements(text))
+            yield from (("", text.value()) for _ in _separated(text, "[]"))
         case "{":
-            yield from _members(text)
+            for _ in _separated(text, "{}"):
+                yield from _member(text)
         case '"':
             inner = io.BytesIO(str(text.value()).encode(errors="replace"))
             yield from json_items(inner, name)
         case _:
             yield "", text.value()
     text.end()
+
+
+def json_values(path: Path) -> Iterator[tuple[int, str, Any]]:
+    """Yield the values of a file as `json_items` does, each behind its number."""
+    with open_file(path) as file:
+        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
+            yield number, member, value
 
 
 def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
@@ -81,26 +89,16 @@ def _too_large(place: str) -> str:
     )
 
 
-def _elements(text: "_Text") -> Iterator[Any]:
-    text.take("[")
-    if text.peek() == "]":
-        return text.take("]")
-    yield text.value()
-    while text.peek() == ",":
-        text.take(",")
-        yield text.value()
-    return text.take("]")
-
-
-def _members(text: "_Text") -> Iterator[tuple[str, Any]]:
-    text.take("{")
-    if text.peek() == "}":
-        return text.take("}")
-    yield from _member(text)
-    while text.peek() == ",":
-        text.take(",")
-        yield from _member(text)
-    return text.take("}")
+def _separated(text: "_Text", brackets: str) -> Iterator[None]:
+    """Stop before each item between brackets; whoever asks reads it."""
+    text.take(brackets[0])
+    more = text.peek() != brackets[1]
+    while more:
+        yield
+        more = text.peek() == ","
+        if more:
+            text.take(",")
+    text.take(brackets[1])
 
 
 def _member(text: "_Text") -> Iterator[tuple[str, Any]]:
@@ -109,7 +107,7 @@ def _member(text: "_Text") -> Iterator[tuple[str, Any]]:
     member = text.value()
     text.take(":")
     if text.peek() == "[":
-        yield from ((member, value) for value in _elements(text))
+        yield from ((member, text.value()) for _ in _separated(text, "[]"))
     else:
         yield member, text.value()
 

@@ -14,15 +14,17 @@ Items that have expired are left out, as the store itself would not return them.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from eventlog.core.records import to_us
-from memory_actors.base.surrogates import without_halves
+from memory_actors.base.json_text import without_halves
 from memory_actors.interchange.sources.databases import columns, database, rows
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     document,
@@ -44,7 +46,7 @@ ONE_USER: Final = (
 )
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the items, in the order in which they were first put."""
     place_of_user = OF_NAMESPACE.fullmatch(reading.user_field or "")
     at = int(place_of_user[1]) if place_of_user else None
@@ -85,9 +87,7 @@ def _moment_us(time: object) -> int | None:
     return to_us(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
-def _found(
-    item: Mapping[str, Any], at: int | None, when: object, life: Mapping[str, Any], place: str
-) -> SourceRecord:
+def _found(item: Raw, at: int | None, when: object, life: Raw, place: str) -> SourceRecord:
     user, collection = _whose(item["namespace"], at)
     about = {"namespace": item["namespace"], **life}
     return SourceRecord(

@@ -15,18 +15,18 @@ only agent there is, or of nobody.
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from memory_actors.base.surrogates import without_halves
-from memory_actors.interchange.files import open_file
+from memory_actors.base.json_text import without_halves
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -36,7 +36,7 @@ from memory_actors.interchange.sources.found import (
     present,
     words,
 )
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import json_values
 
 COLLECTION: Final = "letta"
 SPEAKERS: Final = ("user", "assistant", "tool")
@@ -51,24 +51,22 @@ OF_PASSAGES: Final = ("", "passages", "archival_memory")
 TOOL_THAT_SPEAKS: Final = "send_message"
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield what a file has, in its order."""
-    agents = _agents(path)
-    shelf = _Shelf(agents, together=reading.user_field != "agent")
+    agents = _Agents(path, reading)
     names = iter(agents.names)
     known = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
     is_known = False
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            place = f"{path}, {member or 'record'} {number}"
-            if member in known:
-                is_known = True
-                agent = next(names) if member == "agents" else agents.only
-                record = as_object(value, place, reading)
-                if record is not None:
-                    yield from _of(member, record, agent, shelf, place, reading)
-            elif isinstance(value, dict | list) and value and member != "metadata":
-                reading.note(f"{member[:60]!r} is not memory: it was not taken over")
+    for number, member, value in json_values(path):
+        place = f"{path}, {member or 'record'} {number}"
+        if member in known:
+            is_known = True
+            agent = next(names) if member == "agents" else agents.only
+            record = as_object(value, place, reading)
+            if record is not None:
+                yield from _of(member, record, agent, agents, place)
+        elif isinstance(value, dict | list) and value and member != "metadata":
+            reading.note(f"{member[:60]!r} is not memory: it was not taken over")
     if not is_known:
         reading.note(f"there is none of {', '.join(filter(None, known))} in it")
 
@@ -76,62 +74,42 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
 # --- whose
 
 
-class _Agents(NamedTuple):
-    """The agents of a file."""
+class _Agents:
+    """The agents of a file, and the places of their blocks, each its own."""
 
-    names: list[str]
-    """The name of each agent, in order; agents of one name are told apart by their ids."""
-    of_blocks: dict[str, list[str]]
-    """The agents that have a block, by its id: several may share one."""
-
-    @property
-    def only(self) -> str | None:
-        """The agent, if it is the only one: of what the file has beside it."""
-        return self.names[0] if len(self.names) == 1 else None
-
-
-def _agents(path: Path) -> _Agents:
-    """Return the agents that a file has; one that is an agent itself has its name at the top."""
-    names: dict[str, None] = {}
-    of_blocks: dict[str, list[str]] = {}
-    own: str | None = None
-    with open_file(path) as file:
-        for member, value in json_items(file, str(path)):
+    def __init__(self, path: Path, reading: SourceReading):
+        self.reading = reading
+        named: dict[str, None] = {}
+        self._of_blocks: dict[str, list[str | None]] = {}
+        """The agents that have a block, by its id: several may share one."""
+        own: list[str] = []  # a file that is an agent itself has its name at the top
+        for _, member, value in json_values(path):
             if member == "name" and isinstance(value, str):
-                own = value
+                own = [value]
             if member != "agents":
                 continue
             agent = value if isinstance(value, dict) else {}
-            name = _name(agent, len(names) + 1, names)
-            names[name] = None
+            name = str(agent.get("name") or agent.get("id") or "agent")
+            if name in named:
+                told_apart = f"{name} ({agent.get('id')})"
+                name = f"{name} ({len(named) + 1})" if told_apart in named else told_apart
+            named[name] = None
             blocks = agent.get("block_ids")
             for block_id in blocks if isinstance(blocks, list) else []:
-                of_blocks.setdefault(str(block_id), []).append(name)
-            check_names(names, str(path))
-    return _Agents(list(names) or ([] if own is None else [own]), of_blocks)
-
-
-def _name(agent: Mapping[str, Any], number: int, taken: Container[str]) -> str:
-    name = str(agent.get("name") or agent.get("id") or "agent")
-    if name not in taken:
-        return name
-    told_apart = f"{name} ({agent.get('id')})"
-    return told_apart if told_apart not in taken else f"{name} ({number})"
-
-
-class _Shelf:
-    """The places of the blocks of a file, each its own."""
-
-    def __init__(self, agents: _Agents, *, together: bool):
-        self._of_blocks, self._only = agents.of_blocks, agents.only
-        self._together = together and self._only is None
+                self._of_blocks.setdefault(str(block_id), []).append(name)
+            check_names(named, str(path))
+        self.names = list(named) or own
+        """The name of each agent, in order; agents of one name are told apart by their ids."""
+        self.only = self.names[0] if len(self.names) == 1 else None
+        """The agent, if it is the only one: of what the file has beside it."""
+        self._together = reading.user_field != "agent" and self.only is None
         """True if several agents share one user: each then has a collection of its own."""
         self._taken: set[tuple[str | None, str]] = set()
         self._repeats: Counter[tuple[str | None, str]] = Counter()
 
-    def owners(self, block: Mapping[str, Any]) -> list[str | None]:
+    def owners(self, block: Raw) -> list[str | None]:
         """Return the agents that have a block, or None for a block that nobody has."""
-        return [*self._of_blocks.get(str(block.get("id")), [self._only])]
+        return self._of_blocks.get(str(block.get("id")), [self.only])
 
     def place(self, label: str, owner: str | None) -> tuple[str, str]:
         """Return a collection and a key for a block, which no other block of the file has."""
@@ -148,51 +126,40 @@ class _Shelf:
 # --- its parts
 
 
-def _of(
-    member: str,
-    record: Mapping[str, Any],
-    agent: str | None,
-    shelf: _Shelf,
-    place: str,
-    reading: SourceReading,
-) -> Iterator[SourceRecord]:
+def _of(member: str, record: Raw, agent: str | None, agents: _Agents, place: str) -> Records:
     if member == "agents":
-        yield from _agent(record, str(agent), shelf, place, reading)
+        yield from _agent(record, str(agent), agents, place)
     elif member == "messages":
-        yield from _message(record, agent or COLLECTION, place, reading)
+        yield from _message(record, agent or COLLECTION, place, agents.reading)
     elif member in OF_BLOCKS:
-        for owner in shelf.owners(record):
-            yield from _block(record, owner, shelf, place, reading)
+        for owner in agents.owners(record):
+            yield from _block(record, owner, agents, place)
     else:
-        yield _passage(record, agent, place, reading)
+        yield _passage(record, agent, place, agents.reading)
 
 
-def _agent(
-    agent: Mapping[str, Any], name: str, shelf: _Shelf, place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _agent(agent: Raw, name: str, agents: _Agents, place: str) -> Records:
     messages, blocks = agent.get("messages") or [], agent.get("memory_blocks") or []
     if not isinstance(messages, list) or not isinstance(blocks, list):
-        reading.leave_out(place, "its messages or blocks are no list")
+        agents.reading.leave_out(place, "its messages or blocks are no list")
         return
     for number, one in enumerate(chain(blocks, messages), start=1):
         inner = f"{place}, {name!r:.60}, {number}"
-        record = as_object(one, inner, reading)
+        record = as_object(one, inner, agents.reading)
         if record is None:
             continue
         if number <= len(blocks):
-            yield from _block(record, name, shelf, inner, reading)
+            yield from _block(record, name, agents, inner)
         else:
-            yield from _message(record, name, inner, reading)
+            yield from _message(record, name, inner, agents.reading)
 
 
-def _block(
-    block: Mapping[str, Any], owner: str | None, shelf: _Shelf, place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _block(block: Raw, owner: str | None, agents: _Agents, place: str) -> Records:
     label, text = block.get("label"), block.get("value") or ""
     if not isinstance(label, str) or not isinstance(text, str):
-        reading.leave_out(place, "a block must have a label, and a value that is a text")
+        agents.reading.leave_out(place, "a block must have a label, and a value that is a text")
         return
-    collection, key = shelf.place(label, owner)
+    collection, key = agents.place(label, owner)
     value = present(label=label, description=block.get("description"), text=text.strip())
     yield SourceRecord(
         place=place,
@@ -203,9 +170,7 @@ def _block(
     )
 
 
-def _passage(
-    passage: Mapping[str, Any], agent: str | None, place: str, reading: SourceReading
-) -> SourceRecord:
+def _passage(passage: Raw, agent: str | None, place: str, reading: SourceReading) -> SourceRecord:
     own = passage.get("metadata") or passage.get("metadata_")
     own = own if isinstance(own, dict) else {}
     return SourceRecord(
@@ -222,9 +187,7 @@ def _passage(
     )
 
 
-def _message(
-    message: Mapping[str, Any], agent: str, place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _message(message: Raw, agent: str, place: str, reading: SourceReading) -> Records:
     role = message.get("role")
     if role not in SPEAKERS:
         reading.note(f"a message of the role {role!r:.60} was not taken over")
@@ -242,7 +205,7 @@ def _message(
         yield msgspec.structs.replace(one, key=key)
 
 
-def _text(message: Mapping[str, Any], reading: SourceReading) -> str:
+def _text(message: Raw, reading: SourceReading) -> str:
     """Return the words of a message: of its parts, or of the tool that speaks to the user."""
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -253,7 +216,7 @@ def _text(message: Mapping[str, Any], reading: SourceReading) -> str:
     return "\n".join(_unwrapped(message, one, reading) for one in words)
 
 
-def _unwrapped(message: Mapping[str, Any], text: str, reading: SourceReading) -> str:
+def _unwrapped(message: Raw, text: str, reading: SourceReading) -> str:
     """Return the words in the JSON in which the server wraps what users and tools say."""
     said = _json(text)
     sort = said.get("type")

@@ -19,7 +19,13 @@ from markdown_it.token import Token
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord, present
+from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
+    SourceReading,
+    SourceRecord,
+    present,
+)
 from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, entry_text
 
 FILE_BYTES_MAX: Final = 16 << 20
@@ -189,11 +195,11 @@ def _without_comments(text: str) -> str:
 def facts(
     text: str,
     place: str,
-    metadata: Mapping[str, Any],
+    metadata: Raw,
     when: Any = None,
     *,
     but: Callable[[MarkdownBlock], bool] = lambda _passage: False,
-) -> Iterator[SourceRecord]:
+) -> Records:
     """Yield each passage of a text as a fact, but for some, with the headings it stands under."""
     for number, passage in enumerate(passages(text), start=1):
         own = present(section=" > ".join(passage.headings), **metadata)

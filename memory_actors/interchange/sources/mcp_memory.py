@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -21,10 +23,10 @@ from memory_actors.interchange.sources.found import (
     entity,
     entity_key,
     metadata_of,
-    present,
+    of_graph,
     relationship,
 )
-from memory_actors.interchange.sources.json_items import json_items, json_lines
+from memory_actors.interchange.sources.json_items import json_lines, json_values
 from memory_actors.kinds.entity.graph import name_key
 
 ENTITY: Final = frozenset(("type", "name", "entityType", "observations"))
@@ -33,7 +35,7 @@ MISSING: Final = "a relation names an entity that is not there: it was added wit
 MEMBERS: Final = {"entities": "entity", "relations": "relation"}
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the entities, then the relations: in the file they stand in any order."""
     keys: dict[str, list[Any]] = {}
     for place, record in _records(path, reading):
@@ -44,7 +46,13 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     quiet = SourceReading()
     for place, record in _records(path, quiet):
         if record.get("type") == "relation":
-            yield from _missing(record, place, keys, reading)
+            for name in (record.get(end) for end in ("from", "to")):
+                if isinstance(name, str) and name_key(name) not in keys:
+                    missing = {"name": name}
+                    _know(missing, keys)
+                    check_names(keys, place)
+                    reading.note(MISSING)
+                    yield _entity(missing, place, reading)
             yield _relation(record, place, keys, reading)
 
 
@@ -63,39 +71,30 @@ def _records(path: Path, reading: SourceReading) -> Iterator[tuple[str, dict[str
 
 
 def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            named = isinstance(value, dict) and {**value, "type": MEMBERS.get(member, member)}
-            yield f"{path}, {member} {number}", named or value
+    for number, member, value in json_values(path):
+        named = isinstance(value, dict) and {**value, "type": MEMBERS.get(member, member)}
+        yield f"{path}, {member} {number}", named or value
 
 
-def _know(record: Mapping[str, Any], keys: dict[str, list[Any]]) -> None:
+def _know(record: Raw, keys: dict[str, list[Any]]) -> None:
     """Remember the key of an entity by its name: of several that share one, the first."""
     name = record.get("name")
     if isinstance(name, str):
         keys.setdefault(name_key(name), _key(record))
 
 
-def _key(record: Mapping[str, Any]) -> list[Any]:
+def _key(record: Raw) -> list[Any]:
     return entity_key("entity", record.get("name"), record.get("entityType"))
 
 
-def _entity(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
+def _entity(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
     name, kind = record.get("name"), record.get("entityType")
-    return SourceRecord(
-        place=place,
-        raw=record,
-        key=_key(record),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            data=entity(name, kind, _observations(record, reading)),
-            metadata=metadata_of(record, ENTITY, reading),
-        ),
-    )
+    data = entity(name, kind, _observations(record, reading))
+    metadata = metadata_of(record, ENTITY, reading)
+    return of_graph(place, record, _key(record), data, metadata=metadata)
 
 
-def _observations(record: Mapping[str, Any], reading: SourceReading) -> Any:
+def _observations(record: Raw, reading: SourceReading) -> Any:
     """Return the observations that are texts; one that is none costs the others nothing."""
     given = record.get("observations")
     if not isinstance(given, list):
@@ -106,34 +105,17 @@ def _observations(record: Mapping[str, Any], reading: SourceReading) -> Any:
     return texts
 
 
-def _missing(
-    record: Mapping[str, Any], place: str, keys: dict[str, list[Any]], reading: SourceReading
-) -> Iterator[SourceRecord]:
-    for end in ("from", "to"):
-        name = record.get(end)
-        if isinstance(name, str) and name_key(name) not in keys:
-            missing = {"name": name}
-            _know(missing, keys)
-            check_names(keys, place)
-            reading.note(MISSING)
-            yield _entity(missing, place, reading)
-
-
 def _relation(
-    record: Mapping[str, Any], place: str, keys: Mapping[str, list[Any]], reading: SourceReading
+    record: Raw, place: str, keys: Mapping[str, list[Any]], reading: SourceReading
 ) -> SourceRecord:
     ends = [record.get("from"), record.get("to")]
     source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)
     relation = record.get("relationType")
-    return SourceRecord(
-        place=place,
-        raw=record,
-        key=["relation", source, target, relation],
+    return of_graph(
+        place,
+        record,
+        ["relation", source, target, relation],
+        relationship(ends[0], relation, ends[1]),
         ends=(source, target),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            data=relationship(ends[0], relation, ends[1]),
-            metadata=metadata_of(record, RELATION, reading),
-        ),
+        metadata=metadata_of(record, RELATION, reading),
     )

@@ -10,16 +10,17 @@ a run has is of a user `agent_id=…` or `run_id=…`. For a store, the reader r
 collection that has memories: see points.py.
 """
 
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -28,7 +29,7 @@ from memory_actors.interchange.sources.found import (
     present,
     words,
 )
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import json_values
 from memory_actors.interchange.sources.points import fields_of
 
 TEXTS: Final = ("memory", "text", "data", "content")
@@ -50,9 +51,12 @@ PARTS_MAX: Final = 200_000  # of one payload, its names among them
 DEPTH_MAX: Final = 100
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the memories of a file or a store."""
-    stores = [path] if path.name == STORAGE else _stores(path)
+    stores = [path] if path.name == STORAGE else []
+    if path.is_dir():
+        found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
+        stores = [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
     if path.is_dir() and not stores:
         raise InvalidInputError(
             f"the directory {path} has no {STORAGE}: name the `path` of the vector store, or a "
@@ -60,29 +64,22 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         )
     for store in stores:
         yield from _read_store(store, reading)
-    if not stores:
-        with open_file(path) as file:
-            for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-                if member not in LISTS:
-                    reading.note(f"{member[:60]!r} beside the memories was not taken over")
-                    continue
-                place = f"{path}, memory {number}"
-                record = as_object(value, place, reading)
-                if record is not None:
-                    yield from _found(record, place, reading)
+    for number, member, value in () if stores else json_values(path):
+        if member not in LISTS:
+            reading.note(f"{member[:60]!r} beside the memories was not taken over")
+            continue
+        place = f"{path}, memory {number}"
+        record = as_object(value, place, reading)
+        if record is not None:
+            yield from _found(record, place, reading)
 
 
-def _stores(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return []
-    found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
-    return [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
-
-
-def _found(record: Mapping[str, Any], place: str, reading: SourceReading) -> Iterator[SourceRecord]:
-    if _is_over(record.get("expiration_date")):
-        reading.note("it has expired, so mem0 would not return it: it was not taken over")
-        return
+def _found(record: Raw, place: str, reading: SourceReading) -> Records:
+    with suppress(ValueError):
+        day = date.fromisoformat(str(record.get("expiration_date"))[:10])
+        if day < datetime.now(UTC).date():
+            reading.note("it has expired, so mem0 would not return it: it was not taken over")
+            return
     given = record.get("metadata")
     if given is not None and not isinstance(given, dict):
         reading.leave_out(place, "its metadata is no JSON object")
@@ -108,7 +105,7 @@ def _found(record: Mapping[str, Any], place: str, reading: SourceReading) -> Ite
     )
 
 
-def _owner(record: Mapping[str, Any]) -> Any:
+def _owner(record: Raw) -> Any:
     """Return the user who has a memory: its user, else its agent or run."""
     name = next((name for name in SCOPES if record.get(name)), None)
     value = record.get(name) if name else None
@@ -124,17 +121,10 @@ def _is_uuid(own_id: object) -> bool:
         return False
 
 
-def _is_over(day: object) -> bool:
-    try:
-        return date.fromisoformat(str(day)[:10]) < datetime.now(UTC).date()
-    except ValueError:
-        return False
-
-
 # --- the store
 
 
-def _read_store(store: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def _read_store(store: Path, reading: SourceReading) -> Records:
     with database(store, "points") as connection:
         query = "SELECT id, point FROM points ORDER BY rowid"
         for number, (_, blob) in enumerate(rows(connection, query), start=1):

@@ -7,19 +7,18 @@ use `memory-actors context sync`.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord
+from memory_actors.interchange.sources.found import Records, SourceReading
 from memory_actors.interchange.sources.markdown import facts, front_matter, markdown_files
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIMES: Final = ("date", "created", "created_at")
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the facts of each file, in order of their names."""
     for name, text in markdown_files(path, reading):
         fields, body = front_matter(text, reading)

@@ -12,16 +12,17 @@ relationship: it has the fact of the first edge, and those of the others become 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time, micros_of
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -29,11 +30,12 @@ from memory_actors.interchange.sources.found import (
     entity,
     entity_key,
     metadata_of,
+    of_graph,
     present,
     relationship,
     words,
 )
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import json_values
 from memory_actors.kinds.entity.graph import name_key, relation_key
 
 USERS: Final = ("user_id", "user_uuid", "group_id")
@@ -72,7 +74,7 @@ Nodes: TypeAlias = dict[tuple[str, str], ZepNode]
 """Nodes by their uuids, and by their names: of several that share a name, the first."""
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
     nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
@@ -87,49 +89,45 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         edge = _edge(record, place, nodes, reading)
         yield _fact_of(edge, reading) if told.before(edge) else edge
         check_names(told.facts, str(path))
-    with open_file(path) as file:
-        for member, _ in json_items(file, str(path)):
-            if member not in LISTS:
-                reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
+    for _, member, _ in json_values(path):
+        if member not in LISTS:
+            reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
 
 def _records(
     path: Path, reading: SourceReading, members: tuple[str, ...]
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            if member in members:
-                place = f"{path}, {member} {number}"
-                record = as_object(value, place, reading)
-                if record is not None:
-                    yield place, member, record
+    for number, member, value in json_values(path):
+        if member in members:
+            place = f"{path}, {member} {number}"
+            record = as_object(value, place, reading)
+            if record is not None:
+                yield place, member, record
 
 
-def _uuid(record: Mapping[str, Any]) -> str | None:
+def _uuid(record: Raw) -> str | None:
     uuid = record.get("uuid") or record.get("uuid_")
     return None if uuid is None else str(uuid)
 
 
-def _user(record: Mapping[str, Any]) -> Any:
+def _user(record: Raw) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(
-    record: Mapping[str, Any], reading: SourceReading, known: frozenset[str]
-) -> dict[str, Any]:
+def _more(record: Raw, reading: SourceReading, known: frozenset[str]) -> dict[str, Any]:
     """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
     own = record.get("attributes") or record.get("metadata")
     own = own if isinstance(own, dict) else {}
     return {**metadata_of(record, known, reading), **own, **present(zep_uuid=_uuid(record))}
 
 
-def _label(record: Mapping[str, Any]) -> Any:
+def _label(record: Raw) -> Any:
     labels = record.get("labels")
     others = (one for one in labels if one not in USUAL_LABELS) if isinstance(labels, list) else ()
     return next(iter(others), None)
 
 
-def _know(record: Mapping[str, Any], nodes: Nodes) -> None:
+def _know(record: Raw, nodes: Nodes) -> None:
     """Remember a node by its uuid and by its name."""
     uuid, name = _uuid(record), record.get("name")
     if not isinstance(name, str):
@@ -140,7 +138,7 @@ def _know(record: Mapping[str, Any], nodes: Nodes) -> None:
         nodes.setdefault(("uuid", uuid), node)
 
 
-def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> ZepNode | None:
+def _end(record: Raw, end: str, nodes: Nodes) -> ZepNode | None:
     """Return the node that an edge names as its source or target, by its uuid or else its name."""
     by_uuid = nodes.get(("uuid", str(record.get(f"{end}_node_uuid"))))
     name = record.get(f"{end}_node_name")
@@ -150,32 +148,26 @@ def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> ZepNode | None:
     return ZepNode(name, None) if by_name is None else by_name
 
 
-def _key_of_node(record: Mapping[str, Any]) -> list[Any]:
+def _key_of_node(record: Raw) -> list[Any]:
     uuid = _uuid(record)
     by_name = entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]
 
 
-def _node(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
+def _node(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
     summary = record.get("summary")
-    return SourceRecord(
-        place=place,
-        raw=record,
+    return of_graph(
+        place,
+        record,
+        _key_of_node(record),
+        entity(record.get("name"), _label(record), [summary] if summary else None),
         user=_user(record),
-        key=_key_of_node(record),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            timestamp=record.get("created_at"),
-            data=entity(record.get("name"), _label(record), [summary] if summary else None),
-            metadata=_more(record, reading, NODE),
-        ),
+        timestamp=record.get("created_at"),
+        metadata=_more(record, reading, NODE),
     )
 
 
-def _edge(
-    record: Mapping[str, Any], place: str, nodes: Nodes, reading: SourceReading
-) -> SourceRecord:
+def _edge(record: Raw, place: str, nodes: Nodes, reading: SourceReading) -> SourceRecord:
     source, target = (_end(record, end, nodes) for end in ("source", "target"))
     data = relationship(
         source and source.name,
@@ -186,18 +178,14 @@ def _edge(
         valid_to=record.get("invalid_at"),
     )
     uuid = _uuid(record)
-    return SourceRecord(
-        place=place,
-        raw=record,
+    return of_graph(
+        place,
+        record,
+        ["edge", data if uuid is None else uuid],
+        data,
         user=_user(record),
-        key=["edge", data if uuid is None else uuid],
         ends=(source and source.key, target and target.key),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            data=data,
-            metadata=_more(record, reading, EDGE),
-        ),
+        metadata=_more(record, reading, EDGE),
     )
 
 
@@ -252,7 +240,7 @@ def _fact_of(edge: SourceRecord, reading: SourceReading) -> SourceRecord:
     return msgspec.structs.replace(edge, ends=(None, None), replaces=False, fields=fields)
 
 
-def _said(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
+def _said(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
     when = (record.get(name) for name in ("reference_time", "valid_at", "created_at"))
     threads = (record.get(name) for name in ("thread_id", "session_id", "thread_uuid"))
     speaker = record.get("role_name") or record.get("name")

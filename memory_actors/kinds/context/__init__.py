@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from immutables import Map
 
 from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context.commands import BUDGET, DeleteEntry, RestoreEntries
 from memory_actors.kinds.context.decide import DECISIONS, restore
 from memory_actors.kinds.context.events import (
@@ -33,31 +33,23 @@ from memory_actors.kinds.context.events import (
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.sizes import NAME, after, check_document
 from memory_actors.kinds.context.state import (
+    BlockRow,
+    ContextDump,
     ContextState,
     DocumentState,
-    Dumped,
-    Row,
+    DumpedDocument,
     block,
-    dumped,
     fold,
     in_order,
     loaded,
 )
-from memory_actors.kinds.kind import (
-    BaseKind,
-    Command,
-    Decide,
-    Events,
-    Nature,
-    Passage,
-    Tally,
-    label,
-)
+from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import TaintedPast
 
 
-class ContextKind(BaseKind[ContextState, Row]):
+class ContextKind(BaseKind[ContextState, BlockRow]):
     """The context documents of a user."""
 
     NAME = NAME
@@ -67,7 +59,7 @@ class ContextKind(BaseKind[ContextState, Row]):
     MISSING = "it was never there, or it was removed"
     DELETE, RESTORE = DeleteEntry, RestoreEntries
     DELETED = BlockRemoved
-    Dump = Dumped
+    Dump = ContextDump
     registry = registry
     initial = ContextState()
 
@@ -81,26 +73,23 @@ class ContextKind(BaseKind[ContextState, Row]):
         """Return the decision function for each command type."""
         return {**super().decisions(), **DECISIONS, RestoreEntries: partial(restore, self.last)}
 
-    def dump(self, state: ContextState) -> Dumped:
+    def dump(self, state: ContextState) -> ContextDump:
         """Return the state as plain rows."""
-        return Dumped([dumped(name, state.documents[name]) for name in sorted(state.documents)])
-
-    def load(self, dumped: Dumped) -> ContextState:
-        """Return the state back."""
-        rows = [row for one in dumped.documents for row in one.rows]
-        return ContextState(
-            Map({one.name: loaded(one) for one in dumped.documents}),
-            Map({row.memory_id: row.document for row in rows}),
-            sum(row.heading is None for row in rows),
-            sum(row.size_bytes for row in rows),
-            sum(row.stored_bytes for row in rows),
-            sum(row.size_bytes for row in rows if not row.archived),
+        return ContextDump(
+            [
+                DumpedDocument(name, one.created_at_us, one.updated_at_us, _rows(one), one.synced)
+                for name, one in sorted(state.documents.items())
+            ]
         )
+
+    def load(self, dumped: ContextDump) -> ContextState:
+        """Return the state back."""
+        return loaded(dumped)
 
     # --- purges
 
     def without(
-        self, past: TaintedPast, row: Row, state: ContextState, limits: Limits
+        self, past: TaintedPast, row: BlockRow, state: ContextState, limits: Limits
     ) -> list[BlockEdited] | None:
         """Return the event that makes a block say what others have said of it last.
 
@@ -109,9 +98,9 @@ class ContextKind(BaseKind[ContextState, Row]):
         texts = [one.data for one in past.clean if getattr(one.data, "raw", None) is not None]
         if row.archived or not texts:
             return None
-        said = [one.data.metadata for one in past.clean if _gives_metadata(one.data)]
-        metadata = said[-1] if said else {}
-        edited = derived(BlockEdited, texts[-1], metadata=metadata, spacing=False)
+        said = [getattr(one.data, "metadata", None) for one in past.clean]
+        last = next((one for one in reversed(said) if one is not None), None)
+        edited = derived(BlockEdited, texts[-1], metadata=last or {}, spacing=False)
         try:
             check_document(row.document, state, after(state, [edited], 0), limits, BUDGET)
         except QuotaExceededError:
@@ -136,44 +125,44 @@ class ContextKind(BaseKind[ContextState, Row]):
             QuotaUse("bytes", "bytes", state.size_bytes, limits.context_bytes),
         )
 
-    def rows(self, state: ContextState) -> Iterable[Row]:
+    def rows(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield every entry, living or archived."""
         for name in sorted(state.documents):
             yield from (row for row in _rows(state.documents[name]) if row.heading is None)
 
-    def indexed_rows(self, state: ContextState) -> Iterable[Row]:
+    def indexed_rows(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield every archived entry: what lives is loaded whole."""
         for document in state.documents.values():
             yield from document.archived.values()
 
-    def exported(self, state: ContextState) -> Iterable[Row]:
+    def exported(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield what an export has: every block, and for an empty document a row without a rank."""
         for name in sorted(state.documents):
             document = state.documents[name]
             yield from _rows(document) or [_empty(name, document)]
 
-    def find(self, state: ContextState, memory_id: str) -> Row | None:
+    def find(self, state: ContextState, memory_id: str) -> BlockRow | None:
         """Return the row of an entry, living or archived."""
         row = block(state, memory_id)
         return None if row is None or row.heading is not None else row
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: BlockRow) -> Sequence[Passage]:
         """Return one passage for an archived entry: what lives is loaded whole."""
         return (Passage(label(row.version), row.digest),) if row.archived else ()
 
-    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+    def passage_text(self, row: BlockRow, _label: int, events: Events) -> str:
         """Return the text of an archived entry."""
         return self.content(row, events)
 
-    def sources(self, row: Row) -> Sequence[int]:
+    def sources(self, row: BlockRow) -> Sequence[int]:
         """Return the version of the event that has an archived text; others are in the state."""
         return (row.version,) if row.archived else ()
 
-    def content(self, row: Row, events: Events) -> str:
+    def content(self, row: BlockRow, events: Events) -> str:
         """Return the text of an entry; of a heading, its title."""
         return entry_text(raw_of(row, events)) if row.heading is None else row.heading
 
-    def data(self, row: Row, events: Events) -> dict[str, Any]:
+    def data(self, row: BlockRow, events: Events) -> dict[str, Any]:
         """Return where a block is, its exact text, and what it stood under if it is archived."""
         if not row.rank:
             return {"document": row.document}
@@ -188,31 +177,27 @@ class ContextKind(BaseKind[ContextState, Row]):
         section = row.section if row.archived else None
         return found if section is None else {**found, "section": msgspec.to_builtins(section)}
 
-    def worded(self, state: ContextState, memory_id: str) -> Row | None:
+    def worded(self, state: ContextState, memory_id: str) -> BlockRow | None:
         """Return the row of an entry or of a heading: that is no memory, but has words."""
         return block(state, memory_id)
 
 
-def _rows(document: DocumentState) -> list[Row]:
+def _rows(document: DocumentState) -> list[BlockRow]:
     return in_order([*document.blocks.values(), *document.archived.values()])
 
 
-def _empty(name: str, document: DocumentState) -> Row:
+def _empty(name: str, document: DocumentState) -> BlockRow:
     at_us = document.created_at_us
-    return Row(
+    return BlockRow(
         memory_id=f"document:{name}", version=0, size_bytes=0, stored_bytes=0, created_at_us=at_us,
         occurred_at_us=at_us, metadata={}, document=name, rank="", raw="", heading=None,
         pinned=False, touched_at_us=at_us,
     )  # fmt: skip
 
 
-def raw_of(row: Row, events: Events) -> str:
+def raw_of(row: BlockRow, events: Events) -> str:
     """Return the exact text of a block."""
     return str(events[row.version].data.raw) if row.raw is None else row.raw
-
-
-def _gives_metadata(event: Any) -> bool:
-    return isinstance(event, BlockInserted) or getattr(event, "metadata", None) is not None
 
 
 KIND = ContextKind()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.kinds.context.markdown import Block, parse, shown
+from memory_actors.kinds.context.markdown import ParsedBlock, parse, shown
 
 ALIKE = 0.5  # of the words in common: an entry with half of it new is still the entry that was
 WORDS_MIN = 8  # below that, one other word would make another entry of it
@@ -58,7 +58,7 @@ def as_shown(blocks: Sequence[Placed]) -> list[Placed]:
 
 
 def aligned(
-    old: Sequence[Placed], new: Sequence[Block], new_id: NewId = new_block_id
+    old: Sequence[Placed], new: Sequence[ParsedBlock], new_id: NewId = new_block_id
 ) -> list[Placed]:
     """Return the blocks `new` with ids: those of the blocks they were, in order, or new ones."""
     same, edited = matched([block.raw for block in old], [block.raw for block in new], old, new)
@@ -109,7 +109,7 @@ def matched(
     old_keys: Sequence[Hashable],
     new_keys: Sequence[Hashable],
     old: Sequence[Placed | None],
-    new: Sequence[Block],
+    new: Sequence[ParsedBlock],
 ) -> tuple[list[Pair], list[Pair]]:
     """Return the pairs of places that are the same, by key, and those that were edited.
 
@@ -154,7 +154,7 @@ def _runs_between(
 
 
 def _edited(
-    olds: range, news: range, old: Sequence[Placed | None], new: Sequence[Block]
+    olds: range, news: range, old: Sequence[Placed | None], new: Sequence[ParsedBlock]
 ) -> list[Pair]:
     """Return pairs that read alike, each old block with the first that is left; then the rest."""
     pairs: list[Pair] = []
@@ -169,7 +169,7 @@ def _edited(
     return pairs + list(zip((i for i in olds if old[i] is None), left, strict=False))
 
 
-def alike(one: Placed | None, other: Block) -> bool:
+def alike(one: Placed | None, other: ParsedBlock) -> bool:
     """Return whether two blocks are of one sort and half of what they say is the same."""
     if one is None or (one.heading is None) != (other.heading is None):
         return False

@@ -1,15 +1,16 @@
 """The commands of context documents."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_actors.base.context_documents import BlockChange
+from memory_actors.base.records import Metadata
 from memory_actors.base.tokens import CalibratedEstimate, TokenBudget
+from memory_actors.kinds.commands import Add, Command, Delete, Outside, Restore
 from memory_actors.kinds.context.events import BlockImported
-from memory_actors.kinds.kind import Add, Command, Delete, Outside, Restore
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
 FREE = 0.4
@@ -35,7 +36,7 @@ class MakeRoom(Command, frozen=True, kw_only=True):
 
     room: DocumentRoom = DocumentRoom()
 
-    async def informed(self, _state: Any, outside: Outside) -> Self:
+    async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the times at which entries were last read."""
         return replace(self, room=replace(self.room, read_at_us=dict(outside.read_at_us)))
 
@@ -65,11 +66,11 @@ class AddEntry(Add, frozen=True, kw_only=True):
     heading_id: str
     """For the heading of a new section."""
     pinned: bool = False
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     occurred_at_us: int | None = None
     room: DocumentRoom = DocumentRoom()
 
-    async def informed(self, state: Any, outside: Outside) -> Self:
+    async def informed(self, state: object, outside: Outside) -> Self:
         """Return the command with the times at which entries were last read, too."""
         known = await super().informed(state, outside)
         return replace(known, room=replace(self.room, read_at_us=dict(outside.read_at_us)))
@@ -80,7 +81,7 @@ class EditEntry(MakeRoom, frozen=True, kw_only=True):
 
     memory_id: str
     text: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
 
 
 class ImportBlock(Add, frozen=True, kw_only=True):

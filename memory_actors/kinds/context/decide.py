@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
+from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.context.commands import (
     FREE_MAX,
     FREE_MIN,
@@ -48,8 +49,8 @@ from memory_actors.kinds.context.sizes import (
     stalest,
     without,
 )
-from memory_actors.kinds.context.state import ContextState, Row, block, blocks, text
-from memory_actors.kinds.kind import Command, Decide, Life, refuse_id
+from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, text
+from memory_actors.kinds.kind import Decide, Life
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
 from memory_actors.kinds.tainted import Past
@@ -69,42 +70,33 @@ def _change(command: ChangeDocument, state: ContextState, limits: Limits) -> Seq
         raise InvalidInputError(f"there is a document {name!r} already: choose another name")
     archives = command.room.auto_archive
     check_changes(name, command.changes, state, limits, auto_archive=archives)
-    _check_expected(command, state)
+    seen = command.expected
+    if seen is not None and text_digest(text(blocks(state, name))) != seen:
+        raise StaleDocumentError(f"{name} has changed since it was read: read it again, then write")
     draft = DocumentDraft(state, name)
     for change in command.changes:
         draft.make(change)
-    if command.base is not None and not _is_base(command, state):
+    there = state.documents.get(name)
+    synced = None if there is None or there.synced is None else astuple(there.synced)
+    if command.base is not None and synced != (command.base, command.label):
         draft.events.append(DocumentSynced(document=name, base=command.base, label=command.label))
     if command.create and not draft.events:
-        return _created(name, state, limits, command.now_us)
+        created = [DocumentCreated(document=name)]
+        check_quotas(state, after(state, created, command.now_us), limits)
+        return created
     if not draft.events:
         return []
     return _with_room(command, name, draft.events, state, limits)
 
 
-def _created(name: str, state: ContextState, limits: Limits, now_us: int) -> Sequence[Event]:
-    events = [DocumentCreated(document=name)]
-    check_quotas(state, after(state, events, now_us), limits)
-    return events
-
-
-def _check_expected(command: ChangeDocument, state: ContextState) -> None:
-    if command.expected is None:
-        return
-    if text_digest(text(blocks(state, command.document))) != command.expected:
-        raise StaleDocumentError(
-            f"{command.document} has changed since it was read: read it again, then write"
-        )
-
-
-def _is_base(command: ChangeDocument, state: ContextState) -> bool:
-    document = state.documents.get(command.document)
-    synced = None if document is None else document.synced
-    return synced is not None and (synced.base, synced.label) == (command.base, command.label)
-
-
 def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
-    if _was_added(command, state):
+
+    def is_same(one: object) -> bool:
+        said = entry_text(entry_raw(command.text))
+        return isinstance(one, BlockInserted) and entry_text(one.raw) == said
+
+    was_added = is_known(command, command.memory_id, None, is_same)
+    if was_added or block(state, command.memory_id) is not None:
         return []
     draft = DocumentDraft(state, command.document)
     last, before_heading, there = draft.end_of(command.section)
@@ -122,33 +114,24 @@ def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Eve
     )
 
 
-def _was_added(command: AddEntry, state: ContextState) -> bool:
-    """Say whether an id was used before, for an entry that said the same."""
-    for known in command.used.values():
-        said = entry_text(known.raw) if isinstance(known, BlockInserted) else None
-        if said != entry_text(entry_raw(command.text)):
-            refuse_id(command.memory_id)
-        return True
-    return block(state, command.memory_id) is not None
-
-
 def _edit(command: EditEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
     row = _entry(state, command.memory_id)
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    raw = None if command.text is None else reworded(_raw_of(row), command.text)
-    raw = None if raw == row.raw else raw
-    if raw is None and metadata is None:
-        return []
-    if raw is not None:
+    raw = None
+    if command.text is not None:
+        if row.raw is None:
+            raise InvalidInputError(
+                f"entry {row.memory_id!r} is archived: restore it, then edit it"
+            )
+        raw = reworded(row.raw, command.text)
+    if raw is not None and raw != row.raw:
         check_entry(raw)
+    elif metadata is None:
+        return []
+    else:
+        raw = None
     events: list[Event] = [BlockEdited(memory_id=row.memory_id, raw=raw, metadata=metadata)]
     return _with_room(command, row.document, events, state, limits, keep=row.memory_id)
-
-
-def _raw_of(row: Row) -> str:
-    if row.raw is None:
-        raise InvalidInputError(f"entry {row.memory_id!r} is archived: restore it, then edit it")
-    return row.raw
 
 
 def _with_room(
@@ -202,7 +185,11 @@ def _archive(command: ArchiveEntries, state: ContextState, _limits: Limits) -> S
     _check_there(state, command.document)
     if command.memory_ids is not None:
         rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
-        _check_inside(rows, command.document)
+        for row in rows:
+            if row.document != command.document:
+                raise NotFoundError(
+                    f"no entry {row.memory_id!r} in {command.document}: it is in {row.document}"
+                )
         gone = [row.memory_id for row in rows if not row.archived]
     else:
         gone = _stale_part(command.room, command.document, state)
@@ -227,16 +214,8 @@ def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[
     return [row.memory_id for row in rows[:count]]
 
 
-def _check_inside(rows: Sequence[Row], document: str) -> None:
-    for row in rows:
-        if row.document != document:
-            raise NotFoundError(
-                f"no entry {row.memory_id!r} in {document}: it is in {row.document}"
-            )
-
-
 def restore(
-    last: Callable[[str, Past], Life[Row]],
+    last: Callable[[str, Past], Life[BlockRow]],
     command: RestoreEntries,
     state: ContextState,
     limits: Limits,
@@ -254,11 +233,10 @@ def restore(
 
 def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequence[Event]:
     event = command.block
-    living = block(state, event.memory_id)
-    if living is not None or command.used:
-        known = command.used.get(event.memory_id)
-        if living is None and not isinstance(known, BlockInserted):
-            refuse_id(event.memory_id)
+    there = block(state, event.memory_id) is not None
+    if there or is_known(
+        command, event.memory_id, None, lambda one: isinstance(one, BlockInserted)
+    ):
         return []
     draft = DocumentDraft(state, event.document)
     event = replace(event, rank=draft.free_rank(event.rank))
@@ -322,7 +300,7 @@ def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
 
 
-def _entry(state: ContextState, memory_id: str) -> Row:
+def _entry(state: ContextState, memory_id: str) -> BlockRow:
     row = block(state, memory_id)
     if row is None or row.heading is not None:
         raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")

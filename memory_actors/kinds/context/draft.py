@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from eventlog import Recorded
 from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds.commands import refuse_id
 from memory_actors.kinds.context.commands import RestoreEntries
 from memory_actors.kinds.context.events import (
     BlockEdited,
@@ -23,8 +24,8 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import ContextState, Row, block, blocks
-from memory_actors.kinds.kind import Life, refuse_id
+from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks
+from memory_actors.kinds.kind import Life
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import Past
 
@@ -51,7 +52,10 @@ class DocumentDraft:
         self.events: list[Event] = []
         self._state = state
         rows = blocks(state, document)
-        self._blocks = {row.memory_id: _block(row) for row in rows}
+        self._blocks = {
+            row.memory_id: DraftBlock(row.memory_id, row.rank, row.raw or "", row.heading)
+            for row in rows
+        }
         self._order = [(row.rank, row.memory_id) for row in rows]
         found = state.documents.get(document)
         archived = [] if found is None else found.archived.values()
@@ -161,17 +165,14 @@ class DocumentDraft:
             )
         return one
 
-    def _make_way(self, raw: str) -> None:
-        """See that blank lines alone are a block only where there is no other one."""
-        if is_blank(raw) and self._blocks:
+    def _take(self, event: BlockInserted) -> None:
+        # Blank lines alone are a block only where there is no other one.
+        if is_blank(event.raw) and self._blocks:
             _refuse_blank()
         if len(self._blocks) == 1:
-            (one,) = self._blocks.values()
-            if is_blank(one.raw):
-                self.remove(one.block_id)
-
-    def _take(self, event: BlockInserted) -> None:
-        self._make_way(event.raw)
+            (only,) = self._blocks.values()
+            if is_blank(only.raw):
+                self.remove(only.block_id)
         one = DraftBlock(event.memory_id, event.rank, event.raw, event.heading)
         self._blocks[one.block_id] = one
         insort(self._order, (one.rank, one.block_id))
@@ -188,10 +189,6 @@ class DocumentDraft:
     def _rank_behind(self, rank: str | None) -> str:
         at = 0 if rank is None else bisect_right(self._ranks, rank)
         return between(rank, self._ranks[at] if at < len(self._ranks) else None)
-
-
-def _block(row: Row) -> DraftBlock:
-    return DraftBlock(row.memory_id, row.rank, row.raw or "", row.heading)
 
 
 def _check_raw(raw: str) -> None:
@@ -211,7 +208,7 @@ def _refuse_blank() -> NoReturn:
 
 
 def restored(
-    last: Callable[[str, Past], Life[Row]], command: RestoreEntries, state: ContextState
+    last: Callable[[str, Past], Life[BlockRow]], command: RestoreEntries, state: ContextState
 ) -> list[Event]:
     """Return the events by which entries come back; none for those that are there.
 
@@ -235,16 +232,25 @@ def restored(
     return [event for draft in drafts.values() for event in draft.events] if came else []
 
 
-def _put_back(row: Row, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
+def _put_back(row: BlockRow, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
     if row.memory_id in draft:  # a heading that came back with an entry
         return
-    if row.section is not None and _is_missing(row, row.section, draft):
-        draft.put_back(_heading(row, row.section, draft))
+    section = row.section
+    if section is not None and _is_missing(row, section, draft):
+        heading = BlockRestored(
+            memory_id=section.heading_id,
+            document=draft.document,
+            raw=section.raw,
+            rank=draft.free_rank(section.rank),
+            heading=section.title,
+            created_at_us=row.created_at_us,
+        )
+        draft.put_back(heading)
     rank = row.rank if in_state else draft.free_rank(row.rank)
     draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
 
 
-def _is_missing(row: Row, section: Section, draft: DocumentDraft) -> bool:
+def _is_missing(row: BlockRow, section: Section, draft: DocumentDraft) -> bool:
     """Say whether the heading is gone, and the one before the entry's place is another one."""
     if section.heading_id in draft:
         return False
@@ -252,18 +258,7 @@ def _is_missing(row: Row, section: Section, draft: DocumentDraft) -> bool:
     return not before or before[-1].heading != section.title
 
 
-def _heading(row: Row, section: Section, draft: DocumentDraft) -> BlockRestored:
-    return BlockRestored(
-        memory_id=section.heading_id,
-        document=draft.document,
-        raw=section.raw,
-        rank=draft.free_rank(section.rank),
-        heading=section.title,
-        created_at_us=row.created_at_us,
-    )
-
-
-def _raw(row: Row, past: Sequence[Recorded[Any]]) -> str:
+def _raw(row: BlockRow, past: Sequence[Recorded[Any]]) -> str:
     if row.raw is not None:
         return row.raw
     (found,) = (recorded for recorded in past if recorded.version == row.version)

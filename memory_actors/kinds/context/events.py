@@ -1,11 +1,11 @@
 """Events of context documents. One event a block, so that each has its own history."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from memory_actors.base.records import Origin
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.base.records import Metadata, Origin
+from memory_actors.kinds.effects import Effect, KindRegistry
 
 registry = KindRegistry()
 
@@ -82,9 +82,14 @@ class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     heading: str | None = None
     """The title of a heading, None for an entry."""
     pinned: bool = False
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     occurred_at_us: int | None = None
     """None: when it was recorded."""
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text."""
+        return len(self.raw.encode())
 
 
 @registry.about("context.restored", Effect.RESTORED)
@@ -115,9 +120,14 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     raw: str | None = None
     heading: str | None = None
     """The title, where the new text is a heading."""
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     spacing: bool = False
     """True: blank lines alone changed, to make room for a neighbour, which is no use of it."""
+
+    @property
+    def text_bytes(self) -> int | None:
+        """Bytes of the new text, if there is one."""
+        return None if self.raw is None else len(self.raw.encode())
 
 
 @registry.about("context.removed", Effect.DELETED)

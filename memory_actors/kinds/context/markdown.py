@@ -24,6 +24,7 @@ same state whatever went on before.
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 from types import EllipsisType
 from typing import NamedTuple
 
@@ -177,7 +178,7 @@ def _side_by_side(before: str, after: str) -> tuple[str, str]:
     """Return how two neighbours show."""
     before = closed(before)
     if after[:1].isspace():
-        after = _without_leading_blanks(after)
+        after = "".join(dropwhile(is_blank, LINES.findall(after)))
     first = LINES.findall(after, 0, after.find("\n") + 1 or len(after))[0]
     if _surely_begins(before, first):
         return before, after
@@ -203,13 +204,6 @@ def _begins(state: Start, line: str) -> bool:
     return begins and type(behind) is type(Start().step(line)[0])
 
 
-def _without_leading_blanks(raw: str) -> str:
-    lines = LINES.findall(raw)
-    while is_blank(lines[0]):
-        del lines[0]
-    return "".join(lines)
-
-
 def _unindented(raw: str) -> str:
     """Return a block that is no part of an item before it: its first line is not indented.
 
@@ -225,16 +219,20 @@ def _unindented(raw: str) -> str:
 # --- blocks
 
 
-class Block(NamedTuple):
+class ParsedBlock(NamedTuple):
     """One block: its exact text, and its title if it is a heading."""
 
     raw: str
     heading: str | None
 
 
-def parse(text: str) -> list[Block]:
+def parse(text: str) -> list[ParsedBlock]:
     """Return the blocks of a text. Joined, their `raw` is the text, to the last byte."""
-    return [Block("".join(lines), _title(lines)) for lines in _grouped(LINES.findall(text))]
+    blocks = []
+    for lines in _grouped(LINES.findall(text)):
+        first = next((line for line in lines if not is_blank(line)), "")
+        blocks.append(ParsedBlock("".join(lines), title_of(first)))
+    return blocks
 
 
 def entry_raw(text: str) -> str:
@@ -249,10 +247,8 @@ def entry_text(raw: str) -> str:
     """
     _, marker, body, _ = _parts(raw)
     lines = body.replace("\r\n", "\n").split("\n")
-    if not marker:
-        return "\n".join(lines)
-    outdented = (_outdented(line, len(marker)) for line in lines[1:])
-    return "\n".join([lines[0], *outdented])
+    indent = re.compile(rf" {{0,{len(marker)}}}")
+    return "\n".join([lines[0], *(indent.sub("", line, count=1) for line in lines[1:])])
 
 
 def reworded(raw: str, text: str) -> str:
@@ -326,11 +322,6 @@ def _grouped(lines: list[str]) -> Iterator[list[str]]:
         yield group
 
 
-def _title(lines: list[str]) -> str | None:
-    first = next((line for line in lines if not is_blank(line)), "")
-    return title_of(first)
-
-
 # --- one entry
 
 
@@ -354,8 +345,3 @@ def _lines_of(text: str) -> list[str]:
     """Return the lines of a text without blank ones at its ends; blank ones inside are empty."""
     lines = text.replace("\r\n", "\n").strip().split("\n")
     return [line.rstrip() for line in lines]
-
-
-def _outdented(line: str, width: int) -> str:
-    indent = len(line) - len(line.lstrip(" "))
-    return line[min(indent, width) :]

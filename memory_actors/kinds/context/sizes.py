@@ -16,7 +16,14 @@ from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.state import ContextState, Row, blocks, fold, text, under_sections
+from memory_actors.kinds.context.state import (
+    BlockRow,
+    ContextState,
+    blocks,
+    fold,
+    text,
+    under_sections,
+)
 from memory_actors.kinds.kind import tentative
 from memory_actors.kinds.phrasing import text_digest
 
@@ -56,16 +63,24 @@ def check_document(
         )  # nobody counts megabytes of tokens
     tokens, before = budget.counter.count(now), budget.counter.count(was)
     if tokens > max(before, budget.tokens_max):
-        _refuse_tokens(name, tokens - before, before, limits, budget)
+        limit, instead = budget.hard_tokens, "Archive before continuing"
+        if tokens - before > limit:
+            instead = f"What is new takes {tokens - before:,} by itself: shorten it"
+        raise ContextLimitError(
+            f"{name} exceeds hard limit ({limit:,} tokens). {instead}",
+            kind=NAME, used=before, limit=limit, unit="tokens", tier=limits.tier,
+        )  # fmt: skip
 
 
-def check_text(name: str, asked: str, state: ContextState, limits: Limits) -> None:
+def check_bytes(
+    name: str, asked_bytes: int, state: ContextState, limits: Limits, capacity: int = 1
+) -> None:
     """Refuse a text that a document cannot hold, by its bytes alone: before any work on it.
 
-    :raises QuotaExceededError: it is beyond the limit, and not smaller than what there is.
+    :raises QuotaExceededError: it is beyond the limit times `capacity`, and not smaller than what
+        there is.
     """
-    asked_bytes = len(asked.encode())
-    if asked_bytes > limits.context_document_bytes:
+    if asked_bytes > limits.context_document_bytes * capacity:
         was = len(text(blocks(state, name)).encode())
         if asked_bytes > was:
             _refuse_document_bytes(name, asked_bytes, was, limits)
@@ -87,24 +102,10 @@ def check_changes(
     """
     raws = {one.block_id: "" if isinstance(one, RemoveBlock) else one.raw for one in changes}
     asked_bytes = sum(len(raw.encode()) for raw in raws.values())
-    if asked_bytes > limits.context_document_bytes * (2 if auto_archive else 1):
-        was = len(text(blocks(state, name)).encode())
-        if asked_bytes > was:
-            _refuse_document_bytes(name, asked_bytes, was, limits)
+    check_bytes(name, asked_bytes, state, limits, 2 if auto_archive else 1)
     inserts = sum(isinstance(one, InsertBlock) and one.heading is None for one in changes)
     removes = sum(isinstance(one, RemoveBlock) for one in changes)
     _check_entries(state.entries, state.entries + inserts - removes, limits)
-
-
-def _refuse_tokens(name: str, new: int, used: int, limits: Limits, budget: TokenBudget) -> NoReturn:
-    limit = budget.hard_tokens
-    instead = "Archive before continuing"
-    if new > limit:
-        instead = f"What is new takes {new:,} by itself: shorten it"
-    raise ContextLimitError(
-        f"{name} exceeds hard limit ({limit:,} tokens). {instead}",
-        kind=NAME, used=used, limit=limit, unit="tokens", tier=limits.tier,
-    )  # fmt: skip
 
 
 def _refuse_document_bytes(name: str, new: int, used: int, limits: Limits) -> NoReturn:
@@ -165,7 +166,9 @@ def archiving(
         ArchivedEntry(
             memory_id=row.memory_id,
             digest=text_digest(entry_text(row.raw or "")),
-            section=None if heading is None else _section(heading),
+            section=None
+            if heading is None
+            else Section(heading.memory_id, heading.heading or "", heading.raw or "", heading.rank),
         )
         for row, heading in under_sections(blocks(state, document))
         if row.memory_id in gone
@@ -173,13 +176,9 @@ def archiving(
     return EntriesArchived(document=document, entries=tuple(entries), cause=cause)
 
 
-def _section(row: Row) -> Section:
-    return Section(row.memory_id, row.heading or "", row.raw or "", row.rank)
-
-
 def stalest(
     state: ContextState, document: str, read_at_us: Mapping[str, int], new: Collection[str] = ()
-) -> list[Row]:
+) -> list[BlockRow]:
     """Return the entries that may be archived, the least recently used first; new ones last."""
     rows = [row for row in blocks(state, document) if row.heading is None and not row.pinned]
     return sorted(
@@ -193,7 +192,7 @@ def stalest(
 
 
 def fewest(
-    state: ContextState, document: str, rows: Sequence[Row], enough: Callable[[str], bool]
+    state: ContextState, document: str, rows: Sequence[BlockRow], enough: Callable[[str], bool]
 ) -> int | None:
     """Return how many of these entries, from the first, must go until a text is small enough.
 
@@ -205,7 +204,7 @@ def fewest(
     return found if found <= len(rows) else None
 
 
-def without(state: ContextState, document: str, rows: Sequence[Row]) -> str:
+def without(state: ContextState, document: str, rows: Sequence[BlockRow]) -> str:
     """Return the text of a document without some of its entries."""
     gone = {row.memory_id for row in rows}
     return text(row for row in blocks(state, document) if row.memory_id not in gone)

@@ -35,7 +35,7 @@ from memory_actors.kinds.rows import new_row
 # --- state
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class BlockRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A heading or an entry of a document, or an archived entry."""
 
     document: str
@@ -70,8 +70,8 @@ class DocumentState(msgspec.Struct, frozen=True):
 
     created_at_us: int
     updated_at_us: int
-    blocks: Map[str, Row] = Map()
-    archived: Map[str, Row] = Map()
+    blocks: Map[str, BlockRow] = Map()
+    archived: Map[str, BlockRow] = Map()
     synced: Synced | None = None
 
 
@@ -95,7 +95,7 @@ class ContextState(msgspec.Struct, frozen=True):
 
 def fold(state: ContextState, events: Iterable[Recorded[Event]]) -> ContextState:
     """Fold many events into the state."""
-    draft = _Draft(state)
+    draft = _DocumentsDraft(state)
     for recorded in events:
         draft.apply(recorded)
     return draft.finish()
@@ -116,7 +116,7 @@ class _Pages:
         return DocumentState(self.created_at_us, self.updated_at_us, blocks, archived, self.synced)
 
 
-class _Draft:
+class _DocumentsDraft:
     """A state that changes in place, for one fold. Events about unknown blocks change nothing."""
 
     def __init__(self, state: ContextState):
@@ -178,6 +178,13 @@ class _Draft:
         for memory_id in (*document.blocks, *document.archived):
             self._names[memory_id] = event.to
 
+    def load(self, dumped: "DumpedDocument") -> None:
+        """Take in a document of a dump."""
+        document = DocumentState(dumped.created_at_us, dumped.updated_at_us, synced=dumped.synced)
+        self._open[dumped.name] = _Pages(document)
+        for row in dumped.rows:
+            self._put(row, None)
+
     # --- rows
 
     def _open_pages(self, name: str, now_us: int) -> _Pages:
@@ -188,14 +195,14 @@ class _Draft:
             pages = self._open[name] = _Pages(document)
         return pages
 
-    def _row(self, memory_id: str) -> Row | None:
+    def _row(self, memory_id: str) -> BlockRow | None:
         name = self._names.get(memory_id)
         if name is None:
             return None
         pages = self._open_pages(name, 0)
         return pages.blocks.get(memory_id) or pages.archived.get(memory_id)
 
-    def _put(self, row: Row | None, now_us: int | None) -> None:
+    def _put(self, row: BlockRow | None, now_us: int | None) -> None:
         """Replace the row with the same id; `now_us` is None if the text stays the same."""
         if row is None:
             return
@@ -218,7 +225,7 @@ class _Draft:
         if now_us is not None:
             pages.updated_at_us = now_us
 
-    def _count(self, row: Row, sign: int) -> None:
+    def _count(self, row: BlockRow, sign: int) -> None:
         self._entries += sign * (row.heading is None)
         self._size_bytes += sign * row.size_bytes
         self._stored_bytes += sign * row.stored_bytes
@@ -238,14 +245,14 @@ class _Draft:
         )
 
 
-def _named(rows: Map[str, Row], name: str) -> Map[str, Row]:
+def _named(rows: Map[str, BlockRow], name: str) -> Map[str, BlockRow]:
     return Map({one: replace(row, document=name) for one, row in rows.items()})
 
 
-def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> Row:
+def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> BlockRow:
     now_us = recorded.recorded_at_us
     row = new_row(
-        Row,
+        BlockRow,
         recorded,
         size_bytes=len(event.raw.encode()),
         occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
@@ -256,11 +263,11 @@ def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> Row:
     return row
 
 
-def _in_archive(row: Row, archived: ArchivedEntry) -> Row:
+def _in_archive(row: BlockRow, archived: ArchivedEntry) -> BlockRow:
     return replace(row, raw=None, digest=archived.digest, section=archived.section)
 
 
-def _edited(row: Row | None, event: BlockEdited, recorded: Recorded[Event]) -> Row | None:
+def _edited(row: BlockRow | None, event: BlockEdited, recorded: Recorded[Event]) -> BlockRow | None:
     if row is None:
         return None
     if event.metadata is not None:
@@ -280,8 +287,8 @@ def _edited(row: Row | None, event: BlockEdited, recorded: Recorded[Event]) -> R
 
 
 def _marked(
-    row: Row | None, event: EntriesTouched | EntriesPinned, recorded: Recorded[Event]
-) -> Row | None:
+    row: BlockRow | None, event: EntriesTouched | EntriesPinned, recorded: Recorded[Event]
+) -> BlockRow | None:
     if row is None:
         return None
     if isinstance(event, EntriesPinned):
@@ -292,28 +299,28 @@ def _marked(
 # --- in order
 
 
-def place(row: Row) -> tuple[str, str]:
+def place(row: BlockRow) -> tuple[str, str]:
     """Return the sort key of a document's rows."""
     return row.rank, row.memory_id
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
+def in_order(rows: Iterable[BlockRow]) -> list[BlockRow]:
     """Return rows in the order of their document."""
     return sorted(rows, key=place)
 
 
-def blocks(state: ContextState, document: str) -> list[Row]:
+def blocks(state: ContextState, document: str) -> list[BlockRow]:
     """Return the living blocks of a document in order; none of one that is not there."""
     found = state.documents.get(document)
     return [] if found is None else in_order(found.blocks.values())
 
 
-def text(rows: Iterable[Row]) -> str:
+def text(rows: Iterable[BlockRow]) -> str:
     """Return the text of living blocks in their order."""
     return render(row.raw or "" for row in rows)
 
 
-def under_sections(rows: Iterable[Row]) -> Iterator[tuple[Row, Row | None]]:
+def under_sections(rows: Iterable[BlockRow]) -> Iterator[tuple[BlockRow, BlockRow | None]]:
     """Yield each entry of living blocks in order, and the heading it stands under."""
     heading = None
     for row in rows:
@@ -323,7 +330,7 @@ def under_sections(rows: Iterable[Row]) -> Iterator[tuple[Row, Row | None]]:
             heading = row
 
 
-def block(state: ContextState, memory_id: str) -> Row | None:
+def block(state: ContextState, memory_id: str) -> BlockRow | None:
     """Return a heading, an entry or an archived entry by id."""
     name = state.names.get(memory_id)
     if name is None:
@@ -341,30 +348,19 @@ class DumpedDocument(msgspec.Struct, frozen=True, array_like=True):
     name: str
     created_at_us: int
     updated_at_us: int
-    rows: list[Row]
+    rows: list[BlockRow]
     synced: Synced | None
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class ContextDump(msgspec.Struct, frozen=True):
     """The documents by name."""
 
     documents: list[DumpedDocument] = []
 
 
-def dumped(name: str, document: DocumentState) -> DumpedDocument:
-    """Return a document as a snapshot has it."""
-    rows = in_order([*document.blocks.values(), *document.archived.values()])
-    return DumpedDocument(
-        name, document.created_at_us, document.updated_at_us, rows, document.synced
-    )
-
-
-def loaded(one: DumpedDocument) -> DocumentState:
-    """Return a document back."""
-    return DocumentState(
-        one.created_at_us,
-        one.updated_at_us,
-        Map({row.memory_id: row for row in one.rows if not row.archived}),
-        Map({row.memory_id: row for row in one.rows if row.archived}),
-        one.synced,
-    )
+def loaded(dumped: ContextDump) -> ContextState:
+    """Return the state of a dump."""
+    draft = _DocumentsDraft(ContextState())
+    for document in dumped.documents:
+        draft.load(document)
+    return draft.finish()

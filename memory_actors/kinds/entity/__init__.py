@@ -14,6 +14,8 @@ from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
@@ -30,14 +32,13 @@ from memory_actors.kinds.entity.events import (
     EntityObserved,
     EntityRestored,
     EntityUpdated,
-    Event,
     Observation,
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipRestored,
     registry,
 )
-from memory_actors.kinds.entity.graph import Graph, RelationshipRow, touching
+from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, touching
 from memory_actors.kinds.entity.relationships import (
     DeleteRelationship,
     EndRelationship,
@@ -47,8 +48,8 @@ from memory_actors.kinds.entity.relationships import (
 )
 from memory_actors.kinds.entity.room import NAME, Room, make_room
 from memory_actors.kinds.entity.state import (
-    Dumped,
     Entities,
+    EntityDump,
     EntityRow,
     as_it_was,
     fact_in,
@@ -59,20 +60,10 @@ from memory_actors.kinds.entity.state import (
     place,
     tentatively,
 )
-from memory_actors.kinds.kind import (
-    BaseKind,
-    Command,
-    Decide,
-    Events,
-    Passage,
-    Tally,
-    index_of,
-    label,
-    oldest_first,
-    version_of,
-)
+from memory_actors.kinds.kind import BaseKind, Decide, Events, Tally, oldest_first
+from memory_actors.kinds.passages import Passage, index_of, label, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
-from memory_actors.kinds.rows import Held, derived, record_data
+from memory_actors.kinds.rows import HeldRows, derived, record_data
 from memory_actors.kinds.tainted import TaintedPast
 
 Row: TypeAlias = EntityRow | RelationshipRow
@@ -86,7 +77,7 @@ class EntityKind(BaseKind[Entities, Row]):
     NOUN = "entity or relationship"
     MISSING = "it was never there, or it was deleted"
     UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
-    Dump = Dumped
+    Dump = EntityDump
     registry = registry
     initial = Entities()
 
@@ -96,18 +87,18 @@ class EntityKind(BaseKind[Entities, Row]):
         """Fold events into the state."""
         return fold(state, events)
 
-    def dump(self, state: Entities) -> Dumped:
+    def dump(self, state: Entities) -> EntityDump:
         """Return the state as plain rows."""
         graph = state.graph
         ended_us = {
             source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
         }
-        return Dumped(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
+        return EntityDump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
 
-    def load(self, dumped: Dumped) -> Entities:
+    def load(self, dumped: EntityDump) -> Entities:
         """Return the state back."""
-        graph = Graph.of(dumped.relationships, dumped.ended_us)
-        return Entities(Held.of(dumped.entities, place), graph, dumped.pruned)
+        graph = RelationshipGraph.of(dumped.relationships, dumped.ended_us)
+        return Entities(HeldRows.of(dumped.entities, place), graph, dumped.pruned)
 
     # --- decide
 
@@ -136,7 +127,12 @@ class EntityKind(BaseKind[Entities, Row]):
         make_room(state, limits, need, None)
         events: list[Event] = []
         for entity in entities:
-            _check_name(entity, state)
+            other = named(state, entity.name, entity.type)
+            if other is not None:
+                raise InvalidInputError(
+                    f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its "
+                    "name and type by now. Add the observations to that one, or delete it first"
+                )
             events.append(entity)
             state = tentatively(state, [entity])
         for relationship in related:
@@ -156,7 +152,10 @@ class EntityKind(BaseKind[Entities, Row]):
     ) -> list[Restored] | None:
         """Return the event that leaves an entity, or a relationship, what others have said."""
         if isinstance(row, RelationshipRow):
-            return self._relationship_without(past)
+            said = [one.data for one in past.clean if isinstance(one.data, RelationshipAdded)]
+            if all(event.memory_id != past.memory_id for event in said):
+                return None
+            return [as_it_was(self.last(past.memory_id, past.clean))]
         related = bool(touching(state.graph, (row.memory_id,)))
         begin = next((e.data for e in past.events if isinstance(e.data, EntityAdded)), None)
         empty: dict[str, Any] = {"observations": (), "size_bytes": row.name_bytes}
@@ -168,12 +167,6 @@ class EntityKind(BaseKind[Entities, Row]):
             return [as_it_was(self.last(past.memory_id, events))]
         except NotFoundError:
             return None
-
-    def _relationship_without(self, past: TaintedPast) -> list[Restored] | None:
-        said = [one.data for one in past.clean if isinstance(one.data, RelationshipAdded)]
-        if all(event.memory_id != past.memory_id for event in said):
-            return None
-        return [as_it_was(self.last(past.memory_id, past.clean))]
 
     def deleted(self, row: Row, state: Entities) -> list[EntityDeleted | RelationshipDeleted]:
         """Return the event by which an entity goes with its relationships, or one relationship."""
@@ -251,28 +244,14 @@ class EntityKind(BaseKind[Entities, Row]):
         return record_data(Relationship, row, event, fact=fact_in(event))
 
 
-def said(state: Entities, relationship: RelationshipAdded) -> RelationshipRow | None:
-    """Return the relationship that says the same as a new one: in the end its receipt's one."""
-    return known_as(relationship, state.graph)
-
-
 def _observations(row: EntityRow, events: Events) -> list[str]:
     return [observation_at(held.label, events) for held in row.observations]
 
 
-def _observes(event: Any) -> bool:
+def _observes(event: object) -> bool:
     if isinstance(event, EntityObserved):
         return bool(event.observations or event.metadata)
     return isinstance(event, EntityAdded | EntityUpdated)
-
-
-def _check_name(entity: EntityRestored, state: Entities) -> None:
-    other = named(state, entity.name, entity.type)
-    if other is not None:
-        raise InvalidInputError(
-            f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its name and "
-            "type by now. Add the observations to that one, or delete it first"
-        )
 
 
 KIND = EntityKind()

@@ -7,35 +7,33 @@ the digest of the same text.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
     EntityObserved,
     EntityUpdated,
-    Event,
     Observation,
     ObservationRemoved,
 )
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
-from memory_actors.kinds.entity.state import (
-    Entities,
-    EntityRow,
-    named,
-)
-from memory_actors.kinds.kind import PASSAGES_MAX, Add, Command, Delete, Restore, Update, refuse_id
+from memory_actors.kinds.entity.state import Entities, EntityRow, named
+from memory_actors.kinds.keyed import Sized
+from memory_actors.kinds.passages import EVENT_PASSAGES_MAX
 from memory_actors.kinds.phrasing import observation_text, text_digest
 from memory_actors.kinds.rows import update_of
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB
-assert OBSERVATIONS_MAX < PASSAGES_MAX
+assert OBSERVATIONS_MAX < EVENT_PASSAGES_MAX
 
 # --- commands
 
@@ -78,41 +76,30 @@ class RestoreEntities(Restore, frozen=True, kw_only=True):
 
 def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
-    _check_id(command, state)
     new = command.entity
+
+    def is_same(one: object) -> bool:
+        return isinstance(one, EntityAdded | EntityRow) and _key(one) == _key(new)
+
+    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
     known = named(state, new.name, new.type)
     if known is not None:
         return _merge(command, known, state, limits)
     if command.must_exist:
         raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
-    if new.memory_id in command.used:  # and deleted since
+    if was_added:  # and deleted since
         return []
-    added = _added(new)
+    observations = _new(new.observations, set())
+    size_bytes = len(new.name.encode()) + len(new.type.encode()) + _bytes(observations)
+    added = replace(new, size_bytes=size_bytes, observations=observations)
     _check_observations(new.name, added.observations, None, limits)
     victims = oldest_entities if command.auto_prune else None
     need = Room(entities=1, size_bytes=added.size_bytes)
     return [*make_room(state, limits, need, victims), added]
 
 
-def _check_id(command: AddEntity, state: Entities) -> None:
-    """Refuse an id that stands for anything else than an entity of this name and type."""
-    new = command.entity
-    for it in (command.used.get(new.memory_id), state.find(new.memory_id)):
-        if it is None:
-            continue
-        if not isinstance(it, EntityAdded | EntityRow) or _key(it) != _key(new):
-            refuse_id(new.memory_id)
-
-
 def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
     return name_key(it.name), name_key(it.type)
-
-
-def _added(new: EntityAdded) -> EntityAdded:
-    """Return an entity with each observation once, and its size."""
-    observations = _new(new.observations, set())
-    name_bytes = len(new.name.encode()) + len(new.type.encode())
-    return replace(new, size_bytes=name_bytes + _bytes(observations), observations=observations)
 
 
 def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
@@ -121,7 +108,7 @@ def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observ
     return tuple(o for o in observations if by_digest.get(o.digest) is o)
 
 
-def _bytes(observations: Sequence[Any]) -> int:
+def _bytes(observations: Sequence[Sized]) -> int:
     return sum(observation.size_bytes for observation in observations)
 
 

@@ -6,12 +6,10 @@ because of an event is named in it and is a key of it, so that the events about 
 whole life.
 """
 
-from typing import Any, TypeAlias
-
 import msgspec
 
-from memory_actors.base.records import Origin
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.base.records import Metadata, Origin
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
 registry = KindRegistry()
@@ -42,7 +40,7 @@ class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Bytes of name, type and observations."""
     occurred_at_us: int
     observations: tuple[Observation, ...] = ()
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     pinned: bool = False
 
 
@@ -64,7 +62,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     memory_id: str
     occurred_at_us: int
     observations: tuple[Observation, ...] = ()
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     """All of it from now on; None keeps what was."""
     pinned: bool = False
     """True pins it; False keeps what was."""
@@ -125,7 +123,7 @@ class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """True: the source was said to have one such relationship at a time."""
     closed_ids: tuple[str, ...] = ()
     """Relationships that are valid no longer than until `valid_from_us`."""
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     pinned: bool = False
 
 
@@ -165,19 +163,3 @@ class RelationshipDeleted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A relationship was deleted by its user."""
 
     memory_id: str
-
-
-Event: TypeAlias = (
-    EntityAdded
-    | EntityRestored
-    | EntityObserved
-    | ObservationRemoved
-    | EntityUpdated
-    | EntityDeleted
-    | EntitiesPruned
-    | RelationshipAdded
-    | RelationshipRestored
-    | RelationshipUpdated
-    | RelationshipEnded
-    | RelationshipDeleted
-)

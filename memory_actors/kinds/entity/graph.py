@@ -27,7 +27,7 @@ from immutables import Map
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Direction
 from memory_actors.kinds.kind import Row
-from memory_actors.kinds.rows import Draft, Held
+from memory_actors.kinds.rows import Draft, HeldRows
 
 Edge: TypeAlias = tuple[str, str, str]
 """An endpoint, the relation's key, the other endpoint."""
@@ -88,10 +88,10 @@ class RelationshipRow(Row, frozen=True, kw_only=True, array_like=True, gc=False)
         return self.valid_to_us == self.valid_from_us
 
 
-class Graph(msgspec.Struct, frozen=True):
+class RelationshipGraph(msgspec.Struct, frozen=True):
     """The living relationships. Never changes: a `draft` makes the next one."""
 
-    held: Held[RelationshipRow] = Held()
+    held: HeldRows[RelationshipRow] = HeldRows()
     outgoing: Edges = Map()
     incoming: Edges = Map()
     unended: Edges = Map()
@@ -102,7 +102,7 @@ class Graph(msgspec.Struct, frozen=True):
     @classmethod
     def of(
         cls, rows: Iterable[RelationshipRow], ended_us: Mapping[str, Mapping[str, int]]
-    ) -> "Graph":
+    ) -> "RelationshipGraph":
         """Return the graph of these relationships."""
         draft = cls().draft()
         for row in rows:
@@ -121,7 +121,7 @@ class GraphDraft:
 
     __slots__ = ("ended_us", "held", "incoming", "outgoing", "unended")
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: RelationshipGraph):
         self.held = Draft(graph.held)
         self.outgoing = graph.outgoing.mutate()
         self.incoming = graph.incoming.mutate()
@@ -163,9 +163,9 @@ class GraphDraft:
         if row.valid_to_us is None:
             _unlink(self.unended, row.outward, row.memory_id)
 
-    def finish(self) -> Graph:
+    def finish(self) -> RelationshipGraph:
         """Return the new graph."""
-        return Graph(
+        return RelationshipGraph(
             self.held.finish(),
             self.outgoing.finish(),
             self.incoming.finish(),
@@ -211,7 +211,7 @@ def valid_at(row: RelationshipRow, time_us: int) -> bool:
 
 
 def alike(
-    graph: Graph, source_id: str, relation: str, target_id: str | None, since_us: int
+    graph: RelationshipGraph, source_id: str, relation: str, target_id: str | None, since_us: int
 ) -> list[RelationshipRow]:
     """Return the relationships of a source by one relation, to one target or to any.
 
@@ -225,14 +225,14 @@ def alike(
     return [graph.held.rows[memory_id] for memory_id in chain.from_iterable(found)]
 
 
-def touching(graph: Graph, entity_ids: Iterable[str]) -> list[str]:
+def touching(graph: RelationshipGraph, entity_ids: Iterable[str]) -> list[str]:
     """Return the ids of all relationships with an endpoint in these entities, sorted."""
     edges = (graph.outgoing, graph.incoming)
     return sorted({r for e in entity_ids for way in edges for r in _ids(way, e, None)})
 
 
 def relationships(
-    graph: Graph,
+    graph: RelationshipGraph,
     entity_id: str,
     *,
     as_of_us: int | None = None,
@@ -266,7 +266,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def neighbours(
-    graph: Graph,
+    graph: RelationshipGraph,
     entity_id: str,
     depth: int = 1,
     *,

@@ -9,26 +9,33 @@ relationship may only move to an earlier time: so no two that contradict each ot
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
+from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, refuse_id
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
-    Event,
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, relation_key, valid_at
+from memory_actors.kinds.entity.graph import (
+    RelationshipGraph,
+    RelationshipRow,
+    alike,
+    relation_key,
+    valid_at,
+)
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity.state import Entities, EntityRow, tentatively
-from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
+from memory_actors.kinds.entity.state import Entities, tentatively
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
@@ -68,26 +75,29 @@ class DeleteRelationship(Delete, frozen=True, kw_only=True):
 def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add a relationship, or bring the one up to date that says the same."""
     new = command.relationship
-    source, target = (_end(state, end) for end in (new.source_id, new.target_id))
+    for end_id in (new.source_id, new.target_id):
+        if end_id not in state.held.rows:
+            raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
+    source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
     check_validity(new.valid_from_us, new.valid_to_us)
-    _check_id(command, state)
+
+    def is_same(one: object) -> bool:
+        return isinstance(one, RelationshipAdded | RelationshipRow) and _key(one) == _key(new)
+
+    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
     known = known_as(new, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)
-    if _said_before(command, state.graph):
+    row = state.graph.held.rows.get(new.memory_id)
+    if row is not None and row.valid_from_us != new.valid_from_us:
+        refuse_id(new.memory_id)  # it stands for another time at which it was true
+    if was_added:  # and is not true now, or was deleted since
         return []
     need = Room(relationships=1, size_bytes=new.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
     left = tentatively(state, pruned)
     named = replace(new, source=source.name, target=target.name)
     return [*pruned, placed(named, left.graph)]
-
-
-def _end(state: Entities, entity_id: str) -> EntityRow:
-    entity = state.held.rows.get(entity_id)
-    if entity is None:
-        raise NotFoundError(f"no entity {entity_id!r} to relate: add it first")
-    return entity
 
 
 def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
@@ -100,30 +110,11 @@ def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
         raise InvalidInputError(f"valid_to {ends} is before valid_from {begins}: swap them")
 
 
-def _check_id(command: Relate, state: Entities) -> None:
-    """Refuse an id that stands for anything else than this relation of these two."""
-    new = command.relationship
-    for it in (command.used.get(new.memory_id), state.find(new.memory_id)):
-        if it is None:
-            continue
-        if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(new):
-            refuse_id(new.memory_id)
-
-
-def _said_before(command: Relate, graph: Graph) -> bool:
-    """Say whether the id was used for this before, though it is not true now or was deleted."""
-    new = command.relationship
-    row = graph.held.rows.get(new.memory_id)
-    if row is not None and row.valid_from_us != new.valid_from_us:
-        refuse_id(new.memory_id)  # it stands for another time at which it was true
-    return row is not None or new.memory_id in command.used
-
-
 def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:
     return it.source_id, relation_key(it.relation), it.target_id
 
 
-def known_as(new: RelationshipAdded, graph: Graph) -> RelationshipRow | None:
+def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
     After it was said: the one that says it now, whatever its id.
@@ -141,7 +132,7 @@ def known_as(new: RelationshipAdded, graph: Graph) -> RelationshipRow | None:
     return same[0] if same else None
 
 
-def placed(added: A, graph: Graph) -> A:
+def placed(added: A, graph: RelationshipGraph) -> A:
     """Return a relationship among those that it contradicts: who ends whom, and when."""
     target_id = None if added.exclusive else added.target_id
     rivals = alike(graph, added.source_id, added.relation, target_id, added.valid_from_us)
@@ -207,7 +198,9 @@ def _with_fact(
     )
 
 
-def _endings(new: RelationshipAdded, row: RelationshipRow, graph: Graph) -> list[RelationshipEnded]:
+def _endings(
+    new: RelationshipAdded, row: RelationshipRow, graph: RelationshipGraph
+) -> list[RelationshipEnded]:
     """Return the endings that follow from stating a known relationship again."""
     endings = []
     if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):
@@ -286,7 +279,7 @@ def check_ends(relationship: RelationshipRestored, state: Entities) -> None:
 # --- both entities and relationships
 
 
-def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+def merged(old: Metadata, new: Metadata) -> Metadata | None:
     """Return metadata with new values for some keys, None if that changes nothing.
 
     :raises InvalidInputError: together they are larger than metadata may be.

@@ -6,7 +6,7 @@ relationship.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.entity.events import EntitiesPruned
 from memory_actors.kinds.entity.graph import touching
 from memory_actors.kinds.entity.state import Entities, EntityRow
+from memory_actors.kinds.kind import oldest_first
 from memory_actors.kinds.rows import oldest
 
 NAME = "entity"
@@ -50,22 +51,18 @@ def make_room(
         return []
     going = victims(state, lacking) if victims is not None else None
     if going is None:
-        _refuse(state, limits, need, lacking)
+        if lacking.entities:
+            refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
+        if lacking.relationships:
+            used, new = len(state.graph.held), need.relationships
+            refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
+        new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
+        refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
     return [EntitiesPruned(memory_ids=going, cause="quota")]
 
 
 def _lacking(used: int, need: int, limit: int) -> int:
     return max(0, used + need - limit) if need > 0 else 0
-
-
-def _refuse(state: Entities, limits: Limits, need: Room, lacking: Room) -> NoReturn:
-    if lacking.entities:
-        refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
-    if lacking.relationships:
-        used, new = len(state.graph.held), need.relationships
-        refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
-    new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
-    refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
 
 
 def oldest_relationships(
@@ -81,17 +78,14 @@ def oldest_entities(
     state: Entities, lacking: Room, keep: str | None = None
 ) -> tuple[str, ...] | None:
     """Return the oldest entities, without the one to keep, and then their relationships."""
-    prunable = _prunable(state, keep)
+    pinned = (row for row in state.graph.held.rows.values() if row.pinned)
+    kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
+    rows = state.held.rows.items()
+    prunable = {key: row for key, row in rows if key not in kept and not row.pinned}
     if lacking.size_bytes:
         prunable = _with_relationships(state, prunable)
     going = oldest(prunable.values(), len(state.held), lacking.entities, lacking.size_bytes)
     return None if going is None else (*going, *touching(state.graph, going))
-
-
-def _prunable(state: Entities, keep: str | None) -> dict[str, EntityRow]:
-    pinned = (row for row in state.graph.held.rows.values() if row.pinned)
-    kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
-    return {key: row for key, row in state.held.rows.items() if key not in kept and not row.pinned}
 
 
 def _with_relationships(state: Entities, prunable: dict[str, EntityRow]) -> dict[str, EntityRow]:
@@ -100,12 +94,8 @@ def _with_relationships(state: Entities, prunable: dict[str, EntityRow]) -> dict
     for row in state.graph.held.rows.values():
         ends = [prunable[end] for end in (row.source_id, row.target_id) if end in prunable]
         if ends:  # it goes with the first of them
-            goes[min(ends, key=_age).memory_id] += row.size_bytes
+            goes[oldest_first(ends)[0].memory_id] += row.size_bytes
     return {
         key: msgspec.structs.replace(row, size_bytes=row.size_bytes + goes[key])
         for key, row in prunable.items()
     }
-
-
-def _age(row: EntityRow) -> tuple[int, int]:
-    return row.occurred_at_us, row.version

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,
@@ -19,7 +20,6 @@ from memory_actors.kinds.entity.events import (
     EntityObserved,
     EntityRestored,
     EntityUpdated,
-    Event,
     Observation,
     ObservationRemoved,
     RelationshipAdded,
@@ -28,9 +28,10 @@ from memory_actors.kinds.entity.events import (
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
-from memory_actors.kinds.kind import Events, Life, R, Row, index_of, label, tentative, version_of
-from memory_actors.kinds.rows import Draft, Held, derived, kept, new_row
+from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key
+from memory_actors.kinds.kind import Events, Life, R, Row, tentative
+from memory_actors.kinds.passages import index_of, label, version_of
+from memory_actors.kinds.rows import Draft, HeldRows, derived, kept, new_row
 
 # --- state
 
@@ -62,9 +63,9 @@ class EntityRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
 class Entities(msgspec.Struct, frozen=True):
     """The living entities with their relationships, and how many of both were pruned so far."""
 
-    held: Held[EntityRow] = Held()
+    held: HeldRows[EntityRow] = HeldRows()
     """Its groups are the names; the keys there are types."""
-    graph: Graph = Graph()
+    graph: RelationshipGraph = RelationshipGraph()
     pruned: int = 0
 
     def find(self, memory_id: str) -> EntityRow | RelationshipRow | None:
@@ -92,7 +93,7 @@ def place(row: EntityRow) -> tuple[str, str]:
 
 def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
     """Fold many events into the state."""
-    draft = _Draft(state)
+    draft = _EntitiesDraft(state)
     for recorded in events:
         draft.apply(recorded)
     return Entities(draft.held.finish(), draft.graph.finish(), draft.pruned)
@@ -103,7 +104,7 @@ def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
     return fold(state, tentative(events))
 
 
-class _Draft:
+class _EntitiesDraft:
     """A state that changes in place."""
 
     __slots__ = ("graph", "held", "pruned")
@@ -187,7 +188,7 @@ def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
 # --- snapshot
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class EntityDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their names' and texts' versions."""
 
     entities: list[EntityRow] = []
@@ -249,6 +250,6 @@ def observation_at(passage_label: int, events: Events) -> str:
     return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
 
 
-def fact_in(event: Any) -> str | None:
+def fact_in(event: object) -> str | None:
     """Return the fact in an event of a relationship: of an update, its content."""
     return getattr(event, "fact", None) or getattr(event, "content", None)

@@ -9,19 +9,19 @@ Compaction may put summaries in the place of an agent's old episodes that have e
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, NoReturn
 
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
-from memory_actors.kinds.compacting import CompactedBase, CompactedDraft, Summary
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -32,49 +32,19 @@ from memory_actors.kinds.episodic.events import (
     EpisodeStarted,
     EpisodeSummaryAdded,
     EpisodeUpdated,
-    Event,
     RowEvent,
     StepAdded,
     StepTexts,
     TextEvent,
-    goal_of,
     registry,
 )
 from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
-from memory_actors.kinds.episodic.state import (
-    Dumped,
-    Episodic,
-    Row,
-    Text,
-    begun,
-    changed,
-    leaving,
-    markers,
-)
-from memory_actors.kinds.keyed import Bounds, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Life,
-    Nature,
-    Passage,
-    Restore,
-    Tally,
-    Update,
-    refuse_id,
-    tentative,
-    version_of,
-)
-from memory_actors.kinds.rows import Place, oldest, record_data
+from memory_actors.kinds.episodic.state import EpisodeRow, Episodic, EpisodicDump, leaving, markers
+from memory_actors.kinds.episodic.texts import EpisodeTexts
+from memory_actors.kinds.keyed import Bounds
+from memory_actors.kinds.kind import Decide, Life, Nature, tentative
+from memory_actors.kinds.rows import oldest
 from memory_actors.kinds.tainted import TaintedPast
-
-TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
-LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
-PART_CHARACTERS_MAX = 150  # of each text of a step
-
 
 # --- commands
 
@@ -128,11 +98,11 @@ class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
     summary: EpisodesCompressed
 
 
-class UndoEpisodeCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
+class UndoEpisodeCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
-class AddEpisodeSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
+class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: EpisodeSummaryAdded
@@ -141,44 +111,7 @@ class AddEpisodeSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
 # --- the kind
 
 
-class _Draft(CompactedDraft[Row]):
-    """A state that changes in place, for one fold: it knows the fullest agent."""
-
-    __slots__ = ("agents_by_count", "fullest")
-
-    def __init__(self, state: Episodic, place: Place[Row]):
-        super().__init__(state, place)
-        self.agents_by_count = state.agents_by_count.mutate()
-        self.fullest = state.fullest
-
-    def _join(self, group: str, key: str, memory_id: str) -> None:
-        super()._join(group, key, memory_id)
-        count = len(self.groups[group])
-        self._note(count - 1, count)
-
-    def _part(self, group: str, key: str, memory_id: str) -> None:
-        count = len(self.groups[group])
-        super()._part(group, key, memory_id)
-        self._note(count, count - 1)
-
-    def _note(self, before: int, after: int) -> None:
-        """Take note that an agent has one episode more, or one less."""
-        by_count = self.agents_by_count
-        if before:
-            others = by_count.pop(before) - 1
-            if others:
-                by_count[before] = others
-        if after:
-            by_count[after] = by_count.get(after, 0) + 1
-        if after > self.fullest or (before == self.fullest and before not in by_count):
-            self.fullest = after
-
-    def fields(self) -> tuple[Any, ...]:
-        """Return the fields of the state as they have become, in their order."""
-        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
-
-
-class EpisodicKind(CompactedBase[Episodic, Row]):
+class EpisodicKind(EpisodeTexts):
     """The episodes of a user, by agent."""
 
     NAME = "episodic"
@@ -196,27 +129,8 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
     """The number is that of each agent."""
-    Dump = Dumped
+    Dump = EpisodicDump
     registry = registry
-    initial = Episodic()
-
-    # --- fold
-
-    def draft(self, state: Episodic) -> _Draft:
-        """Return a copy of a state that changes in place."""
-        return _Draft(state, self.place)
-
-    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
-        """Return the row of an episode, or of a summary of some."""
-        return begun(recorded)
-
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
-        """Return a row after an event about it."""
-        return changed(row, recorded)
-
-    def place(self, row: Row) -> tuple[str, str]:
-        """Return the agent and the id."""
-        return row.agent_id, row.memory_id
 
     # --- decide
 
@@ -254,17 +168,14 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     def _known(self, command: StartEpisode, state: Episodic) -> bool:
         """Say whether this very episode was started before, even if it has gone since."""
         episode = command.episode
-        first, row = command.used.get(episode.memory_id), self.find(state, episode.memory_id)
-        if first is None and row is None:
-            return False
-        if isinstance(first, Dropped) and row is None:
-            return True  # what it said is gone: nobody can tell, and an id is never used again
-        known = first if isinstance(first, EpisodeStarted) else row
-        if known is None or isinstance(first, Summary):
-            refuse_id(episode.memory_id)
-        if (known.agent_id, known.digest) != (episode.agent_id, episode.digest):
-            refuse_id(episode.memory_id)
-        return True
+
+        def is_same(one: object) -> bool:
+            if not isinstance(one, EpisodeStarted | EpisodeRow):
+                return False
+            return (one.agent_id, one.digest) == (episode.agent_id, episode.digest)
+
+        row = self.find(state, episode.memory_id)
+        return is_known(command, episode.memory_id, row, is_same)
 
     def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
         if self._known(command, state):
@@ -291,7 +202,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         self.make_room(state, limits, 0, command.end.size_bytes)
         return [command.end]
 
-    def _running(self, state: Episodic, memory_id: str) -> Row:
+    def _running(self, state: Episodic, memory_id: str) -> EpisodeRow:
         row = self.living(state, memory_id)
         if not row.running:
             raise InvalidInputError(
@@ -350,7 +261,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         coming: Sequence[Any],
         state: Episodic,
         limits: Limits,
-        instead_of: Sequence[Row] = (),
+        instead_of: Sequence[EpisodeRow] = (),
     ) -> None:
         """Refuse what does not fit as a whole in the place of others.
 
@@ -379,7 +290,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
 
     # --- compaction
 
-    def compressible(self, row: Row) -> bool:
+    def compressible(self, row: EpisodeRow) -> bool:
         """Say whether an episode may be compressed; how old it is is for others to see."""
         return not row.running and super().compressible(row)
 
@@ -388,44 +299,26 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         agent_id: str = one.agent_id
         return agent_id
 
-    def compressed(self, rows: Sequence[Row], fields: Mapping[str, Any]) -> EpisodesCompressed:
+    def compressed(
+        self, rows: Sequence[EpisodeRow], fields: Mapping[str, Any]
+    ) -> EpisodesCompressed:
         """Return the event that puts a summary with these fields in the place of episodes."""
         failed = all(row.status == "failed" for row in rows)
         return EpisodesCompressed(**fields, agent_id=rows[0].agent_id, failed=failed)
 
-    def is_own(self, event: Any) -> bool:
+    def is_own(self, event: object) -> bool:
         """Say whether an event has a text of one episode, and lets no other one go."""
         return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
 
-    def text_of(self, row: Row) -> Text:
-        """Return the goal."""
-        return row.goal
-
-    def told(self, row: Row, events: Events) -> str:
-        """Return an episode as a summariser reads it: as people do, within a limit.
-
-        A longer episode leaves out steps: the older ones first, those with an error last.
-        """
-        ends = [f"Goal: {goal_of(events[row.version].data)}", self._result_line(row, events)]
-        goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
-        room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
-        for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
-            said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
-            room -= len(said)
-            if room < 0:
-                break
-            kept[step.number] = said
-        return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
-
     # --- the way back, and purges
 
-    def back(self, life: Life[Row], limits: Limits) -> tuple[Row, list[Any]]:
+    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[Event]]:
         """Return the last row of an episode, and the events by which it comes back."""
         row, events = returning(life, limits.episode_steps)
         return row, [*events]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: Episodic, limits: Limits
+        self, past: TaintedPast, row: EpisodeRow, _state: Episodic, limits: Limits
     ) -> list[Event] | None:
         """Return the events that leave an episode what others have said of it."""
         events = self.returning(past, limits)
@@ -448,86 +341,9 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
         return replace(episodes, used=count), size_bytes
 
-    def chain(self, row: Row) -> str | None:
-        """Return the episode: its steps help to find each other. A summary stands alone."""
-        return None if row.original_count else row.memory_id
 
-    def texts(self, row: Row) -> list[Text]:
-        """Return the texts of an episode: the goal, the steps that are kept, the result."""
-        return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
-
-    def passages(self, row: Row) -> Sequence[Passage]:
-        """Return one passage for each text; of a summary, its parts."""
-        if row.original_count:
-            return self.summary_passages(row)
-        goal, *others = self.texts(row)
-        first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
-        return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
-
-    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
-        """Return a goal, a step or a result as it is found, or a part of a summary."""
-        if row.original_count:
-            return self.summary_text(row, passage_label, events)
-        event: RowEvent = events[version_of(passage_label)].data
-        if isinstance(event, StepAdded):
-            return StepTexts.of(event).line
-        if isinstance(event, EpisodeFinished):
-            return event.result or ""
-        return goal_of(event)
-
-    def sources(self, row: Row) -> Sequence[int]:
-        """Return the versions of the events that have its texts."""
-        return [version_of(text.label) for text in self.texts(row)]
-
-    def content(self, row: Row, events: Events) -> str:
-        """Return an episode as people read it: the goal, the numbered steps, the result."""
-        if row.original_count:
-            return super().content(row, events)
-        return "\n".join(self._lines(row, events))
-
-    def _lines(self, row: Row, events: Events) -> Iterator[str]:
-        yield f"Goal: {self.passage_text(row, row.goal.label, events)}"
-        next_number = 1
-        for step in row.steps:
-            if missing := step.number - next_number:
-                yield f"… {missing} {'step' if missing == 1 else 'steps'} evicted"
-            yield f"{step.number}. {self.passage_text(row, step.label, events)}"
-            next_number = step.number + 1
-        if not row.running:
-            yield self._result_line(row, events)
-
-    def _result_line(self, row: Row, events: Events) -> str:
-        if row.result is None:
-            return f"Result: {row.status}"
-        heading = "Result (failed)" if row.status == "failed" else "Result"
-        return f"{heading}: {self.passage_text(row, row.result.label, events)}"
-
-    def data(self, row: Row, events: Events) -> dict[str, Any]:
-        """Return an episode as JSON; its evicted steps in the order they left, as far as known.
-
-        A summary is an episode without steps, and says what it was made of besides.
-        """
-        made_of = self.summary_data(row, events) if row.original_count else {}
-        result = None if row.result is None else self.passage_text(row, row.result.label, events)
-        steps = [record_data(Step, events[version_of(step.label)].data) for step in row.steps]
-        evicted = [record_data(EvictedStep, gone, sha256=gone.sha256.hex()) for gone in row.evicted]
-        goal = goal_of(events[row.version].data)
-        said = record_data(Episode, row, goal=goal, result=result, steps=steps, evicted=evicted)
-        return made_of | said
-
-
-def _order_of_leaving(row: Row) -> tuple[int, int, int]:
+def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:
     return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
-
-
-def _told_step(step: StepAdded) -> str:
-    """Return a step, each of its texts shortened: its error stands last, and is not to be lost."""
-    texts = (_shortened(text or "", PART_CHARACTERS_MAX) for text in StepTexts.of(step))
-    return StepTexts(*texts).line
-
-
-def _shortened(said: str, characters_max: int) -> str:
-    return said if len(said) <= characters_max else said[: characters_max - 1] + "…"
 
 
 KIND = EpisodicKind()

@@ -6,13 +6,13 @@ event. A goal and a result are found by their own words, a step by its `StepText
 """
 
 import hashlib
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from memory_actors.base.records import Origin, Step
-from memory_actors.kinds import compacting
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.base.records import Metadata, Origin, Step
+from memory_actors.kinds import summaries
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 from memory_actors.kinds.phrasing import text_digest
 
@@ -40,7 +40,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Of the goal."""
     digest: bytes
     occurred_at_us: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     session_id: str | None = None
     pinned: bool = False
     evicted_ids: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class EpisodesPruned(Pruned, frozen=True, kw_only=True):
     "episodic.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class EpisodesCompressed(
-    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of episodes of one agent, which went."""
 
@@ -127,7 +127,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    compacting.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -136,7 +136,7 @@ class EpisodeSummaryAdded(
 
 
 @registry.about("episodic.compaction_undone", Effect.UNDONE)
-class EpisodeCompactionUndone(compacting.AnyCompactionUndone, frozen=True, kw_only=True):
+class EpisodeCompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 
@@ -145,7 +145,6 @@ TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpd
 SummaryEvent: TypeAlias = EpisodesCompressed | EpisodeSummaryAdded
 RowEvent: TypeAlias = TextEvent | SummaryEvent
 """Makes a row, or changes the one it names."""
-Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | EpisodeCompactionUndone
 
 # --- what a text says
 

@@ -10,9 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.base.origins import Origins, merged, origins_of
+from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
-from memory_actors.kinds.compacting import summary_again
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -25,13 +24,15 @@ from memory_actors.kinds.episodic.events import (
     SummaryEvent,
     goal_of,
 )
-from memory_actors.kinds.episodic.state import Row, leaving, markers, without_steps
-from memory_actors.kinds.kind import Life, version_of
+from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, without_steps
+from memory_actors.kinds.kind import Life
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.rows import derived
+from memory_actors.kinds.summaries import summary_again
 from memory_actors.kinds.tainted import TaintedPast
 
 
-def returning(life: Life[Row], steps_max: int) -> tuple[Row, list[RowEvent]]:
+def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[RowEvent]]:
     """Return the last row of an episode, and the events that make it again.
 
     It has no more steps than it may keep now. The events are its goal, its steps and its end; each
@@ -43,13 +44,17 @@ def returning(life: Life[Row], steps_max: int) -> tuple[Row, list[RowEvent]]:
         return row, [summary_again(EpisodeSummaryAdded, began, row)]
     row = without_steps(row, markers(leaving(row.steps[:-1], steps_max)))
     row = replace(row, keep=row.keep or life.compressed)
+    told_goal = (
+        one for one in life.events if isinstance(one.data, EpisodeStarted | EpisodeUpdated)
+    )
+    origins = merged(origin for one in told_goal for origin in origins_of(one) or (UNSAID,))
     goal = derived(
         EpisodeRestored,
         row,
         goal=goal_of(events[row.version].data),
         size_bytes=row.goal.size_bytes,
         digest=row.goal.digest,
-        origins=_origins_of_goal(life.events),
+        origins=() if origins == (UNSAID,) else origins,
     )
     told: list[RowEvent] = [
         # The restored episode already names the steps that this step evicted.
@@ -65,13 +70,6 @@ def returning(life: Life[Row], steps_max: int) -> tuple[Row, list[RowEvent]]:
 def _said_again(recorded: Recorded[Any], **fields: Any) -> RowEvent:
     again: RowEvent = replace(recorded.data, origins=origins_of(recorded), **fields)
     return again
-
-
-def _origins_of_goal(life: Sequence[Recorded[Any]]) -> Origins:
-    """Return the origins of an episode's goal and metadata; () if nobody said."""
-    told = (one for one in life if isinstance(one.data, EpisodeStarted | EpisodeUpdated))
-    origins = merged(origin for one in told for origin in origins_of(one) or (UNSAID,))
-    return () if origins == (UNSAID,) else origins
 
 
 # --- without the words of a source

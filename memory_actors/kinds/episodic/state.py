@@ -5,6 +5,7 @@ about an episode that is missing: see kinds/compacting.py for why.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -12,18 +13,19 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.kinds import kind
-from memory_actors.kinds.compacting import Compactable, Compacted, summary_row
+from memory_actors.kinds.compacting import Compacted, CompactedBase, CompactedDraft
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
     EpisodeUpdated,
-    RowEvent,
     StepAdded,
     StepMarker,
     SummaryEvent,
 )
-from memory_actors.kinds.rows import derived, kept, new_row
+from memory_actors.kinds.keyed import Living
+from memory_actors.kinds.passages import label
+from memory_actors.kinds.rows import Place, derived, kept, new_row
+from memory_actors.kinds.summaries import Compactable, summary_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
@@ -54,7 +56,7 @@ class StepRow(Text, frozen=True, kw_only=True, array_like=True, gc=False):
     snippet: str
 
 
-class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
+class EpisodeRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """An episode without its texts. Its sizes are those of the texts it still has.
 
     A summary is an episode that has ended, without steps; its goal is its whole text.
@@ -87,29 +89,10 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
         return len(self.steps) + self.steps_evicted + 1
 
 
-def begun(recorded: Recorded[Any]) -> Row:
-    """Return the row that an episode, or a summary of some, begins with or comes back with."""
-    event: EpisodeStarted | SummaryEvent = recorded.data
-    if isinstance(event, EpisodeStarted):
-        return new_row(Row, recorded, status="running", goal=_text(recorded))
-    status = "failed" if event.failed else "done"
-    return summary_row(Row, recorded, session_id=None, status=status, goal=_text(recorded))
-
-
-def changed(row: Row, recorded: Recorded[Any]) -> Row:
-    """Return a row after an event about it."""
-    event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
-    if isinstance(event, StepAdded):
-        return _with_step(without_steps(row, event.evicted), event, recorded)
-    if isinstance(event, EpisodeFinished):
-        return _finished(row, event, recorded)
-    return _updated(row, event, recorded)
-
-
 def _text(recorded: Recorded[Any]) -> Text:
     event = recorded.data
     return Text(
-        label=kind.label(recorded.version),
+        label=label(recorded.version),
         digest=event.digest,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
@@ -117,19 +100,7 @@ def _text(recorded: Recorded[Any]) -> Text:
     )
 
 
-def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
-    step = derived(
-        StepRow,
-        _text(recorded),
-        number=event.number,
-        sha256=event.sha256,
-        failed=bool(event.error),
-        snippet=event.action[:SNIPPET_CHARS],
-    )
-    return _with_text(row, None, step, steps=(*row.steps, step))
-
-
-def without_steps(row: Row, evicted: tuple[StepMarker, ...]) -> Row:
+def without_steps(row: EpisodeRow, evicted: tuple[StepMarker, ...]) -> EpisodeRow:
     """Return a row without some of its steps, which leave their markers."""
     if not evicted:
         return row
@@ -146,23 +117,7 @@ def without_steps(row: Row, evicted: tuple[StepMarker, ...]) -> Row:
     )
 
 
-def _finished(row: Row, event: EpisodeFinished, recorded: Recorded[RowEvent]) -> Row:
-    status: Status = "failed" if event.failed else "done"
-    if event.result is None:
-        return replace(row, status=status)
-    result = _text(recorded)
-    return _with_text(row, None, result, status=status, result=result)
-
-
-def _updated(row: Row, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> Row:
-    row = kept(row, event)
-    if event.content is None:
-        return row
-    goal = _text(recorded)
-    return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
-
-
-def _with_text(row: Row, old: Text | None, new: Text, **fields: Any) -> Row:
+def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> EpisodeRow:
     """Return a row with other fields, and the sizes of a `new` text in the place of the old."""
     return _resized(
         row,
@@ -172,7 +127,7 @@ def _with_text(row: Row, old: Text | None, new: Text, **fields: Any) -> Row:
     )
 
 
-def _resized(row: Row, **fields: Any) -> Row:
+def _resized(row: EpisodeRow, **fields: Any) -> EpisodeRow:
     """Return a row with other texts, and whether one of them is stored compressed."""
     changed = replace(row, **fields)
     ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
@@ -203,7 +158,7 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-class Episodic(Compacted[Row], frozen=True):
+class Episodic(Compacted[EpisodeRow], frozen=True):
     """The living episodes, whose they are (the groups), and how many left so far."""
 
     agents_by_count: Map[int, int] = Map()
@@ -212,9 +167,90 @@ class Episodic(Compacted[Row], frozen=True):
     """Episodes of the agent that has the most."""
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class EpisodesDraft(CompactedDraft[EpisodeRow]):
+    """A state that changes in place, for one fold: it knows the fullest agent."""
+
+    __slots__ = ("agents_by_count", "fullest")
+
+    def __init__(self, state: Episodic, place: Place[EpisodeRow]):
+        super().__init__(state, place)
+        self.agents_by_count = state.agents_by_count.mutate()
+        self.fullest = state.fullest
+
+    def _join(self, group: str, key: str, memory_id: str) -> None:
+        super()._join(group, key, memory_id)
+        count = len(self.groups[group])
+        self._note(count - 1, count)
+
+    def _part(self, group: str, key: str, memory_id: str) -> None:
+        count = len(self.groups[group])
+        super()._part(group, key, memory_id)
+        self._note(count, count - 1)
+
+    def _note(self, before: int, after: int) -> None:
+        """Take note that an agent has one episode more, or one less."""
+        by_count = self.agents_by_count
+        if before:
+            others = by_count.pop(before) - 1
+            if others:
+                by_count[before] = others
+        if after:
+            by_count[after] = by_count.get(after, 0) + 1
+        if after > self.fullest or (before == self.fullest and before not in by_count):
+            self.fullest = after
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
+
+
+class EpisodicDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their goals' versions."""
 
-    rows: list[Row] = []
+    rows: list[EpisodeRow] = []
     evicted: int = 0
     pruned: int = 0
+
+
+class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
+    """Folds events into the rows of episodes."""
+
+    DRAFT = EpisodesDraft
+    initial = Episodic()
+    place = attrgetter("agent_id", "memory_id")
+
+    def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
+        """Return the row of an episode, or of a summary of some."""
+        event: EpisodeStarted | SummaryEvent = recorded.data
+        if isinstance(event, EpisodeStarted):
+            return new_row(EpisodeRow, recorded, status="running", goal=_text(recorded))
+        status = "failed" if event.failed else "done"
+        return summary_row(
+            EpisodeRow, recorded, session_id=None, status=status, goal=_text(recorded)
+        )
+
+    def changed(self, row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
+        """Return a row after an event about it."""
+        event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
+        if isinstance(event, StepAdded):
+            step = derived(
+                StepRow,
+                _text(recorded),
+                number=event.number,
+                sha256=event.sha256,
+                failed=bool(event.error),
+                snippet=event.action[:SNIPPET_CHARS],
+            )
+            row = without_steps(row, event.evicted)
+            return _with_text(row, None, step, steps=(*row.steps, step))
+        if isinstance(event, EpisodeFinished):
+            status: Status = "failed" if event.failed else "done"
+            if event.result is None:
+                return replace(row, status=status)
+            result = _text(recorded)
+            return _with_text(row, None, result, status=status, result=result)
+        row = kept(row, event)
+        if event.content is None:
+            return row
+        goal = _text(recorded)
+        return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)

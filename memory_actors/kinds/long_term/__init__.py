@@ -18,43 +18,32 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Dropped, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
-from memory_actors.kinds import compacting
+from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
-from memory_actors.kinds.compacting import (
-    CompactedBase,
-    Summaries,
-    Summary,
-    summary_again,
-    summary_row,
-)
+from memory_actors.kinds.commands import Command, is_known
+from memory_actors.kinds.compacting import CompactedBase
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Bounds, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Life,
-    Passage,
-    Restore,
-    Update,
-    added_before,
-    index_of,
-    label,
-    refuse_id,
+from memory_actors.kinds.kind import Decide, Events, Life
+from memory_actors.kinds.long_term.commands import (
+    AddMemories,
+    AddSummary,
+    CompressMemories,
+    DeleteMemory,
+    Pair,
+    RestoreMemories,
+    SupersedeMemories,
+    UndoCompaction,
+    UpdateMemory,
 )
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
-    Event,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
@@ -66,97 +55,28 @@ from memory_actors.kinds.long_term.events import (
     MemoryUnmarked,
     MemoryUpdated,
     SummaryAdded,
+    Superseded,
     registry,
 )
 from memory_actors.kinds.long_term.state import (
     ROWS,
-    Dumped,
+    SUPERSEDED_MAX,
     Identity,
     LongTerm,
-    Row,
+    LongTermDump,
+    MemoryRow,
     age,
-    changed,
     identity,
     newer_ones,
 )
 from memory_actors.kinds.packed import PackedRows
+from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import Held, derived, new_row
+from memory_actors.kinds.rows import HeldRows, derived, new_row, updated_row
+from memory_actors.kinds.summaries import Summaries, Summary, summary_again, summary_row
 from memory_actors.kinds.tainted import TaintedPast
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
-
-# --- commands
-
-
-class AddMemories(Add, frozen=True, kw_only=True):
-    """Add memories, all or none."""
-
-    memories: tuple[MemoryAdded, ...]
-    auto_prune: bool = False
-    on_duplicate: OnDuplicate = "keep"
-    distinct: frozenset[str] = frozenset()
-    """Ids of those that are kept, whatever else says the same."""
-    origins: tuple[Origin, ...] = ()
-    """Their sources."""
-    origins_of: Mapping[str, tuple[Origin, ...]] = {}
-    """The sources of the living memories, without those of which nobody said any."""
-
-
-class AddSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
-    """Add a summary as another store has made it."""
-
-    summary: SummaryAdded
-
-
-class UpdateMemory(Update, frozen=True, kw_only=True):
-    """Replace a memory's content, its metadata, or both."""
-
-    same: bytes = b""
-
-
-class DeleteMemory(Delete, frozen=True, kw_only=True):
-    """Delete a memory."""
-
-
-class RestoreMemories(Restore, frozen=True, kw_only=True):
-    """Bring back memories that were pruned, deleted or compressed, and summaries that have gone.
-
-    Living memories that were superseded are marked as current again.
-    """
-
-
-class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
-    """Put a summary in the place of memories, if they are still what it was made of."""
-
-    summary: MemoriesCompressed
-
-
-class UndoCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
-    """Take a summary away and bring back its originals."""
-
-
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two memories as they were compared."""
-
-    memory_id: str
-    """Id of the superseded memory."""
-    superseded_by_id: str
-    older_digest: bytes
-    newer_digest: bytes
-    similarity: float
-    evidence: str
-
-
-class SupersedeMemories(Command, frozen=True, kw_only=True):
-    """Record that memories hold no more, if they and the newer ones are as they were compared."""
-
-    pairs: tuple[Pair, ...]
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
-        """Return nothing: both facts keep their origins."""
-        return {}
-
 
 # --- which say the same
 
@@ -174,26 +94,25 @@ def duplicate_of(
     """
     if command.on_duplicate == "keep" or memory.memory_id in command.distinct:
         return None
+    said = identity(memory)
     # Memories from before texts were normalised have the digest of the exact text.
-    asked = [memory, msgspec.structs.replace(memory, same=b"")] if memory.same else [memory]
-    for one in asked:
+    for one in dict.fromkeys((said, (memory.digest, *said[1:]))):
         for known in state.named(one):
             row = state.held.rows[known]
             if (
-                _stands_for(row, one)
+                identity(row) == one
+                and (row.pinned or not memory.pinned)
                 and command.origins_of.get(known, ()) == command.origins
                 and not is_true_anew(command, memory, row, state)
             ):
                 return known
-    before = first.get(identity(memory))
-    return before.memory_id if before is not None and _stands_for(before, memory) else None
+    before = first.get(said)
+    return None if before is None or (memory.pinned and not before.pinned) else before.memory_id
 
 
-def _stands_for(known: Row | MemoryAdded, memory: MemoryAdded) -> bool:
-    return identity(known) == identity(memory) and (known.pinned or not memory.pinned)
-
-
-def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
+def is_true_anew(
+    command: AddMemories, memory: MemoryAdded, row: MemoryRow, state: LongTerm
+) -> bool:
     """Say whether a memory says again what a newer one has spoken against, and may do so.
 
     Repeating an older claim adds nothing; a less trusted source may not override a more trusted
@@ -209,7 +128,7 @@ def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: Lon
 # --- the kind
 
 
-class LongTermKind(CompactedBase[LongTerm, Row]):
+class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     """The facts of a user."""
 
     NAME = "long_term"
@@ -223,35 +142,54 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
     BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
-    Dump = Dumped
+    Dump = LongTermDump
     registry = registry
     initial = LongTerm()
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[MemoryRow]) -> MemoryRow:
         """Return the row of a memory, or of a summary."""
         event, began = recorded.data, recorded.version
         if isinstance(event, Summary):
-            return summary_row(Row, recorded, session_id=None, role=None, began=began)
+            return summary_row(MemoryRow, recorded, session_id=None, role=None, began=began)
         parts = cut.digests(event.content, event.role)
-        return new_row(Row, recorded, began=began, digests=parts)
+        return new_row(MemoryRow, recorded, began=began, digests=parts)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: MemoryRow, recorded: Recorded[Any]) -> MemoryRow:
         """Return a row after an event about it alone."""
-        return changed(row, recorded)
+        event = recorded.data
+        if isinstance(event, MemoryUpdated):
+            # The new text was said once.
+            parts = () if event.content is None else cut.digests(event.content, row.role)
+            said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
+            said |= {"digest": event.digest, "same": event.same, "digests": parts}
+            return updated_row(row, event, recorded, **said)
+        if isinstance(event, MemorySeen):
+            last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
+            return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
+        if isinstance(event, MemoryReinstated):
+            return replace(row, superseded=(), settled=True)
+        if isinstance(event, MemoryUnmarked):
+            of = event.superseded_by_id, event.digest
+            left = tuple(mark for mark in row.superseded if (mark.by, mark.digest) != of)
+            return replace(row, superseded=left)
+        mark = Superseded(
+            by=event.superseded_by_id, digest=event.digest, at_us=recorded.recorded_at_us
+        )
+        return replace(row, superseded=(*row.superseded, mark)[-SUPERSEDED_MAX:])
 
-    def dump(self, state: LongTerm) -> Dumped:
+    def dump(self, state: LongTerm) -> LongTermDump:
         """Return the state as plain data."""
         held, sums = state.held, state.summaries
         told = {"summaries": tuple(sorted(sums.ids)), "pruned": state.pruned}
-        return derived(Dumped, held, sums, rows=state.rows.packed(), **told)
+        return derived(LongTermDump, held, sums, rows=state.rows.packed(), **told)
 
-    def load(self, dumped: Dumped) -> LongTerm:
+    def load(self, dumped: LongTermDump) -> LongTerm:
         """Return the state back."""
         rows = PackedRows.unpacked(ROWS, dumped.rows)
         summaries = derived(Summaries, dumped, ids=Map(dict.fromkeys(dumped.summaries)))
-        held = derived(Held, dumped, rows=rows)
+        held = derived(HeldRows, dumped, rows=rows)
         return LongTerm(held=held, pruned=dumped.pruned, summaries=summaries)
 
     def in_one_piece(self, state: LongTerm) -> LongTerm:
@@ -276,13 +214,13 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
         events, needed = _added_or_seen(command, state)
         fresh = [event.size_bytes for event in events if isinstance(event, MemoryAdded)]
-        may_go = (row for row in self.rows(state) if row.memory_id not in needed)
-        victims = self.make_room(
-            state, limits, len(fresh), sum(fresh), may_go=may_go if command.auto_prune else None
-        )
+        may_go = None
+        if command.auto_prune:
+            may_go = (row for row in self.rows(state) if row.memory_id not in needed)
+        victims = self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go)
         return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
 
-    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Any]:
+    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Event]:
         """Bring back memories, and let those hold again that live and were superseded."""
         back, rows = self._bring_back(command, state, limits), state.held.rows
         found = [rows[one] for one in dict.fromkeys(command.memory_ids) if one in rows]
@@ -302,7 +240,9 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
 
     # --- compaction
 
-    def compressed(self, _rows: Sequence[Row], fields: Mapping[str, Any]) -> MemoriesCompressed:
+    def compressed(
+        self, _rows: Sequence[MemoryRow], fields: Mapping[str, Any]
+    ) -> MemoriesCompressed:
         """Return the event that puts a summary with these fields in the place of memories."""
         return MemoriesCompressed(**fields)
 
@@ -324,26 +264,26 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
             and newest.memory_id in gone
         ]
 
-    def told(self, row: Row, events: Events) -> str:
+    def told(self, row: MemoryRow, events: Events) -> str:
         """Return a memory as a summariser reads it: with its speaker."""
         return spoken(self.content(row, events), row.role)
 
-    def is_own(self, event: Any) -> bool:
+    def is_own(self, event: object) -> bool:
         """Say whether an event has the text of one memory, and is about nothing else."""
         return isinstance(event, MemoryAdded | MemoryUpdated)
 
-    def text_of(self, row: Row) -> Row:
+    def text_of(self, row: MemoryRow) -> MemoryRow:
         """Return the row: it has one text."""
         return row
 
     # --- the way back, and purges
 
-    def back(self, life: Life[Row], _limits: Limits) -> tuple[Row, list[Any]]:
+    def back(self, life: Life[MemoryRow], _limits: Limits) -> tuple[MemoryRow, list[Event]]:
         """Return the last row of a memory, and the event by which it comes back."""
         return life.row, [_as_it_was(life)]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: LongTerm, _limits: Limits
+        self, past: TaintedPast, row: MemoryRow, _state: LongTerm, _limits: Limits
     ) -> list[MemoryUpdated] | None:
         """Return the event that makes a memory say what others have said of it last."""
         then = self._left(past)
@@ -371,24 +311,24 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
         """Return the memory that the state takes: its rows are packed."""
         return state.rows.size_bytes
 
-    def chain(self, row: Row) -> str | None:
+    def chain(self, row: MemoryRow) -> str | None:
         """Return the session."""
         return row.session_id
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: MemoryRow) -> Sequence[Passage]:
         """Return one passage, the memory; of a summary or a long text, its parts."""
         if row.original_count:
             return self.summary_passages(row)
         digests = row.digests or (row.digest,)
         return [Passage(label(row.version, n), one, row.began) for n, one in enumerate(digests)]
 
-    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+    def passage_text(self, row: MemoryRow, passage_label: int, events: Events) -> str:
         """Return the memory with its speaker; of a summary or a long text, the part."""
         if row.original_count:
             return self.summary_text(row, passage_label, events)
         return cut.passages(self.content(row, events), row.role)[index_of(passage_label)]
 
-    def data(self, row: Row, events: Events) -> Any:
+    def data(self, row: MemoryRow, events: Events) -> Any:
         """Return the data of a summary; None for other memories."""
         return self.summary_data(row, events) if row.original_count else None
 
@@ -406,7 +346,13 @@ def _added_or_seen(
     fresh: dict[str, MemoryAdded] = {}
     first: dict[Identity, MemoryAdded] = {}
     for memory in command.memories:
-        if _is_known(command, memory, fresh.get(memory.memory_id), state):
+
+        def is_same(one: object, digest: bytes = memory.digest) -> bool:
+            return isinstance(one, MemoryAdded | MemoryRow) and one.digest == digest
+
+        memory_id = memory.memory_id
+        known = fresh.get(memory_id) or state.held.rows.get(memory_id)
+        if is_known(command, memory_id, known, is_same):
             continue
         living = duplicate_of(command, memory, state, first)
         if living is None:
@@ -420,25 +366,7 @@ def _added_or_seen(
     return events, needed
 
 
-def _is_known(
-    command: AddMemories, memory: MemoryAdded, fresh: MemoryAdded | None, state: LongTerm
-) -> bool:
-    """Say whether this very memory is there, or was.
-
-    :raises InvalidInputError: its id stands for another one.
-    """
-    memory_id, digest = memory.memory_id, memory.digest
-    if isinstance(command.used.get(memory_id), Dropped):
-        return True  # what it said is gone: nobody can tell, and an id is never used again
-    if added_before(command, memory_id, MemoryAdded, "digest", digest):
-        return True
-    known = fresh or state.held.rows.get(memory_id)
-    if known is not None and known.digest != digest:
-        refuse_id(memory_id)
-    return known is not None
-
-
-def _is_as_compared(pair: Pair, rows: Mapping[str, Row]) -> bool:
+def _is_as_compared(pair: Pair, rows: Mapping[str, MemoryRow]) -> bool:
     """Say whether both are as they were compared, and it is not known yet."""
     older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
     if older is None or newer is None or older.settled or age(older) >= age(newer):
@@ -448,7 +376,7 @@ def _is_as_compared(pair: Pair, rows: Mapping[str, Row]) -> bool:
     return same and (newer.memory_id, newer.digest) not in marks
 
 
-def _as_it_was(life: Life[Row]) -> Restored:
+def _as_it_was(life: Life[MemoryRow]) -> Restored:
     """Return the event by which a memory comes back, or a summary."""
     row, began = life.row, life.events[0].data
     if isinstance(began, Summary):

@@ -1,12 +1,10 @@
 """Events of long-term memory."""
 
-from typing import Any, TypeAlias
-
 import msgspec
 
-from memory_actors.base.records import Origin
-from memory_actors.kinds import compacting
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.base.records import Metadata, Origin
+from memory_actors.kinds import summaries
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
 registry = KindRegistry()
@@ -32,7 +30,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     digest: bytes
     """Digest of the indexed text: where derived data (its vector) is found."""
     occurred_at_us: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     session_id: str | None = None
     role: str | None = None
     pinned: bool = False
@@ -131,7 +129,7 @@ class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class MemoriesCompressed(
-    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of memories, which went."""
 
@@ -140,31 +138,12 @@ class MemoriesCompressed(
 
 
 @registry.about("long_term.summary_added", Effect.ADDED)
-class SummaryAdded(
-    compacting.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
-):
+class SummaryAdded(summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     agent_id: str | None = None
 
 
 @registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compacting.AnyCompactionUndone, frozen=True, kw_only=True):
+class CompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
-
-
-SummaryEvent: TypeAlias = MemoriesCompressed | SummaryAdded
-"""Makes the row of a summary."""
-Event: TypeAlias = (
-    MemoryAdded
-    | MemoryRestored
-    | MemoryUpdated
-    | MemorySeen
-    | MemoryDeleted
-    | MemoriesPruned
-    | MemorySuperseded
-    | MemoryUnmarked
-    | MemoryReinstated
-    | SummaryEvent
-    | CompactionUndone
-)

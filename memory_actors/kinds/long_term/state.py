@@ -14,20 +14,12 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
-from eventlog import Recorded
-from memory_actors.kinds import passages
-from memory_actors.kinds.compacting import Compactable, Compacted
-from memory_actors.kinds.long_term.events import (
-    MemoryReinstated,
-    MemorySeen,
-    MemoryUnmarked,
-    MemoryUpdated,
-    Superseded,
-)
+from memory_actors.kinds.compacting import Compacted
+from memory_actors.kinds.long_term.events import Superseded
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
-from memory_actors.kinds.rows import Held, updated_row
+from memory_actors.kinds.rows import HeldRows
+from memory_actors.kinds.summaries import Compactable
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -43,9 +35,9 @@ def identity(one: Any) -> Identity:
     return one.same or one.digest, one.session_id, told
 
 
-def duplicate_key(one: Any) -> int:
+def duplicate_key(identity: Identity) -> int:
     """Return a number that is the same of those that say the same, and seldom of others."""
-    said, session_id, told = identity(one)
+    said, session_id, told = identity
     where = zlib.crc32(session_id.encode()) if session_id else 0
     where = zlib.crc32(told, where) if told else where
     return int.from_bytes(said[:_KEY_BYTES]) ^ where or 1
@@ -54,7 +46,7 @@ def duplicate_key(one: Any) -> int:
 # --- state
 
 
-class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
+class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """A memory without its text."""
 
     digest: bytes
@@ -73,55 +65,29 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """True if it was said to hold all the same."""
 
 
-def _key(row: Row) -> int:
-    return NO_KEY if row.original_count else duplicate_key(row)
+ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(identity(row)))
 
 
-ROWS = Form(Row, _key)
-
-
-class LongTerm(Compacted[Row], frozen=True):
+class LongTerm(Compacted[MemoryRow], frozen=True):
     """The living memories, and how many were pruned so far."""
 
-    held: Held[Row] = Held(PackedRows(ROWS))
-
-    def named(self, one: Any) -> list[str]:
-        """Return the memories that may say the same as a row, or a `MemoryAdded`, by their ids."""
-        return self.rows.with_key(duplicate_key(one))
+    held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))
 
     @property
-    def rows(self) -> PackedRows[Row]:
+    def rows(self) -> PackedRows[MemoryRow]:
         """The rows by id."""
         assert isinstance(self.held.rows, PackedRows)
         return self.held.rows
 
-
-def changed(row: Row, recorded: Recorded[Any]) -> Row:
-    """Return a row after an event about it alone."""
-    event = recorded.data
-    if isinstance(event, MemoryUpdated):
-        # The new text was said once.
-        parts = () if event.content is None else passages.digests(event.content, row.role)
-        said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
-        said |= {"digest": event.digest, "same": event.same, "digests": parts}
-        return updated_row(row, event, recorded, **said)
-    if isinstance(event, MemorySeen):
-        last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
-        return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
-    if isinstance(event, MemoryReinstated):
-        return replace(row, superseded=(), settled=True)
-    if isinstance(event, MemoryUnmarked):
-        of = event.superseded_by_id, event.digest
-        left = tuple(mark for mark in row.superseded if (mark.by, mark.digest) != of)
-        return replace(row, superseded=left)
-    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=recorded.recorded_at_us)
-    return replace(row, superseded=(*row.superseded, mark)[-SUPERSEDED_MAX:])
+    def named(self, said: Identity) -> list[str]:
+        """Return the ids of the memories that may say this."""
+        return self.rows.with_key(duplicate_key(said))
 
 
 # --- snapshot
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class LongTermDump(msgspec.Struct, frozen=True):
     """The state as it is held, in one piece."""
 
     rows: Packed = Packed()
@@ -137,16 +103,18 @@ class Dumped(msgspec.Struct, frozen=True):
 # --- look-ups
 
 
-def age(row: Row) -> tuple[int, int]:
+def age(row: MemoryRow) -> tuple[int, int]:
     """Return the sort key of memories: by the time they were last true, then by their version."""
     return _true_since_us(row), row.version
 
 
-def _true_since_us(row: Row) -> int:
+def _true_since_us(row: MemoryRow) -> int:
     return max(row.occurred_at_us, row.last_seen_us)
 
 
-def newer_ones(row: Row, rows: Mapping[str, Row], as_of_us: int | None = None) -> list[Row]:
+def newer_ones(
+    row: MemoryRow, rows: Mapping[str, MemoryRow], as_of_us: int | None = None
+) -> list[MemoryRow]:
     """Return the living memories that say otherwise, the newest first, as known at a time.
 
     Among memories that are true since the same time, the one recorded last is the newest. Their

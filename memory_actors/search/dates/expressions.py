@@ -277,19 +277,15 @@ def _read_nth_quarter(match: Match, _before: str, _when: When) -> list[Days]:
 
 def _read_season(match: Match, before: str, when: When) -> list[Days]:
     season, year = match["season"].lower(), match["year"]
-    if not year and not _is_season(season, before):
+    # Without a year "hurt in the fall" and "bathed in the spring" are none.
+    plain = season in ("fall", "spring") and before.lower().endswith("the ")
+    lead = PART.search(before) or _SEASON_LEAD.search(before)
+    if not year and (plain or not lead):
         return []
     days = in_years(lambda year: months(year, _SEASONS[season], 3), year, before, when)
     if season == "winter" and not picked(before):  # a year has the ends of two
         days += in_years(lambda year: months(year - 1, 12, 3), year, before, when)
     return days
-
-
-def _is_season(season: str, before: str) -> bool:
-    """Tell whether it is one without a year: "hurt in the fall", "bathed in the spring" are not."""
-    if season in ("fall", "spring") and before.lower().endswith("the "):
-        return False
-    return bool(PART.search(before) or _SEASON_LEAD.search(before))
 
 
 def _read_years(match: Match, before: str, _when: When) -> list[Days]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog import Environment
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from memory_actors.search.dot_products import Bytes, coded_units, units_of
 from memory_actors.search.embedding.key_scopes import KeyScope
 from memory_actors.search.embedding.protocol import Embedded, Vectors

@@ -32,7 +32,7 @@ from eventlog import Environment, EventLogError
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import remove_named
 from eventlog.files.pages import CHECKED_BYTES_MAX
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.search.dot_products import Bytes, Coded, units_of
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner

@@ -5,7 +5,7 @@ traits. Row n is the same passage in each, so that a query reads them all as arr
 stays in its place, marked, until all parts are rebuilt at once.
 
 In its session a passage belongs between those of lower and of higher place. The places come with
-the state (`kinds.kind.Passage`), so a session reads the same whatever its index lived through:
+the state (`kinds.passages.Passage`), so a session reads the same whatever its index lived through:
 rewordings, embeddings that came late or in another order, restarts, an index that was made anew.
 Most passages go to the end of their session, which is remembered; for any other the whole session
 is looked through.
@@ -17,7 +17,8 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.phrasing import REPLYING, USER
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.token_states import PLAIN, Codebook

@@ -15,7 +15,7 @@ import anyio
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import EmbedderClosedError
-from memory_actors.kinds.kind import Passage, version_of
+from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
 

@@ -71,7 +71,7 @@ class Trait(NamedTuple):
     chain: str | None
     """The session or episode it belongs to."""
     place: int
-    """In that: see `kinds.kind.Passage`."""
+    """In that: see `kinds.passages.Passage`."""
     spoken: SpokenTraits
     summary: bool
     """True if it stands for memories that were compressed."""

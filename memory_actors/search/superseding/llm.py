@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from memory_actors.base.errors import LLMError
+from memory_actors.base.json_text import quoted
 from memory_actors.base.llm import AsksModel
-from memory_actors.base.quoting import quoted
 from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 

@@ -110,7 +110,8 @@ def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
         return False
     if old.attribute != new.attribute:
         found = new.attribute == "employer" and new.holds
-        return _eats(old, new) or (old.attribute == "job hunt" and found)
+        eats = old.attribute == "diet" and new.attribute == "animal food"
+        return (eats and old.holds and new.holds) or (old.attribute == "job hunt" and found)
     if old.attribute == "partner":
         return _other_partner(old, new)
     if old.attribute in ("residence", "vehicle") and old.holds and new.holds:
@@ -127,12 +128,6 @@ def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
     if old.holds:
         return said or not new.value.words
     return new.holds and (said or old.attribute in _STATES or new.changed)
-
-
-def _eats(old: Claim, new: Claim) -> bool:
-    """Say whether somebody with a diet eats what it forbids."""
-    diet, food = old.attribute == "diet", new.attribute == "animal food"
-    return diet and food and old.holds and new.holds
 
 
 def _other_partner(old: Claim, new: Claim) -> bool:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
@@ -36,7 +36,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
     done: int = 0
     total: int = 0
-    result: Any = None
+    result: object = None
     error: str | None = None
     """Its type."""
     message: str = ""
@@ -75,7 +75,7 @@ def result_of_child(
     return msgspec.convert(told, kind)
 
 
-def _told(lines: IO[bytes], progress: Progress | None) -> Any:
+def _told(lines: IO[bytes], progress: Progress | None) -> object:
     """Return the result in what a child says, None if there is none."""
     for text in lines:
         line = msgspec.json.decode(text, type=_Line)
@@ -103,7 +103,7 @@ def _early_end(code: int) -> Exception:
 # --- the child
 
 
-def answer_parent(work: Callable[[Progress], Any]) -> None:
+def answer_parent(work: Callable[[Progress], object]) -> None:
     """Do the work of a child, and print the result or the error for the parent.
 
     `work` may call the function that it is given, to say how far it is.

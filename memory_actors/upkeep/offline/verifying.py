@@ -65,8 +65,9 @@ from eventlog.files.datafile import DIRECTORY_MODE, bytes_under, check_disk
 from eventlog.keys import keyfile
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
-from memory_actors.kinds import user_state
-from memory_actors.kinds.kind import Events, Kind, version_of
+from memory_actors.kinds import snapshots
+from memory_actors.kinds.kind import Events, Kind
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState
 from memory_actors.search.embedding.key_scopes import Owner, owner_of
 from memory_actors.search.embedding.rows import damaged_rows
@@ -206,7 +207,7 @@ async def _replayed(log: EventStore, checks: "IndexCheck") -> list[Finding]:
 
 async def _fits_snapshot(log: EventStore, stream: str, state: UserState, version: int) -> bool:
     try:
-        kept = await user_state.load_snapshot(log, stream)
+        kept = await snapshots.load_snapshot(log, stream)
     except ValueError:
         return False
     if kept is None:
@@ -215,7 +216,7 @@ async def _fits_snapshot(log: EventStore, stream: str, state: UserState, version
     shortened, _ = await replay(
         log, FOLD, stream, state=begin, after=after, until=version, dropped="mark"
     )
-    return user_state.fingerprint(shortened) == user_state.fingerprint(state)
+    return snapshots.fingerprint(shortened) == snapshots.fingerprint(state)
 
 
 # --- what is derived

@@ -23,7 +23,6 @@ from eventlog import (
     EventLog,
     EventLogError,
     EventRegistry,
-    LogClosed,
     LogUnavailable,
     MissingCodec,
     PayloadDropped,
@@ -139,30 +138,6 @@ async def test_each_call_makes_segments_of_its_own(tmp_path: Path):
         assert (await log.archive_statistics("t")).segments == 0
         report = await log.verify()
         assert (report.ok, report.archived_events, report.dropped_events) == (True, 20, 0)
-
-
-async def test_what_is_moved_is_told(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await fill(log)
-        moved = await log.archive("s", range(1, 31))
-
-        assert moved.events == 30
-        assert moved.archive_bytes == segments(tmp_path)[0].stat().st_size
-        assert 30 * 290 < moved.hot_bytes < 30 * 340
-
-
-async def test_much_goes_in_segments_of_a_bounded_size(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 7)
-    async with opened(tmp_path) as log:
-        await fill(log)
-        by_count = await log.archive("s", range(1, 16))
-        monkeypatch.setattr(archiving, "SEGMENT_BYTES", 1000)
-        by_bytes = await log.archive("s", range(1, 41))
-
-        assert (by_count.events, by_count.segments) == (15, 3)
-        assert (by_bytes.events, by_bytes.segments) == (25, 7)
-        assert await texts(log) == [text(n) for n in range(40)]
-        assert (await log.verify()).ok
 
 
 async def test_events_of_every_size_come_back(tmp_path: Path):
@@ -299,7 +274,7 @@ async def test_a_read_is_told_of_a_payload_dropped_meanwhile(tmp_path: Path):
         await log.archive("s", range(1, 11))
         with log._env.read() as txn:
             await log.drop_archived(FOREVER)
-            log._archive._loop_thread = None
+            log._files.archive._loop_thread = None
             with pytest.raises(PayloadDropped):
                 log._reading.stream_versions(txn, "s", [3])
 
@@ -490,23 +465,6 @@ async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, 
             assert await texts(log) == [text(n) for n in range(40)]
         await log.archive("s", range(1, 41))
         assert (await log.archive_statistics()).events == 40
-
-
-async def test_closing_waits_for_the_segment_under_way(tmp_path: Path):
-    """Closing waits for the segment under way, and refuses the next one."""
-    async with opened(tmp_path) as log:
-        await fill(log, 2000)
-        task = asyncio.create_task(log.archive("s", range(1, 2001)))
-        while not log._under_way:
-            await asyncio.sleep(0.001)
-    with pytest.raises(LogClosed):
-        await task
-    async with opened(tmp_path) as log:
-        held = await log.archive_statistics()
-        assert held.events == held.segments * archiving.SEGMENT_EVENTS > 0
-        assert len(segments(tmp_path)) == held.segments
-        assert (await log.archive("s", range(1, 2001))).events == 2000 - held.events
-        assert (await log.verify()).archived_events == 2000
 
 
 async def test_reads_and_appends_go_on_meanwhile(tmp_path: Path, monkeypatch: Any):

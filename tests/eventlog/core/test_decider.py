@@ -1,6 +1,5 @@
 """The pure heart of an aggregate."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import msgspec
@@ -42,18 +41,6 @@ async def recorded(*events: Opened | Closed) -> list[Recorded[Opened | Closed]]:
     return await log.read_stream("door")
 
 
-def test_nothing_folds_to_the_initial_state():
-    assert DOOR.fold([]) is False
-
-
-@pytest.mark.anyio
-async def test_events_fold_in_order():
-    events = await recorded(Opened("a"), Closed(), Opened("b"))
-
-    assert DOOR.fold(events) is True
-    assert DOOR.fold(events[:2]) is False
-
-
 @pytest.mark.anyio
 async def test_a_fold_may_start_anywhere():
     """A fold may start anywhere, and ends in the same state."""
@@ -64,31 +51,8 @@ async def test_a_fold_may_start_anywhere():
 
 
 @pytest.mark.anyio
-async def test_a_state_that_is_false_is_a_state():
-    """Only None stands for the initial state."""
-    counter: Decider[None, Closed, int] = Decider(7, lambda _c, _s: (), lambda n, _e: n + 1)
-
-    assert counter.fold(await recorded(Closed()), 0) == 1
-    assert counter.fold(await recorded(Closed())) == 8
-
-
-def test_a_fold_takes_any_iterable():
-    assert DOOR.fold(iter(())) is False
-
-
-@pytest.mark.anyio
 async def test_decide_evolve_and_decide_again():
     (event,) = await recorded(*DOOR.decide("open", DOOR.initial))
 
     assert DOOR.decide("open", DOOR.fold([event])) == ()
     assert DOOR.decide("close", DOOR.fold([event])) == [Closed()]
-
-
-def test_a_refusal_passes_through():
-    with pytest.raises(ValueError, match="not broken"):
-        DOOR.decide("break", DOOR.initial)
-
-
-def test_a_decider_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        DOOR.initial = True  # type: ignore[misc]

@@ -112,7 +112,7 @@ class Opened:
             put([(key, before.get(key)) for key, _ in rows])
 
     def report(self) -> VerifyReport:
-        return Verification(self.log._env, self.log._reading, self.log._archive, None, None).run()
+        return Verification(self.log._files, None).run()
 
     def reports(self) -> tuple[VerifyReport, int]:
         """Return the report and how many rows were taken; it is the same without the library."""

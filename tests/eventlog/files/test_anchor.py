@@ -37,10 +37,6 @@ def read(path: Path) -> Tail:
         anchor.close()
 
 
-def test_a_new_anchor_knows_nothing(path: Path):
-    assert read(path) == Tail()
-
-
 @pytest.mark.parametrize("last", [1, 2, 3, 4])
 def test_the_newest_write_is_read(path: Path, last: int):
     written(path, *range(1, last + 1))
@@ -52,21 +48,6 @@ def test_writing_goes_on_after_opening_again(path: Path):
     for position in (1, 2, 3):
         written(path, position)
         assert read(path) == tail(position)
-
-
-def test_the_end_of_an_empty_log_comes_back(path: Path):
-    """The end of an empty log comes back as it was given."""
-    anchor = Anchor(path)
-    anchor.write(Tail(7, 0, b""))
-    anchor.close()
-
-    assert read(path) == Tail(7, 0, b"")
-
-
-def test_it_stays_two_slots_long(path: Path):
-    written(path, *range(1, 10))
-
-    assert path.stat().st_size == 2 * SLOT_BYTES
 
 
 @pytest.mark.parametrize("size", [0, 1, SLOT_BYTES - 1, SLOT_BYTES, SLOT_BYTES + 1])

@@ -6,7 +6,8 @@ import psutil
 import pytest
 
 from eventlog.files import mapped
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 
 ROWS, ROW_BYTES = 4_000, 2_000
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog import CorruptLog, Environment
 from eventlog.files.pages import check_file
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 
 TABLES = ("one", "two")
 PAGE_BYTES = 4096

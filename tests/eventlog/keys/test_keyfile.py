@@ -169,21 +169,6 @@ def test_a_damaged_key_in_use_is_never_written_over(path: Path, which: int, at: 
     assert opened_by(path, encrypted) == {"a", "b"}
 
 
-def test_a_damaged_file_is_read_without_its_last_record(
-    path: Path,
-) -> None:
-    """The rest of a damaged file is read once its last record is given up."""
-    encrypted = made_by(path, "a", "b")
-    known = path.read_bytes()[8:24]
-    os.truncate(path, HEAD_BYTES + RECORD_BYTES)
-
-    with keyfile.opened(path) as keys:
-        keys.attach(known, ["a", "b"])
-        assert keys.cipher("a").decrypt(encrypted["a"], b"here") == b"data"
-        with pytest.raises(KeyGone):
-            keys.cipher("b")
-
-
 def test_no_second_key_replaces_a_missing_one(path: Path) -> None:
     """No second key is made for an owner whose key is missing.
 

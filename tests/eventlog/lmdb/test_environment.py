@@ -1,7 +1,5 @@
 """One LMDB environment: its lock, its checks before opening, and what failed writes leave."""
 
-import fcntl
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -18,12 +16,10 @@ from eventlog import (
     Environment,
     EventLogError,
     LogClosed,
-    LogLocked,
     LogUnavailable,
     StorageFailed,
 )
-from eventlog.files.pages import check_file
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 
 TABLES = ("one", "two")
 KEY = b"key"
@@ -52,16 +48,6 @@ def get(env: Environment, key: bytes) -> bytes | None:
         return txn.get(key, db=env.tables["one"])
 
 
-def test_what_is_written_is_there_after_opening_again(path: Path):
-    with opened(path) as env:
-        put(env, KEY, b"value")
-        assert get(env, KEY) == b"value"
-    with opened(path) as env:
-        assert get(env, KEY) == b"value"
-        with env.read() as txn:
-            assert txn.get(KEY, db=env.tables["two"]) is None
-
-
 def test_a_change_that_raises_leaves_nothing(path: Path):
     def change(txn: Transaction) -> None:
         txn.put(KEY, b"value", db=env.tables["one"])
@@ -71,40 +57,6 @@ def test_a_change_that_raises_leaves_nothing(path: Path):
         with pytest.raises(ZeroDivisionError):
             env.write(change)
         assert get(env, KEY) is None
-
-
-def test_it_is_open_once(path: Path):
-    with opened(path), pytest.raises(LogLocked, match=str(os.getpid())):
-        Environment(path, TABLES)
-    with opened(path):
-        pass
-
-
-def test_closing_twice_is_closing_once(path: Path):
-    env = Environment(path, TABLES)
-    env.close()
-    with opened(path) as again:
-        env.close()
-        assert get(again, KEY) is None
-
-
-def test_after_closing_every_use_is_refused(path: Path):
-    with opened(path) as env:
-        pass
-    with pytest.raises(LogClosed):
-        put(env, KEY, b"")
-    with pytest.raises(LogClosed):
-        get(env, KEY)
-
-
-def test_a_failed_opening_gives_up_the_lock(path: Path):
-    path.write_bytes(b"no LMDB file" * 1000)
-    with pytest.raises(CorruptLog):
-        Environment(path, TABLES)
-
-    path.unlink()
-    with opened(path) as env:
-        put(env, KEY, b"value")
 
 
 def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
@@ -117,49 +69,6 @@ def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
         patched.setattr("eventlog.lmdb.environment.sync_to_disk", fail)
         with pytest.raises(LogUnavailable, match="no sync"):
             Environment(path, TABLES)
-    with opened(path) as env:
-        put(env, KEY, b"value")
-
-
-@pytest.mark.parametrize("blocked", ["log.mdb", "log.mdb.lock", "log.mdb-lock"])
-def test_a_directory_where_a_file_should_be_is_unavailable(path: Path, blocked: str):
-    path.with_name(blocked).mkdir()
-
-    with pytest.raises(LogUnavailable):
-        Environment(path, TABLES)
-
-
-def test_a_file_where_a_directory_should_be_is_unavailable(tmp_path: Path):
-    (tmp_path / "file").write_text("no directory")
-
-    with pytest.raises(LogUnavailable):
-        Environment(tmp_path / "file" / "log.mdb", TABLES)
-
-
-def test_a_path_that_no_file_can_have_is_unavailable(tmp_path: Path):
-    for name in ("x" * 300, "nul\0byte", "surrogate\ud800"):
-        with pytest.raises(LogUnavailable):
-            Environment(tmp_path / name / "log.mdb", TABLES)
-
-
-def test_a_file_cut_short_is_refused_before_mapping(path: Path):
-    """A file cut short anywhere is refused before it is mapped."""
-    with opened(path) as env:
-        for n in range(20):
-            put(env, b"%d" % n, b"x" * 3000)
-    whole = path.read_bytes()
-    for size in [1, 16, 151, 4095, *range(4096, len(whole), 4096), len(whole) - 1]:
-        path.write_bytes(whole[:size])
-        with pytest.raises(CorruptLog):
-            check_file(path)
-    path.write_bytes(whole)
-    check_file(path)
-
-
-def test_a_file_that_is_not_there_or_empty_is_new(path: Path):
-    check_file(path)
-    path.touch()
-    check_file(path)
     with opened(path) as env:
         put(env, KEY, b"value")
 
@@ -351,29 +260,6 @@ def test_an_impossible_key_is_no_broken_disk(path: Path):
         with pytest.raises(EventLogError) as caught:
             put(env, b"x" * 512, b"")
         assert not isinstance(caught.value, StorageFailed | DiskFull)
-
-
-def test_closing_unlocks_despite_a_forked_child(path: Path):
-    """Closing gives up the lock even if a forked child holds its copy."""
-    env = Environment(path, TABLES)
-    copy = os.dup(env._lock_fd)  # what a forked child has
-    try:
-        env.close()
-        with opened(path):
-            pass
-    finally:
-        os.close(copy)
-
-
-def test_a_lock_held_by_someone_else_names_them(path: Path):
-    lock = path.with_name("log.mdb.lock")
-    for content in (b"4711\n", b"", b"\xff\xfe", b"4711 86400\n"):
-        lock.write_bytes(content)
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            with pytest.raises(LogLocked, match="4711" if b"4711" in content else "process") as how:
-                Environment(path, TABLES)
-    assert "process 4711 since 1970-01-0" in str(how.value)
 
 
 def test_damage_in_the_older_meta_page_is_noticed(path: Path):

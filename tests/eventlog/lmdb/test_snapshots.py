@@ -68,29 +68,6 @@ async def test_where_none_is_whole_there_is_none(tmp_path: Path):
     assert await load(tmp_path) is None
 
 
-async def test_a_snapshot_survives_closing(tmp_path: Path):
-    await make(tmp_path, 3)
-
-    assert await load(tmp_path) == Snapshot(3, b"state 3")
-    assert await load(tmp_path, "of another schema") is None
-
-
-async def test_only_two_stay_on_disk(tmp_path: Path):
-    await make(tmp_path, 1, 2, 3, 4, 5)
-    env = Environment(tmp_path / "log.mdb", TABLES)
-    with env.read() as txn:
-        count = txn.stat(env.tables["snapshots"])["entries"]
-    env.close()
-
-    assert count == 2
-
-
-async def test_one_ahead_of_the_stream_on_disk_is_passed_over(tmp_path: Path):
-    await make(tmp_path, 5, 10)
-
-    assert await load(tmp_path) == Snapshot(5, b"state 5")
-
-
 async def test_a_large_snapshot_comes_back(tmp_path: Path):
     data = bytes(range(256)) * (5 << 12)
     async with EventLog.open(tmp_path, registry) as log:

@@ -23,11 +23,11 @@ from eventlog import (
     StorageFailed,
     WrongExpectedVersion,
 )
-from eventlog.core.requests import count
 from eventlog.core.rows import seal_record
+from eventlog.core.rules import count
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.intake import TotalsTally
-from eventlog.lmdb.ledger import ROW, Counting, TotalsRecord, load_totals, put_totals
+from eventlog.lmdb.ledger import ROW, Ledger, TotalsRecord, load_totals, put_totals
 from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
@@ -59,26 +59,6 @@ def change(path: Path, make: Callable[[Environment, Any], object]) -> None:
 
 
 # --- what survives
-
-
-async def test_the_totals_are_there_after_opening_again(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("a")], 0, counters={"n": 3, "b": 70})
-        await log.append("s", [Noted("b")], 1, counters={"n": -1}, durability="relaxed")
-        await log.append("s", [Noted("c")], 2)
-    assert await opens(tmp_path) == {"n": 2, "b": 70}
-
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("d")], 3, counters={"n": 1})
-        assert log.totals_nowait() == await log.totals() == {"n": 3, "b": 70}
-        assert (await log.verify()).ok
-
-
-async def test_a_key_used_before_opening_again_counts_once(tmp_path: Path):
-    for _ in range(2):
-        async with EventLog.open(tmp_path, registry) as log:
-            await log.append("s", [Noted("a")], 0, idempotency_key="k", counters={"n": 1})
-            assert log.totals_nowait() == {"n": 1}
 
 
 KILLED = """
@@ -291,23 +271,23 @@ async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
 def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
     env.write(lambda txn: put_totals(env, txn, {"n": 1}))
-    counting = Counting(env)
+    ledger = Ledger(env)
 
     def fail(txn: Any) -> None:
-        counting.begin()
-        counting.add(txn, {"n": 5})
-        counting.finish(txn)
+        ledger.begin()
+        ledger.count(txn, {"n": 5})
+        ledger.finish(txn)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         env.write(fail)
 
     def go_on(txn: Any) -> None:
-        counting.begin()
-        counting.add(txn, {"n": 1})
+        ledger.begin()
+        ledger.count(txn, {"n": 1})
         with pytest.raises(InvalidAppend):
-            counting.add(txn, {"m": 1, "n": -3})
-        assert counting.finish(txn) == {"n": 2}
+            ledger.count(txn, {"m": 1, "n": -3})
+        assert ledger.finish(txn).totals == {"n": 2}
 
     env.write(go_on)
     with env.read() as txn:

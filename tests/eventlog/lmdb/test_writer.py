@@ -11,7 +11,7 @@ import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
 from eventlog.files.anchor import Tail
-from eventlog.lmdb.ledger import Counting
+from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.writer import WriteJob, Writer
 
 pytestmark = pytest.mark.anyio
@@ -43,6 +43,16 @@ class FakeEnvironment:
             raise DiskFull("no room")
 
 
+class FakeLedger:
+    """Collects nothing of what jobs put."""
+
+    def begin(self) -> None:
+        pass
+
+    def finish(self, _txn: Any) -> Landed:
+        return Landed(Tail(), None)
+
+
 class Harness:
     """A writer over a fake environment, and what it told the loop."""
 
@@ -51,8 +61,7 @@ class Harness:
         self.deliveries: list[int] = []
         self.writer = Writer(
             env,
-            bookkeeping=Counting(env),
-            tail=lambda txn: Tail(len(txn)),
+            FakeLedger(),
             committed=lambda _tail: None,
             deliver=self.deliver,
         )
@@ -91,17 +100,6 @@ class Harness:
         return outcomes
 
 
-async def test_jobs_queued_during_a_commit_go_together():
-    """Jobs that queue during a commit go into the next one together."""
-    harness = Harness(FakeEnvironment())
-    futures = [await harness.hold(), *(harness.put(n) for n in range(100))]
-
-    outcomes = await harness.finish(*futures)
-
-    assert outcomes == ["first", *range(100)]
-    assert harness.env.batches == [["first"], list(range(100))]
-
-
 async def test_the_loop_is_woken_once_a_batch():
     harness = Harness(FakeEnvironment())
     futures = [await harness.hold(), *(harness.put(n) for n in range(100))]
@@ -129,20 +127,6 @@ async def test_a_batch_ends_at_4_mib():
     await harness.finish(*futures)
 
     assert [len(batch) for batch in harness.env.batches] == [1, 4, 4, 1]
-
-
-async def test_a_job_over_the_limits_goes_alone():
-    """A job over the limits goes alone, and in its turn."""
-    harness = Harness(FakeEnvironment())
-    futures = [
-        await harness.hold(), harness.put("small"), harness.put("huge", events=5000, size=1 << 30),
-        harness.put("after"),
-    ]  # fmt: skip
-
-    outcomes = await harness.finish(*futures)
-
-    assert outcomes == ["first", "small", "huge", "after"]
-    assert harness.env.batches == [["first"], ["small"], ["huge"], ["after"]]
 
 
 async def test_stopping_finishes_everything_that_is_queued():
@@ -186,7 +170,7 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
     """A job that fails half way leaves nothing, and fails alone."""
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
-        env, bookkeeping=Counting(env), tail=lambda _txn: Tail(), committed=lambda _tail: None,
+        env, FakeLedger(), committed=lambda _tail: None,
         deliver=lambda batch, outcomes, _tail: [
             job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
         ],
@@ -210,32 +194,6 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
     assert rows == [b"1", b"3"]
     assert (outcomes[0], outcomes[2]) == (True, True)
     assert isinstance(outcomes[1], ZeroDivisionError)
-
-
-async def test_a_job_too_large_does_not_take_others_along():
-    """A job that is too large does not take the others with it."""
-    harness = Harness(FakeEnvironment(room=100))
-    futures = [
-        await harness.hold(), harness.put("before"), harness.put("large", size=1000),
-        harness.put("behind"),
-    ]  # fmt: skip
-
-    first, before, large, behind = await harness.finish(*futures)
-
-    assert (first, before, behind) == ("first", "before", "behind")
-    assert isinstance(large, DiskFull)
-    assert harness.env.batches == [["first"], ["before"], ["behind"]]
-
-
-async def test_a_job_that_adds_nothing_needs_no_room():
-    """A job that adds nothing is let in when there is no room."""
-    harness = Harness(FakeEnvironment(room=0))
-    freed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    harness.writer.put(WriteJob(lambda _txn: "freed", 1, 50, freed.set_result))
-
-    (outcome,) = await harness.finish(freed)
-
-    assert outcome == "freed"
 
 
 def test_a_loop_that_has_gone_does_not_break_the_writer():

@@ -144,7 +144,7 @@ async def test_a_node_with_few_connections_works_or_says_how_many_it_needs(
     limit, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for module in (database, store, leases, side_tables):
+    for module in (database, store, leases):
         monkeypatch.setattr(module, "CONNECT_S", 0.5)
     with _role(limit) as url:
         try:

@@ -8,7 +8,7 @@ import pytest
 from contracts.stores import Noted, registry
 from support.postgres import lent_url
 
-from eventlog import Fenced, LeaseLapsed, LeasingStore, require
+from eventlog import Fenced, LeasingStore, require
 
 pytestmark = pytest.mark.anyio
 LEASE_S = 0.5
@@ -126,14 +126,6 @@ async def test_a_node_vouches_for_less_than_its_lease(nodes):
     assert (await other.claim("s")).holder is not None
 
 
-async def test_a_node_without_a_lease_claims_nothing(nodes):
-    [(_, leases), _] = nodes
-    await freeze(leases)
-
-    with pytest.raises(LeaseLapsed):
-        await leases.claim("s")
-
-
 async def test_a_claim_that_was_made_again_is_not_released_by_the_former(nodes):
     [(_, leases), (_, other)] = nodes
     first = await leases.claim("s")
@@ -203,15 +195,6 @@ async def test_a_node_whose_row_is_gone_gets_it_again(nodes):
     assert again.epoch == claim.epoch + 1
     await store.append("s", [Noted("b")], 1, epoch=again.epoch)
     assert (await other.holder("s")).address == b"one"
-
-
-async def test_all_claims_of_a_node_are_given_up_at_once(nodes):
-    [(_, leases), (_, other)] = nodes
-    await leases.claim("s")
-    await leases.release_all()
-
-    assert await other.holder("s") is None
-    assert (await other.claim("s")).holder is None
 
 
 async def test_a_node_that_closes_leaves_its_streams_at_once(nodes, url):

@@ -86,18 +86,6 @@ async def test_an_old_epoch_is_refused_in_the_other_store(stores):
     assert await whole(former) == ["a", "b"]
 
 
-async def test_a_stale_version_is_refused_with_the_true_one(stores):
-    one, other = stores
-    await one.append("s", [Noted("a")], 0)
-    await other.append("s", [Noted("b"), Noted("c")], 1)
-
-    with pytest.raises(WrongExpectedVersion) as caught:
-        await one.append("s", [Noted("late")], 1)
-
-    assert caught.value.actual == 3
-    assert (await one.append("s", [Noted("d")], 3)).last_position == 4
-
-
 async def test_appends_of_both_to_one_stream_all_land_once(stores):
     await asyncio.gather(
         *(stores[n % 2].append("s", [Noted(str(n))], ANY_VERSION) for n in range(60))
@@ -443,25 +431,6 @@ async def test_those_who_open_a_new_store_at_once_all_get_it():
     await asyncio.gather(*map(use, range(6)))
     async with PgEventStore.open(place, registry) as store:
         assert len(await whole(store)) == 6
-
-
-async def test_schemas_know_nothing_of_each_other(stores):
-    from eventlog import PgEventStore
-
-    await stores[0].append("s", [Noted("a")], 0)
-    with lent_url() as elsewhere:
-        async with PgEventStore.open(elsewhere, registry) as store:
-            assert await store.read_all() == []
-            assert (await store.append("s", [Noted("b")], 0)).last_position == 1
-
-
-async def test_a_store_is_there_when_it_is_opened_again(url):
-    from eventlog import PgEventStore
-
-    for version in range(3):
-        async with PgEventStore.open(url, registry) as store:
-            await store.append("s", [Noted("a")], version, counters={"n": 1})
-            assert store.totals_nowait() == {"n": version + 1}
 
 
 @pytest.mark.parametrize("made_format", [0, 99])

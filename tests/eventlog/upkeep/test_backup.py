@@ -100,16 +100,6 @@ async def test_a_restored_backup_reads_as_the_log_did(tmp_path: Path):
         assert (await log.verify()).findings == []
 
 
-async def test_a_backup_can_be_opened_where_it_is(tmp_path: Path):
-    async with opened(tmp_path / "log") as log:
-        await filled(log)
-        before = await everything(log)
-        await log.backup(tmp_path / "backup")
-
-    async with opened(tmp_path / "backup") as log:
-        assert await everything(log) == before
-
-
 async def test_a_drill_under_load(tmp_path: Path):
     """Each stream of a backup is a beginning of the stream, and all of it is of one moment."""
     async with opened(tmp_path / "log") as log:
@@ -475,15 +465,6 @@ async def test_a_backup_named_like_an_unfinished_restore_stays(
         await restore(tmp_path / "log.restoring", tmp_path / "log", registry)
 
     assert files_under(tmp_path / "log.restoring") == before
-
-
-async def test_a_copy_of_a_directory_is_no_backup(tmp_path: Path):
-    async with opened(tmp_path / "log") as log:
-        await fill(log)
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
-
-    with pytest.raises(LogUnavailable, match="is no backup"):
-        await restore(tmp_path / "copy", tmp_path / "new", registry)
 
 
 async def test_a_damaged_log_is_not_backed_up(tmp_path: Path):

@@ -144,30 +144,6 @@ async def test_who_is_to_be_erased_is_named_before(tmp_path: Path):
         assert b"canary" not in (tmp_path / "other" / "log.mdb").read_bytes()
 
 
-async def test_export_and_import_tell_how_far_they_are(tmp_path: Path):
-    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
-        await one.append("s", [Noted(f"{n}") for n in range(600)], 0)
-        out: list[tuple[int, int]] = []
-        come: list[tuple[int, int]] = []
-
-        await one.export_since(0, tmp_path / "all", progress=lambda *at: out.append(at))
-        await other.import_events(tmp_path / "all", progress=lambda *at: come.append(at))
-
-        assert out == [(256, 600), (512, 600), (600, 600)]
-        assert come == [(512, 600), (600, 600)]
-
-
-async def test_an_erased_stream_comes_as_it_is(tmp_path: Path):
-    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
-        await fill(one, "canary")
-        await one.erase("c")
-        await one.append("c", [Noted("second life")], 2)
-        await one.erase("n")
-        await one.export_since(0, tmp_path / "file")
-        await other.import_events(tmp_path / "file")
-        assert await everything(other) == await everything(one)
-
-
 async def test_a_gap_and_what_is_known_already(tmp_path: Path):
     async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
         await fill(one)

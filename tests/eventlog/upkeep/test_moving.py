@@ -6,6 +6,8 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,20 +152,6 @@ async def test_all_of_a_log_is_moved_and_the_log_is_not_changed(tmp_path, url):
     assert seen == sorted(seen)
 
 
-async def test_an_empty_log_is_moved(tmp_path, url):
-    async with EventLog.open(tmp_path / "log", registry) as log:
-        assert (await log.move_to(url, settings={})).events == 0
-    async with PgEventStore.open(url, registry) as moved:
-        assert await moved.read_all() == []
-
-
-async def test_what_is_moved_already_is_said_again(tmp_path, url):
-    await filled(tmp_path / "log")
-    async with EventLog.open(tmp_path / "log", registry) as log:
-        done = await log.move_to(url, settings={})
-        assert await log.move_to(url, settings={}) == done
-
-
 async def test_a_schema_that_has_a_store_is_refused_and_left_alone(tmp_path, url):
     await filled(tmp_path / "log")
     async with PgEventStore.open(url, registry) as there:
@@ -221,12 +209,13 @@ async def test_a_log_that_was_written_to_since_does_not_go_on(tmp_path, url, mon
 async def test_a_database_that_freezes_is_not_waited_for(tmp_path, url, monkeypatch, where):
     await filled(tmp_path / "log")
     frozen: list[int] = []
-    real_connect, real_copy = moving.connect, moving.copy_rows
+    real_connected, real_copy = moving.connected, moving.copy_rows
 
-    async def connect(place: Any) -> Any:
-        connection = await real_connect(place)
-        frozen.append(connection.info.backend_pid)
-        return connection
+    @asynccontextmanager
+    async def connected(*given: Any) -> AsyncIterator[Any]:
+        async with real_connected(*given) as connection:
+            frozen.append(connection.info.backend_pid)
+            yield connection
 
     async def copy_rows(connection: Any, target: str, rows: Any) -> None:
         await real_copy(connection, target, rows)
@@ -240,7 +229,7 @@ async def test_a_database_that_freezes_is_not_waited_for(tmp_path, url, monkeypa
     async with EventLog.open(tmp_path / "log", registry) as log:
         before = await told(log)
         with monkeypatch.context() as patched:
-            patched.setattr(moving, "connect", connect)
+            patched.setattr(moving, "connected", connected)
             patched.setattr(moving, "copy_rows", copy_rows)
             patched.setattr(moving, "ROWS_AT_ONCE", 20)
             patched.setattr(database, "ANSWER_S", 0.5)

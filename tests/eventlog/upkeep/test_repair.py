@@ -133,18 +133,6 @@ async def test_a_stream_ends_before_its_first_damaged_event(tmp_path: Path):
         assert (await log.find_request("b", "k7", b"")) is None
 
 
-async def test_events_that_are_gone_from_the_end_are_reported(tmp_path: Path):
-    await fill(tmp_path / "log")
-    changed(
-        tmp_path / "log",
-        lambda env, txn: [txn.delete(U64.pack(n), db=env.tables["events"]) for n in (28, 30)],
-    )
-    report = repaired(tmp_path)
-
-    assert await texts(tmp_path / "new") == {**ALL, "a": ALL["a"][:9], "c": ALL["c"][:9]}
-    assert [each.reason for each in report.left_behind] == ["its last events are missing"] * 2
-
-
 async def test_a_payload_lost_in_the_archive_ends_its_stream(tmp_path: Path):
     """A payload that is lost in the archive ends its stream."""
     await fill(tmp_path / "log")
@@ -203,16 +191,6 @@ async def test_a_file_cut_short_gives_what_is_left(tmp_path: Path):
     assert not report.is_whole
     found = await texts(tmp_path / "new")
     assert all(ALL[stream][: len(kept)] == kept for stream, kept in found.items())
-
-
-async def test_the_source_is_not_touched(tmp_path: Path):
-    await fill(tmp_path / "log")
-    before = {path: path.read_bytes() for path in (tmp_path / "log").glob("log.[ma]*")}
-
-    repaired(tmp_path)
-
-    names = ("log.mdb", "log.anchor")
-    assert all((tmp_path / "log" / n).read_bytes() == before[tmp_path / "log" / n] for n in names)
 
 
 async def test_it_never_writes_over_anything_nor_reads_an_open_log(tmp_path: Path):

@@ -33,8 +33,9 @@ from eventlog import (
 )
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.files import datafile
-from eventlog.lmdb import copying, environment
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb import environment
+from eventlog.lmdb import file as lmdb_file
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES
 
@@ -130,55 +131,6 @@ def test_what_was_deleted_is_in_no_page_any_more(path: Path):
 
         assert b"000123" not in path.read_bytes()
         assert b"000124" * 40 in path.read_bytes()
-
-
-def test_an_empty_environment_shrinks(path: Path):
-    with opened(path) as env:
-        env.shrink()
-        fill(env)
-        assert len(rows_of(env)) == 500
-
-
-def test_it_goes_on_being_written_and_shrunk(path: Path):
-    with opened(path) as env:
-        for n in range(5):
-            fill(env, 100 * (n + 1))
-            env.shrink()
-            assert len(rows_of(env)) == 100 * (n + 1)
-        assert len(maps(path)) == len({*maps(path)}) <= 2
-
-
-def test_a_large_copy_is_made_of_many_transactions(path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A transaction holds its pages in memory until it is committed."""
-    monkeypatch.setattr(copying, "TRANSACTION_BYTES", 40_000)
-    with opened(path) as env:
-        fill(env, 2000)
-        fill(env, 20, 90_000, "two")
-        before = rows_of(env), rows_of(env, "two")
-        transactions = env.last_transaction()
-
-        env.shrink()
-
-        assert env.last_transaction() > transactions + 30
-        assert (rows_of(env), rows_of(env, "two")) == before
-
-
-def test_transactions_are_counted_on(path: Path):
-    kept: list[int] = []
-    with opened(path) as env:
-        fill(env)
-        before = env.last_transaction()
-        env.shrink(lambda _txn, transactions: kept.append(transactions))
-        after = env.last_transaction()
-        fill(env)
-        assert kept == [before]
-        assert before < after < env.last_transaction()
-        last = env.last_transaction()
-        env.reopen()
-        assert env.last_transaction() == last
-    with opened(path) as env:
-        env.count_from(before)
-        assert env.last_transaction() == last
 
 
 def test_entries_stored_with_a_copy_are_in_it_alone(path: Path):
@@ -441,9 +393,9 @@ def test_a_table_missing_rows_is_not_copied(
     with opened(path) as env:
         fill(env)
         before = path.read_bytes()
-        copy = environment.copy_table
+        copy = lmdb_file.copy_table
         monkeypatch.setattr(
-            environment, "copy_table", lambda source, *rest: copy(Lying(source), *rest)
+            lmdb_file, "copy_table", lambda source, *rest: copy(Lying(source), *rest)
         )
 
         with pytest.raises(CorruptLog):
@@ -488,25 +440,6 @@ async def everything(log: EventLog) -> Any:
         await log.load_snapshot("s", "f"), await log.load_checkpoint("p"),
         await log.load_entry("p", b"k"), await log.versions_about("s", "7 "), await log.streams(),
     )  # fmt: skip
-
-
-@pytest.mark.anyio
-async def test_nothing_of_a_log_changes(tmp_path: Path):
-    async with log_in(tmp_path) as log:
-        await write(log)
-        before = await everything(log)
-
-        await log.shrink(force=True)
-
-        assert await everything(log) == before
-        assert (await log.verify()).findings == []
-        await log.append("s", [Noted("more")], 300)
-        assert (await log.append("t", [Noted("x")], 0, idempotency_key="k", epoch=3)).duplicate
-    async with log_in(tmp_path) as log:
-        assert (await log.head("s")).version == 301
-        assert (await log.verify()).ok
-        await log.shrink(force=True)
-        assert (await log.verify()).ok
 
 
 @pytest.mark.anyio

@@ -27,7 +27,6 @@ from memory_actors.base.errors import (
     MovedError,
     QuarantinedError,
     StorageFullError,
-    SystemClosedError,
     UnavailableError,
 )
 
@@ -145,14 +144,6 @@ async def test_commands_that_wait_together_are_appended_together() -> None:
     assert not actor.busy
 
 
-async def test_a_dry_run_tells_the_events_of_a_command() -> None:
-    """A dry run tells the events of a command, and nothing comes of it."""
-    actor, log, watch = make()
-    await ask(actor, add(600))
-    assert await actor.dry_run(Add(5)) == [Added(5)]
-    assert (actor.state, actor.version, log.appends, len(watch.seen)) == (600, 1, 1, 1)
-
-
 async def test_a_dry_run_refuses_like_the_decision_or_totals() -> None:
     """A dry run refuses what the decision or the totals would."""
     actor, _, watch = make()
@@ -231,22 +222,6 @@ async def test_a_clock_that_is_wrong_for_a_moment_refuses_one_command() -> None:
     assert (third.state, log.appends, actor.quarantined) == (3, 1, None)
 
 
-async def test_a_satisfied_command_appends_nothing() -> None:
-    actor, log, _ = make()
-    assert (await ask(actor, add(0))).events == []
-    assert log.appends == 0
-
-
-async def test_a_crash_is_answered_and_the_others_go_on() -> None:
-    actor, _, watch = make()
-    results = await asyncio.gather(
-        *(ask(actor, add(n)) for n in (1, 13, 2)), return_exceptions=True
-    )
-    assert isinstance(results[1], CommandCrashedError)
-    assert (results[0].state, results[2].state, actor.state) == (1, 3, 3)
-    assert watch.rebuilds == [1]
-
-
 async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     """An actor that crashes too often is quarantined, and stays readable."""
     actor, _, _ = make()
@@ -258,25 +233,6 @@ async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     with pytest.raises(QuarantinedError, match="Reads and export work"):
         await ask(actor, add(1))
     assert actor.state == 5
-
-
-async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor_module, "RESTART_WINDOW_S", 0.001)
-    actor, _, watch = make()
-    for _ in range(6):
-        with pytest.raises(CommandCrashedError):
-            await ask(actor, add(13))
-        await actor.drain()
-        await asyncio.sleep(0.002)
-    assert actor.quarantined is None
-    assert len(watch.rebuilds) == 6
-
-
-async def test_commands_that_wait_when_it_is_quarantined_are_answered() -> None:
-    actor, _, _ = make()
-    asks = [ask(actor, add(13)) for _ in range(4)] + [ask(actor, add(1))]
-    results = await asyncio.gather(*asks, return_exceptions=True)
-    assert [type(r) for r in results] == [CommandCrashedError] * 4 + [QuarantinedError]
 
 
 @pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])
@@ -414,11 +370,3 @@ async def test_callers_who_gave_up_hold_up_nobody(monkeypatch) -> None:
     log.hold.set()
     await asyncio.gather(*busy)
     assert (await waiting).state == 3
-
-
-async def test_a_retired_actor_says_so() -> None:
-    actor, _, _ = make()
-    await ask(actor, add(1))
-    actor.retire()
-    with pytest.raises(SystemClosedError):
-        await ask(actor, add(1))

@@ -58,19 +58,6 @@ def make(budget_bytes: int = 10**9, idle_s: float = 1e9) -> tuple[Runtime[FakeLi
     return Runtime(world.activate, budget_bytes=budget_bytes, idle_s=idle_s), world
 
 
-async def test_users_of_one_key_share_one_actor() -> None:
-    runtime, world = make()
-
-    async def use() -> FakeLive:
-        async with runtime.use("a") as live:
-            await asyncio.sleep(0)
-            return live
-
-    lives = await asyncio.gather(*(use() for _ in range(10)))
-    assert len(set(map(id, lives))) == 1
-    assert world.living == ["a"]
-
-
 async def test_the_least_recently_used_leave_when_the_budget_is_passed() -> None:
     runtime, world = make(budget_bytes=300)
     for key in "abcd":
@@ -121,18 +108,6 @@ async def test_an_actor_whose_key_cannot_be_given_up_is_gone_all_the_same() -> N
             assert world.left == ["a"]
 
 
-async def test_an_idle_actor_leaves() -> None:
-    runtime, world = make(idle_s=0.02)
-    runtime.start()
-    async with runtime.use("a"):
-        await asyncio.sleep(0.08)
-        assert world.left == []
-    with anyio.fail_after(5):
-        while not world.left:
-            await asyncio.sleep(0.01)
-    await runtime.close(1)
-
-
 async def test_who_comes_while_an_actor_leaves_gets_a_new_one() -> None:
     runtime, world = make(budget_bytes=0)
     async with runtime.use("a"):
@@ -177,15 +152,6 @@ async def test_a_cancelled_caller_does_not_cancel_the_activation() -> None:
     await runtime.close(1)
 
 
-async def test_a_failed_passivation_still_makes_room() -> None:
-    runtime, world = make(budget_bytes=0)
-    world.passivation_failure = True
-    for key in "ab":
-        async with runtime.use(key):
-            pass
-    assert world.left == ["a"]
-
-
 async def test_closing_waits_for_users_and_takes_no_new_ones() -> None:
     runtime, world = make()
     entered, leave = asyncio.Event(), asyncio.Event()
@@ -206,14 +172,6 @@ async def test_closing_waits_for_users_and_takes_no_new_ones() -> None:
     leave.set()
     await asyncio.gather(user, closing)
     assert world.left == ["a"]
-
-
-async def test_closing_does_not_wait_beyond_its_deadline() -> None:
-    runtime, world = make()
-    async with runtime.use("a"):
-        with anyio.fail_after(5):
-            await runtime.close(0.01)
-        assert world.left == ["a"]
 
 
 async def test_activations_at_once_evict_no_more_than_needed() -> None:
@@ -312,15 +270,6 @@ async def test_an_actor_coming_or_going_is_waited_for() -> None:
 async def use_shortly(runtime: Runtime[FakeLive], key: str) -> None:
     async with runtime.use(key):
         await asyncio.sleep(0.01)
-
-
-async def test_a_failure_alone_lets_the_others_in_again() -> None:
-    runtime, _ = make()
-    with pytest.raises(RuntimeError):
-        async with runtime.alone("a"):
-            raise RuntimeError("disk")
-    async with runtime.use("a"):
-        pass
 
 
 async def test_pages_are_given_back_after_a_load(monkeypatch: pytest.MonkeyPatch) -> None:

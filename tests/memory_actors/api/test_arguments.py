@@ -1,8 +1,6 @@
 """Arguments of every public call: exact values are kept of them, and what is none is refused."""
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_actors import Episode, InvalidInputError, Item, Memory, MemoryActorsError, Step
-from memory_actors.api.plumbing import put_block, put_summary
+from memory_actors.api.plumbing import put_block
 from memory_actors.base.validation import json_copy
 
 pytestmark = pytest.mark.anyio
@@ -111,30 +109,6 @@ SECTION = {"heading_id": "h", "title": "T", "raw": "## T\n", "rank": "U"}
 ITEM = Item(content="a")
 
 
-NO_BLOCKS: tuple[Any, ...] = (
-    None, 5, "x", [], {}, {"section": {"z": 1}}, {**BLOCK, "raw": None}, {**BLOCK, "rank": 5},
-    {**BLOCK, "section": {"z": 1}}, {**BLOCK, "section": {**SECTION, "raw": "- no heading"}},
-    {**BLOCK, "section": {**SECTION, "rank": "no rank"}}, {**BLOCK, "archived": "yes"},
-    {**BLOCK, "touched_at_us": "now"}, {**BLOCK, "heading": 5}, {**BLOCK, "document": ""},
-)  # fmt: skip
-
-
-async def not_refused(put: Callable[[Any], Awaitable[Any]], values: Sequence[Any]) -> list[Any]:
-    """Return those of the values that are put without an InvalidInputError."""
-    answers = [await asyncio.gather(put(value), return_exceptions=True) for value in values]
-    return [
-        (value, answer)
-        for value, (answer,) in zip(values, answers, strict=True)
-        if not isinstance(answer, InvalidInputError)
-    ]
-
-
-async def test_what_is_no_block_is_refused(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        assert await not_refused(lambda one: put_block(user, "b", ITEM, one), NO_BLOCKS) == []
-
-
 async def test_a_block_is_put_as_an_export_has_it(open_memory: Any) -> None:
     archived = {**BLOCK, "archived": True, "section": SECTION}
     async with open_memory() as memory:
@@ -144,28 +118,6 @@ async def test_a_block_is_put_as_an_export_has_it(open_memory: Any) -> None:
         assert await user.context.render() == "## T\n- a\n"
         with pytest.raises(InvalidInputError, match="an Item"):
             await put_block(user, "c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
-
-
-NO_EPISODES: tuple[Any, ...] = (
-    None, 5, "x", {}, an_episode(steps=None), an_episode(steps=({"number": 1},)),
-    an_episode(evicted=5), an_episode(steps_evicted="x"), an_episode(goal=None),
-    an_episode(result=5, status="done"), an_episode(metadata=5), an_episode(pinned="x"),
-    an_episode(occurred_at=[]), an_episode(session_id=object()),
-)  # fmt: skip
-NO_SUMMARIES: tuple[Any, ...] = (
-    None, 5, "x", {}, a_memory(), a_memory(data=5), a_memory(memory_type=[]), an_episode(),
-)  # fmt: skip
-
-
-async def test_what_is_no_episode_is_refused(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        assert await not_refused(memory.user("u").episodes.put, NO_EPISODES) == []
-
-
-async def test_what_is_no_summary_is_refused(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        assert await not_refused(lambda one: put_summary(user, one), NO_SUMMARIES) == []
 
 
 @pytest.mark.parametrize(

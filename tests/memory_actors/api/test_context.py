@@ -12,11 +12,9 @@ from memory_actors import (
     ContextLimitError,
     InvalidInputError,
     Limits,
-    MemorySystem,
     MemoryType,
     NotFoundError,
     QuotaExceededError,
-    Settings,
     StaleDocumentError,
 )
 from memory_actors.api.plumbing import note_synced
@@ -50,21 +48,6 @@ def digest(text: str) -> bytes:
 
 
 # --- sizes, messages, limits
-
-
-async def test_a_receipt_says_how_large_the_document_is(open_memory) -> None:
-    """A receipt says how large the document is, in the agreed words."""
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        receipt = await context.add("", words(955))
-        assert receipt.message == (
-            "MEMORY.md size: 1,243 tokens (1,500 limit)\nRemaining capacity: 257 tokens"
-        )
-        assert (receipt.tokens, receipt.limit, receipt.hard_limit) == (1243, 1500, 2000)
-        assert (receipt.remaining, receipt.warning) == (257, None)
-        assert (receipt.operation, receipt.document) == ("add", "MEMORY.md")
-        size = await context.size()
-        assert (size.tokens, size.remaining, size.message) == (1243, 257, receipt.message)
 
 
 async def test_warning_and_refusal_begin_at_their_limits(open_memory) -> None:
@@ -149,29 +132,6 @@ async def test_a_lowered_limit_lets_a_document_shrink_but_not_grow(open_memory) 
         assert (await context.edit(entry.entry_id, words(100))).tokens == 131
         with pytest.raises(ContextLimitError):
             await context.edit(entry.entry_id, words(101))
-
-
-async def test_another_document_is_named_in_its_messages(open_memory) -> None:
-    async with open_memory() as memory:
-        notes = memory.user("u").context.document("notes.md")
-        assert (await notes.add("", "x")).message.startswith("notes.md size: 3 tokens")
-        with pytest.raises(ContextLimitError, match=r"^notes\.md exceeds"):
-            await notes.add("", words(2_000))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"context_soft_tokens": 0}, {"context_hard_tokens": 1_000}, {"context_hard_tokens": "many"}],
-)
-async def test_limits_that_are_none_are_refused_at_opening(open_memory, settings) -> None:
-    with pytest.raises(InvalidInputError, match="context_"):
-        async with open_memory(**settings):
-            pass
-
-
-async def test_another_counter_is_one_setting_away(open_memory) -> None:
-    async with open_memory(token_counter=Characters()) as memory:
-        assert (await memory.user("u").context.add("", "abc")).tokens == len("- abc\n")
 
 
 async def test_a_quota_limits_all_documents_and_raises_alerts(open_memory) -> None:
@@ -275,39 +235,11 @@ async def test_an_entry_is_a_memory_like_others(open_memory) -> None:
         assert (restored.operation, restored.memory_type) == ("restore", "context")
 
 
-async def test_an_entry_of_another_document_is_named_and_left_alone(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        (entry_id,) = (await context.document("n").add("", "x")).entry_ids
-        for call in (
-            context.edit(entry_id, "y"), context.remove(entry_id), context.touch(entry_id),
-            context.pin(entry_id), context.restore([entry_id]), context.archive([entry_id]),
-        ):  # fmt: skip
-            with pytest.raises(NotFoundError):
-                await call
-
-
 @pytest.mark.parametrize("section", ["a\nb", "#", " # ", "x" * 600, 1])
 async def test_what_cannot_be_a_title_is_refused(open_memory, section) -> None:
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError):
             await memory.user("u").context.add(section, "x")
-
-
-async def test_bad_texts_are_refused(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        for call in (
-            context.add("", " "), context.add("", "\ud800"),
-            context.change([InsertBlock("i", "\ud800", None, None)]),
-            context.change([InsertBlock("i", "", None, None)]),
-            context.archive(free=0.2), context.archive(free=True), context.archive("id"),
-            context.search_archive(""), context.search_archive("x", top_k=0),
-            context.create("n", 1),
-        ):  # fmt: skip
-            with pytest.raises(InvalidInputError):
-                await call
-        assert await context.documents() == []
 
 
 # --- archive
@@ -356,32 +288,6 @@ async def test_archive_and_restore_give_the_bytes_and_the_history_back(open_memo
         assert tags == ["context.inserted", "context.archived", "context.restored"]
 
 
-async def test_what_does_not_fit_is_not_restored(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        (first,) = (await context.add("", words(1400))).entry_ids
-        await context.archive([first])
-        await context.add("", words(1400))
-        before = await context.render()
-        with pytest.raises(ContextLimitError):
-            await context.restore([first])
-        assert await context.render() == before
-        assert [one.entry_id for one in await context.archived()] == [first]
-
-
-async def test_what_was_read_last_is_archived_last(open_memory, clock) -> None:
-    async with open_memory(context_soft_tokens=12, context_hard_tokens=30) as memory:
-        user = memory.user("u")
-        ids = []
-        for n in range(4):
-            clock.move(1)
-            ids.append((await user.context.add("", f"x {n}")).entry_ids[0])
-        clock.move(1)
-        await user.get(ids[0])
-        await user.context.get(ids[1])
-        assert (await user.context.archive(free=0.3)).archived == tuple(ids[2:])
-
-
 async def test_an_add_makes_room_and_says_what_went(open_memory, clock) -> None:
     """Room is made on the way, and the receipt says what went."""
     async with open_memory() as memory:
@@ -400,29 +306,6 @@ async def test_an_add_makes_room_and_says_what_went(open_memory, clock) -> None:
 
 
 # --- documents
-
-
-async def test_documents_are_listed_made_renamed_and_deleted(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        await context.create("b.md", "# B\n\nparagraph\n\n- one\n- two\n")
-        await context.create("a.md")
-        infos = await context.documents()
-        assert [(i.name, i.tokens, i.size_bytes, i.entries, i.archived) for i in infos] == [
-            ("a.md", 0, 0, 0, 0), ("b.md", 9, 28, 3, 0),
-        ]  # fmt: skip
-        with pytest.raises(InvalidInputError):
-            await context.create("a.md")
-        await context.rename("b.md", "c.md")
-        assert await context.document("c.md").render() == "# B\n\nparagraph\n\n- one\n- two\n"
-        with pytest.raises(InvalidInputError):
-            await context.rename("c.md", "a.md")
-        for call in (context.rename("none", "x"), context.delete("none")):
-            with pytest.raises(NotFoundError):
-                await call
-        await context.delete("c.md")
-        assert [info.name for info in await context.documents()] == ["a.md"]
-        assert await context.document("none").blocks() == []
 
 
 async def test_what_a_file_had_is_noted_in_the_same_append(open_memory) -> None:
@@ -466,24 +349,3 @@ async def test_an_export_carries_documents_and_archives_exactly(open_memory, tmp
         await user.context.restore([entries[0].entry_id, entries[2].entry_id])
         await copy.context.restore([entries[0].entry_id, entries[2].entry_id])
         assert await copy.context.render() == await user.context.render()
-
-
-# --- what goes into a prompt
-
-
-async def test_called_it_is_what_goes_into_a_prompt(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        await user.add("likes tea")
-        await user.short_term.add_message("hello", role="user")
-        prompt = await user.context("tea", limit=1)
-        assert [part.source for part in prompt.parts] == ["message", "memory"]
-
-
-async def test_a_system_needs_no_settings_for_documents(tmp_path, embedder) -> None:
-    async with MemorySystem.open(tmp_path, embedder=embedder) as memory:
-        budget = Settings().context_budget()
-        assert (budget.soft_tokens, budget.hard_tokens, budget.counter.name) == (
-            1_500, 2_000, "calibrated",
-        )  # fmt: skip
-        assert (await memory.user("u").context.size()).remaining == 1_500

@@ -58,18 +58,6 @@ async def test_an_edit_keeps_what_stands_beside_a_removed_entry(open_memory) -> 
         assert await rules.render() == "- top\n- w\n\nNever on Fridays\n"
 
 
-async def test_what_follows_an_open_fence_keeps_its_entries(open_memory, file) -> None:
-    file.write_text("- a\n\n```\ncode\n")
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        await sync(context, file)
-        added = (await context.add("", "b")).entry_ids + (await context.add("T", "c")).entry_ids
-        await sync(context, file)
-        assert (await sync(context, file)).quiet
-        assert file.read_text() == "- a\n\n```\ncode\n```\n- b\n\n## T\n\n- c\n"
-        assert [one.entry_id for one in await context.entries()][2:] == list(added)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -122,18 +110,6 @@ async def test_a_change_that_is_not_one_block_is_refused(open_memory) -> None:
             with pytest.raises(InvalidInputError):
                 await context.change([change])
         assert await context.documents() == []
-
-
-async def test_blank_lines_alone_are_a_block(open_memory) -> None:
-    """Blank lines are a block only where there is no other."""
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        await context.create("MEMORY.md", "\n\n")
-        assert await context.render() == "\n\n"
-        await context.add("", "a")
-        assert await context.render() == "- a\n"
-        with pytest.raises(InvalidInputError, match="blank lines"):
-            await context.change([InsertBlock(context.new_entry_id(), "\n", None, None)])
 
 
 async def test_a_byte_order_mark_hides_no_heading(open_memory) -> None:

@@ -48,25 +48,6 @@ async def test_count_says_how_many_memories_would_be_listed(open_memory: Any) ->
             await user.count({"n": {"gtt": 1}})
 
 
-async def test_messages_whose_time_is_up_are_not_counted(open_memory: Any, clock: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.short_term.add_message("hello")
-        assert await user.count(memory_types="short_term") == 1
-        clock.move(3600)
-        assert await user.count(memory_types="short_term") == 0
-
-
-async def test_documents_are_counted_by_their_fields(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        documents = memory.user("ada").documents
-        for price in range(5):
-            await documents.put("things", {"price": price})
-        assert await documents.count("things") == 5
-        assert await documents.count("things", {"price": {"lt": 2}}) == 2
-        assert await documents.count("nothing") == 0
-
-
 async def test_delete_many_deletes_what_matches_and_nothing_else(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada")

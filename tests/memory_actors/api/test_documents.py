@@ -4,10 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock
-from support.given import pro
 
-from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
+from memory_actors import InvalidInputError, UserMemory
 from memory_actors.users import values as values_room
 
 pytestmark = pytest.mark.anyio
@@ -67,31 +65,6 @@ async def test_one_of_several_puts_adds_and_others_update(open_memory) -> None:
         assert [(r.memory_id, r.operation) for r in own] == [("mine", "add"), ("mine", "update")]
 
 
-async def test_a_put_replaces_and_keeps_the_id(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        first = await user.documents.put("c", {"a": 1}, key="k", metadata={"m": 1})
-        again = await user.documents.put("c", {"a": 2}, key="k")
-        same = await user.documents.put("c", {"a": 2}, key="k")
-        assert first.memory_id == again.memory_id
-        assert [r.operation for r in (first, again, same)] == ["add", "update", "unchanged"]
-        document = await user.documents.get("k", "c")
-        assert (document.value, document.metadata) == ({"a": 2}, {"m": 1})
-        assert (await user.documents.find("c"))[0].value == {"a": 2}, "no stale value is kept"
-        assert len(await user.history(first.memory_id)) == 2
-        await user.documents.delete("k", "c")
-        with pytest.raises(NotFoundError):
-            await user.documents.get("k", "c")
-
-
-async def test_what_comes_out_can_be_changed_without_harm(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.documents.put("c", {"a": [1]}, key="k")
-        (await user.documents.find("c"))[0].value["a"].append(2)
-        assert (await user.documents.get("k", "c")).value == {"a": [1]}
-
-
 async def test_more_than_fits_in_memory_is_found_all_the_same(open_memory, monkeypatch) -> None:
     monkeypatch.setattr(values_room, "CACHED_JSON_BYTES_MAX", 100)
     monkeypatch.setattr(values_room, "PAGE", 3)
@@ -109,22 +82,6 @@ async def test_a_document_is_found_by_meaning(open_memory) -> None:
         await user.documents.put("recipes", {"name": "apple pie", "time": 60})
         (hit,) = await user.retrieve("tomato soup", memory_types=["structured"], top_k=1)
         assert hit.data["value"] == {"name": "tomato soup", "time": 20}
-
-
-async def test_full_collections_refuse_or_prune_and_restore(open_memory, clock: FakeClock) -> None:
-    async with open_memory(tiers=pro(Limits(documents=10))) as memory:
-        user = memory.user("u")
-        for n in range(10):
-            clock.move(1)
-            await user.documents.put("c", {"n": n}, key=f"k{n}", pinned=n == 0)
-        with pytest.raises(QuotaExceededError):
-            await user.documents.put("c", {"n": 10}, key="new")
-        receipt = await user.documents.put("c", {"n": 10}, key="new", auto_prune=True)
-        with pytest.raises(NotFoundError):
-            await user.documents.get("k1", "c")
-        await user.documents.delete("new", "c")
-        await user.restore(receipt.pruned)
-        assert (await user.documents.get("k1", "c")).value == {"n": 1}
 
 
 BAD_INPUT: tuple[Any, ...] = (

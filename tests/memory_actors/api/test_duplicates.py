@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeClock, FakeTokenEmbedder
 
-from memory_actors import InvalidInputError, Item, MemoryType
+from memory_actors import InvalidInputError, Item
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio
@@ -18,10 +18,6 @@ EVIL = "https://evil.example"
 @pytest.fixture
 def embedder() -> FakeTokenEmbedder:
     return FakeTokenEmbedder()
-
-
-async def tags(memory: Any, user_id: str) -> list[str]:
-    return [entry.event async for entry in memory.events(user_id)]
 
 
 async def test_a_repeated_fact_is_one_memory_seen_twice(open_memory, clock: FakeClock) -> None:
@@ -247,29 +243,3 @@ async def test_an_export_tells_how_often_and_an_import_keeps_it(
         assert (new.times_seen, new.last_seen_at) == (2, old.last_seen_at)
         with pytest.raises(InvalidInputError, match="times_seen"):
             await user.add_many([Item(content="x", times_seen=0)])
-
-
-async def test_restored_originals_keep_how_often_they_were_seen(
-    open_memory, clock: FakeClock
-) -> None:
-    """Originals come back out of a summary as often seen as they were."""
-    async with open_memory(compaction_min_samples=2, compaction_eps=0.9) as memory:
-        user, like_others = memory.user("u"), " with milk and two lumps of sugar after a walk"
-        for n in range(6):
-            await user.add(f"likes tea number {n}{like_others}")
-        again = await user.add(f"likes tea number 3{like_others}")
-        clock.move(200 * 86_400)
-        report = await memory.compact("u")
-        assert report.compressed == 1
-        (summary,) = [m for m in await user.list_memories() if m.source == "compressed"]
-        new = await user.add(f"likes tea number 3{like_others}")
-        assert new.operation == "add", "it lives no more"
-        await user.undo_compaction(summary.memory_id)
-        assert (await user.get(again.memory_id)).times_seen == 2
-
-
-async def test_other_kinds_take_no_count(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        receipt = await user.add("hello", MemoryType.SHORT_TERM)
-        assert (await user.get(receipt.memory_id)).last_seen_at is None

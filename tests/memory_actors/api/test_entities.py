@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from support.fakes import FakeClock
-from support.given import pro
 
-from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
+from memory_actors import InvalidInputError, NotFoundError, UserMemory
 
 pytestmark = pytest.mark.anyio
 
@@ -103,34 +102,6 @@ async def test_a_contradiction_ends_the_old_fact(open_memory) -> None:
         assert events == ["relationship.added", "relationship.added"]
 
 
-async def test_relations_that_are_not_exclusive_stand_side_by_side(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await people(user)
-        await user.entities.relate("Alice", "knows", "Acme")
-        await user.entities.relate("Alice", "knows", "Initech")
-        await user.entities.relate("Alice", "works_at", "Acme", exclusive=False)
-        await user.entities.relate("Alice", "works_at", "Initech", exclusive=False)
-        assert len(await user.entities.relationships("Alice")) == 4
-        assert len(await user.entities.relationships("Alice", relation="knows")) == 2
-        assert await user.entities.relationships("Alice", direction="in") == []
-
-
-async def test_a_relationship_that_is_said_again_is_one(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await people(user)
-        first = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2020-01-01")
-        again = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2021-01-01")
-        assert (again.operation, again.memory_id) == ("unchanged", first.memory_id)
-        (there,) = await user.entities.relationships("Alice")
-        assert (there.source, there.relation, there.target) == ("Alice", "works_at", "Acme")
-        told = await user.entities.relate("Alice", "works_at", "Acme", fact="Alice runs Acme")
-        assert (told.operation, told.memory_id) == ("update", first.memory_id)
-        (hit,) = await user.retrieve("runs Acme", memory_types=["entity"], top_k=1)
-        assert hit.content == "Alice runs Acme"
-
-
 async def test_what_ended_is_no_longer_true_from_then_on(open_memory, clock: FakeClock) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -173,30 +144,6 @@ async def test_deleting_an_entity_deletes_its_relationships(open_memory) -> None
         back = await user.restore([receipt.memory_id, gone.memory_id])
         assert len(back) == 2
         assert len(await user.entities.relationships("Alice")) == 1
-
-
-async def test_a_graph_at_its_limits_refuses_or_prunes_and_restores(
-    open_memory, clock: FakeClock
-) -> None:
-    limits = Limits(entities=10, relationships=2)
-    async with open_memory(tiers=pro(limits)) as memory:
-        user = memory.user("u")
-        for n in range(10):
-            clock.move(1)
-            await user.entities.add_entity(f"e{n}")
-        await user.entities.relate("e0", "knows", "e1")
-        await user.entities.relate("e2", "knows", "e1")
-        with pytest.raises(QuotaExceededError) as refused:
-            await user.entities.add_entity("more")
-        assert (refused.value.kind, refused.value.limit) == ("entity", 10)
-        with pytest.raises(QuotaExceededError):
-            await user.entities.relate("e3", "knows", "e1")
-        receipt = await user.entities.add_entity("more", auto_prune=True)
-        assert len(receipt.pruned) == 2, "e0, and the relationship that it had"
-        usage = (await user.usage()).kinds["entity"]
-        assert (usage.count, usage.pruned) == (10, 2)
-        await user.entities.delete("more")
-        assert len(await user.restore(receipt.pruned)) == 2
 
 
 BAD_INPUT: tuple[Any, ...] = (

@@ -4,10 +4,8 @@ import hashlib
 import json
 
 import pytest
-from support.fakes import FakeClock
-from support.given import pro
 
-from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError
+from memory_actors import InvalidInputError, NotFoundError
 
 pytestmark = pytest.mark.anyio
 
@@ -66,31 +64,6 @@ async def test_of_many_steps_first_last_and_errors_stay(open_memory) -> None:
         )  # fmt: skip
         hits = await user.retrieve(f"action {mark.number}", memory_types=["episodic"], top_k=1)
         assert f"action {mark.number}\n" not in hits[0].content, "an evicted step is not found"
-
-
-async def test_the_oldest_finished_episode_makes_room_errors_last(
-    open_memory, clock: FakeClock
-) -> None:
-    async with open_memory(tiers=pro(Limits(episodes=3))) as memory:
-        user = memory.user("u", agent_id="a")
-
-        async def episode(success: bool | None) -> str:
-            clock.move(1)
-            receipt = await user.episodes.start("goal")
-            if success is not None:
-                await user.episodes.finish(receipt.memory_id, success=success)
-            return receipt.memory_id
-
-        failed, done, running = [await episode(success) for success in (False, True, None)]
-        clock.move(1)
-        assert (await user.episodes.start("one more")).evicted == (done,)
-        assert (await user.episodes.start("another")).evicted == (failed,)
-        with pytest.raises(QuotaExceededError):
-            await user.episodes.start("too many run")
-        pruned = await user.episodes.start("but", auto_prune=True)
-        assert (pruned.pruned, pruned.operation) == ((running,), "add_with_prune")
-        assert (await memory.user("u", agent_id="b").episodes.start("mine")).evicted == ()
-        assert [e.goal for e in await user.episodes.recent(limit=2)] == ["but", "another"]
 
 
 async def test_what_is_over_or_never_was_takes_no_steps(open_memory) -> None:

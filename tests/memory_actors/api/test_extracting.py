@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from memory_actors import (
-    CallableExtractor,
     Conversation,
     Limits,
     Plan,
@@ -157,17 +155,6 @@ async def test_a_known_fact_may_take_the_place_of_another(open_memory: Any) -> N
         assert {hit.superseded_by for hit in hits} == {None}
 
 
-async def test_what_is_known_with_other_metadata_is_not_added_again(open_memory: Any) -> None:
-    asked = Scripted(*[[Proposal(text="User likes tea")]] * 2)
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u")
-        known = await user.add("User likes tea", metadata={"n": 1}, session_id="s")
-        for number in range(2):
-            await say(user, "I like tea")
-            (fact,) = (await user.extract(metadata={"n": number + 2})).facts
-            assert (fact.came, fact.memory_id) == ("known", known.memory_id)
-
-
 async def test_a_fact_that_holds_again_is_added_anew(open_memory: Any) -> None:
     """It was superseded since it was said: it is true since now, and known from then on."""
     asked = Scripted(*[[Proposal(text="User is in A")]] * 2)
@@ -181,16 +168,6 @@ async def test_a_fact_that_holds_again_is_added_anew(open_memory: Any) -> None:
             (fact,) = (await user.extract()).facts
             assert fact.came == came
         assert fact.memory_id not in (older.memory_id, newer.memory_id)
-
-
-async def test_facts_are_added_with_their_metadata_in_one_append(open_memory: Any) -> None:
-    async with open_memory(extractor=Scripted([Proposal(text="User likes tea")])) as memory:
-        user = memory.user("u")
-        await say(user, "I like tea")
-        asked: dict[str, Any] = {"metadata": {"n": 1, "agent": "?"}, "within": {"agent": "a"}}
-        (fact,) = (await user.extract(**asked)).facts
-        assert (await user.get(fact.memory_id)).metadata == {"n": 1, "agent": "a"}
-        assert len(await user.history(fact.memory_id)) == 1
 
 
 async def test_facts_of_other_metadata_are_not_shown_nor_the_same(open_memory: Any) -> None:
@@ -319,15 +296,6 @@ async def test_the_number_of_questions_is_bounded(open_memory: Any) -> None:
         assert [len(shown.messages) for shown in asked.shown] == [20, 20, 10]
 
 
-async def test_long_messages_fill_a_batch_alone(open_memory: Any) -> None:
-    asked = Scripted()
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u")
-        await say(user, "a" * 15_000, "b" * 15_000, "c")
-        await user.extract()
-        assert [len(shown.messages) for shown in asked.shown] == [1, 2]
-
-
 async def test_two_extractions_at_once_read_nothing_twice(open_memory: Any) -> None:
     asked = Scripted([Proposal(text="one")], [Proposal(text="two")])
     async with open_memory(extractor=asked) as memory:
@@ -431,19 +399,6 @@ async def test_a_field_of_another_type_refuses_its_proposal_alone(open_memory: A
     for number, (fields, why) in enumerate(OF_ANOTHER_TYPE):
         proposal = Proposal(**{"text": "x", **fields})
         await is_refused_alone(open_memory, f"u{number}", proposal, why)
-
-
-async def test_a_list_of_messages_and_a_time_without_a_zone_will_do(open_memory: Any) -> None:
-    def of_then(shown: Conversation) -> Proposal:
-        ids: Any = [one.memory_id for one in shown.messages]
-        return Proposal(text="x", message_ids=ids, occurred_at=datetime(2020, 1, 1))  # noqa: DTZ001
-
-    async with open_memory(extractor=Scripted([of_then])) as memory:
-        user = memory.user("u")
-        ids = await say(user, "hello")
-        (fact,) = (await user.extract()).facts
-        assert (fact.came, fact.message_ids) == ("added", tuple(ids))
-        assert (await user.get(fact.memory_id)).occurred_at.year == 2020
 
 
 async def test_a_pinned_fact_and_a_newer_one_are_left(open_memory: Any) -> None:
@@ -554,12 +509,6 @@ async def test_fewer_messages_at_a_time_cost_no_more_questions_than_allowed(
         assert (len(asked.shown), found.messages_left, found.extraction_id) == (3, 8, None)
 
 
-async def test_without_an_extractor_it_is_said_how_to_have_one(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="extractor="):
-            await memory.user("u").extract()
-
-
 @pytest.mark.parametrize("wrong", [5, "llm", object()])
 async def test_what_is_no_extractor_is_refused(open_memory: Any, wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="extractor="):
@@ -586,14 +535,6 @@ async def test_a_function_returns_texts_or_proposals_and_may_be_async(open_memor
             assert await facts(user) == [text]
 
 
-@pytest.mark.owner
-@pytest.mark.parametrize("wrong", ["a text", None, [5]])
-async def test_a_function_that_returns_nonsense_is_told(wrong: Any) -> None:
-    extractor = CallableExtractor(lambda _: wrong, name="bad")
-    with pytest.raises(ExtractorError, match="bad failed with TypeError"):
-        await extractor.extract(Conversation(messages=()))
-
-
 # --- undone
 
 
@@ -612,48 +553,6 @@ async def test_undone_twice_is_undone_once(open_memory: Any) -> None:
         assert (await user.extract()).message_ids == ()
         with pytest.raises(NotFoundError, match="extractions"):
             await user.undo("ext_of_nobody")
-
-
-@pytest.mark.parametrize("first", [0, 1])
-async def test_a_fact_stays_away_when_what_added_and_what_forgot_it_are_undone(
-    open_memory: Any, first: int
-) -> None:
-    """In either order: what was not there before the two is not there after them."""
-    asked = Scripted([Proposal(text="User likes tea")], [forget("User likes tea")])
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u", session_id="s")
-        found = []
-        for text in ("I like tea", "No, I do not"):
-            await say(user, text)
-            found.append((await user.extract()).extraction_id)
-        await user.undo(found[first])
-        await user.undo(found[1 - first])
-        assert await facts(user) == []
-
-
-async def test_a_fact_that_somebody_brought_back_comes_back_again(open_memory: Any) -> None:
-    asked = Scripted([Proposal(text="User likes tea")], [forget("User likes tea")])
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u", session_id="s")
-        await say(user, "I like tea")
-        added = await user.extract()
-        await user.undo(added.extraction_id)
-        await user.restore([added.facts[0].memory_id])
-        await say(user, "No, I do not")
-        await user.undo((await user.extract()).extraction_id)
-        assert await facts(user) == ["User likes tea"]
-
-
-async def test_only_the_id_of_an_extraction_undoes_it(open_memory: Any) -> None:
-    """The key under which the log finds all extractions of a user is the id of none."""
-    asked = Scripted([Proposal(text="User likes tea")])
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u")
-        await say(user, "I like tea")
-        await user.extract()
-        with pytest.raises(NotFoundError, match="no extraction"):
-            await user.undo("extractions")
-        assert await facts(user) == ["User likes tea"]
 
 
 async def test_undoing_leaves_what_somebody_has_changed_since(open_memory: Any) -> None:
@@ -700,20 +599,6 @@ async def test_undoing_takes_back_its_own_mark_and_no_other(open_memory: Any) ->
         assert await newer() is None
 
 
-async def test_what_an_extraction_added_and_forgot_again_does_not_come_back(
-    open_memory: Any,
-) -> None:
-    script = [[Proposal(text="message 0 it was")], [forget("message 0 it was")]]
-    async with open_memory(extractor=Scripted(*script)) as memory:
-        user = memory.user("u")
-        await say(user, *(f"message {n}" for n in range(25)))
-        found = await user.extract()
-        assert [one.came for one in found.facts] == ["added", "forgotten"]
-        undone = await user.undo(found.extraction_id or "")
-        assert (undone.gone, undone.came_back) == ((), ())
-        assert await facts(user) == []
-
-
 async def test_a_replay_and_another_opening_ask_nobody(open_memory: Any) -> None:
     asked = Scripted([Proposal(text="User likes tea")])
     async with open_memory(extractor=asked) as memory:
@@ -740,15 +625,3 @@ async def test_what_was_extracted_is_told_in_the_words_of_then(open_memory: Any)
         await user.update(found.facts[0].memory_id or "", content="one, reworded since")
         assert [fact.content for fact in found.facts] == ["one", "two, reworded"]
         assert await user.extractions() == [found]
-
-
-async def test_a_diff_names_facts_and_no_extraction(open_memory: Any) -> None:
-    asked = Scripted([Proposal(text="User likes tea")])
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u")
-        await user.add("a fact")
-        await say(user, "I like tea")
-        before = [entry.position async for entry in memory.events("u")][-1]
-        found = await user.extract()
-        diff = await memory.diff("u", before)
-        assert [one.memory_id for one in diff.changes] == [found.facts[0].memory_id]

@@ -149,28 +149,3 @@ async def test_memories_of_every_kind_know_their_agent_and_keep_it_when_they_com
     assert {one.agent_id for one in await other.list_memories(ALL)} == {"travel"}
     await other.update(back[0], metadata={"a": 1})
     assert (await other.get(back[0])).agent_id == "travel"
-
-
-# --- results as mappings
-
-
-async def test_receipts_and_hits_give_their_fields_by_name(memory) -> None:
-    user = memory.user("ada")
-    receipt = await user.add("likes tea")
-    (hit,) = await user.retrieve("tea")
-    assert receipt["memory_id"] == hit["memory_id"] == hit.memory_id
-    assert dict(hit)["content"] == "likes tea"
-    with pytest.raises(KeyError, match="nothing"):
-        hit["nothing"]
-    with pytest.raises(TypeError):
-        "memory_id" in receipt  # noqa: B015 - that it is refused
-
-
-async def test_a_working_add_is_an_add_and_another_value_an_update(memory) -> None:
-    user = memory.user("ada")
-    operations = [
-        (await user.add("tea", "working", key="k")).operation,
-        (await user.working.set("k", "tea")).operation,
-        (await user.working.set("k", "milk")).operation,
-    ]
-    assert operations == ["add", "unchanged", "update"]

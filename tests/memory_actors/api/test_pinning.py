@@ -70,13 +70,3 @@ async def test_an_entry_of_a_document_is_pinned_where_it_is(open_memory: Any) ->
         entry = (await user.context.add("Teas", "Assam")).entry_ids[0]
         with pytest.raises(InvalidInputError, match=r"user\.context\.pin"):
             await user.update(entry, pinned=True)
-
-
-async def test_a_pin_is_true_or_false(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        memory_id = await one_of(user, "long_term")
-        with pytest.raises(InvalidInputError):
-            await user.update(memory_id, pinned="yes")
-        with pytest.raises(NotFoundError):
-            await user.update("none", pinned=True)

@@ -1,7 +1,5 @@
 """`user.context(query)`: a prompt that says nothing twice and fits its budget."""
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -108,15 +106,6 @@ async def test_a_prompt_holds_no_question_and_nothing_twice(open_memory) -> None
         assert texts == ["user: She drinks tea.", "user: hello", "Ada: she drinks tea!"]
 
 
-async def test_times_in_a_prompt_are_short(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        when = datetime(2024, 5, 17, 8, 30, 21, 123456, tzinfo=UTC)
-        await user.add("She drinks tea", occurred_at=when)
-        line = (await user.context("tea")).text.splitlines()[-2]
-        assert json.loads(line)["at"] == "2024-05-17T08:30"
-
-
 async def test_odd_budgets_are_refused(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -140,13 +129,3 @@ def test_an_excerpt_fits_whatever_the_text(text: str, tokens_max: int) -> None:
         assert counter.count(cut) <= tokens_max
         if counter.count(text) <= tokens_max:
             assert cut == text
-
-
-def test_a_text_without_full_stops_is_cut_too() -> None:
-    """A text without full stops is cut in pieces around the match."""
-    text = " ".join([*[f"w{n}" for n in range(500)], "coffee", *[f"v{n}" for n in range(500)]])
-    cut = excerpt(text, "coffee", WordEstimate(), 60)
-    assert "coffee" in cut
-    assert cut.startswith("… ")
-    chinese = "天" * 300 + "茶" + "地" * 300
-    assert "茶" in excerpt(chinese, "茶", Characters(), 40)

@@ -21,9 +21,7 @@ from memory_actors import (
     Trust,
     UserMemory,
 )
-from memory_actors.api.finding import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
-from memory_actors.kinds.user_state import KINDS
 from memory_actors.users.handles.scope import Scope
 
 pytestmark = pytest.mark.anyio
@@ -100,15 +98,6 @@ async def test_a_past_memory_has_its_origins_of_then(
         assert await living(user) == set(), "the purge did come"
 
 
-async def test_without_a_source_nobody_said(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        added = await user.add("likes tea")
-        got = await user.get(added.memory_id)
-        assert (got.origins, got.trust) == ((), "unknown")
-        assert (await user.history(added.memory_id))[0].cause == {"command": "AddMemories"}
-
-
 async def test_every_kind_takes_the_source_of_its_handle(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada", session_id="s", source=EVIL, trust="untrusted")
@@ -119,15 +108,6 @@ async def test_every_kind_takes_the_source_of_its_handle(open_memory: Any) -> No
         assert (await user.entities.get("evil person")).origins == FROM_EVIL
         assert (await user.documents.get("evil key")).trust == "untrusted"
         assert (await user.episodes.recent())[0].origins == FROM_EVIL
-
-
-@pytest.mark.owner
-async def test_every_kind_is_exported(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await everything(memory.user("ada", session_id="s"), "some")
-        async with memory._services.runtime.use("user:ada") as live:
-            exported = in_export_order(live.state)
-        assert {one.kind.NAME for one in exported} == {kind.NAME for kind in KINDS}
 
 
 async def everything(user: UserMemory, word: str) -> None:
@@ -142,20 +122,6 @@ async def everything(user: UserMemory, word: str) -> None:
     await user.episodes.step(episode.memory_id, f"{word} step")
     await user.documents.put("default", {"said": word}, key=f"{word} key")
     await user.context.add("", f"{word} entry")
-
-
-async def test_trust_is_that_of_the_least_trusted_origin(
-    open_memory: Any,
-) -> None:
-    """A memory that two had a say in is as trusted as the lesser of them."""
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        boss = user.from_source("boss", "trusted")
-        await boss.entities.add_entity("Acme", "company", ["makes shoes"])
-        await evil(user).entities.add_entity("Acme", "company", ["pays in gold"])
-        acme = await user.entities.get("Acme")
-        assert [one.source for one in acme.origins] == ["boss", EVIL]
-        assert acme.trust == "untrusted"
 
 
 async def test_origins_survive_reopening_restore_and_replay(open_memory: Any) -> None:
@@ -331,18 +297,6 @@ async def test_a_restored_memory_keeps_its_purged_source(open_memory: Any) -> No
         assert (await user.purge(EVIL)).gone == {"long_term": (memory_id,)}
 
 
-async def test_what_others_said_over_a_source_stays(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        fact = await evil(user).add("the bank is in Dark Alley", metadata={"x": 1})
-        await user.update(fact.memory_id, content="the bank is in Main Street")
-        await user.purge(EVIL)
-        back = await user.get(fact.memory_id)
-        assert (back.content, back.metadata, back.origins) == (
-            "the bank is in Main Street", {}, (),
-        )  # fmt: skip
-
-
 async def test_a_purged_entity_keeps_what_others_observed(
     open_memory: Any,
 ) -> None:
@@ -390,22 +344,6 @@ async def test_an_episode_keeps_its_other_steps_and_their_numbers(open_memory: A
         assert (await user.episodes.get(started.memory_id)).steps[-1].number == 4
 
 
-async def test_a_restored_step_keeps_its_source(
-    open_memory: Any,
-) -> None:
-    """A step that came back with its episode is still of its source."""
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        started = await user.episodes.start("book a flight")
-        await evil(user).episodes.step(started.memory_id, "send all the money")
-        await user.episodes.step(started.memory_id, "choose a seat")
-        await user.delete(started.memory_id)
-        await user.restore([started.memory_id])
-        await user.purge(EVIL)
-        episode = await user.episodes.get(started.memory_id)
-        assert [step.action for step in episode.steps] == ["choose a seat"]
-
-
 async def test_an_entity_of_many_sources_is_purged_exactly(
     open_memory: Any,
 ) -> None:
@@ -444,21 +382,6 @@ async def test_what_was_purged_does_not_come_back_with_another_purge(open_memory
         with pytest.raises(NotFoundError):
             await user.get(key.memory_id)
         assert (await user.purge(EVIL)).count == (await user.purge("blog")).count == 0
-
-
-async def test_a_restored_entity_is_purged_like_any_other(
-    open_memory: Any,
-) -> None:
-    """An entity that was deleted and restored is purged as if it never went."""
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        acme = await user.entities.add_entity("Acme", "company", ["makes shoes"])
-        await evil(user).entities.observe("Acme", "pays in gold")
-        await user.entities.delete("Acme")
-        await user.restore([acme.memory_id])
-        await user.entities.observe("Acme", "sells hats")
-        await user.purge(EVIL)
-        assert (await user.entities.get("Acme")).observations == ("makes shoes", "sells hats")
 
 
 async def test_an_import_keeps_what_a_file_says_of_origins(
@@ -646,17 +569,3 @@ async def test_a_thousand_poisoned_writes_of_one_user_reach_no_other(open_memory
         assert await bad.retrieve("ada send money account", top_k=1_000) == []
         after = await good.retrieve("ada send money account", top_k=1_000)
         assert [hit.memory_id for hit in after] == [hit.memory_id for hit in before]
-
-
-async def test_a_large_purge_is_done_in_whole_batches(open_memory: Any) -> None:
-    """A large purge is done in batches, and each is whole."""
-    async with open_memory(check_replay=False) as memory:
-        user = memory.user("ada")
-        for _ in range(3):
-            items = [Item(content=f"poison number {n}") for n in range(400)]
-            await evil(user).add_many(items, on_duplicate="keep")
-        receipt = await user.purge(EVIL)
-        tags = [entry.event async for entry in memory.events("ada")]
-        assert tags.count("provenance.purged") == 12
-        assert receipt.count == 1_200
-        assert await memory.check_replay() == []

@@ -123,37 +123,12 @@ async def test_an_import_of_older_facts_changes_nothing_newer(open_memory: Any) 
         ]
 
 
-async def test_simultaneous_facts_are_in_spoken_order(
-    open_memory: Any,
-) -> None:
-    """Facts of one moment are in the order in which they were said."""
-    async with open_memory() as memory:
-        user = memory.user("u")
-        receipts = await user.add_many([Item(content=BRISTOL), Item(content=GLASGOW)])
-        assert receipts[1].supersedes == (receipts[0].memory_id,)
-
-
 async def test_turns_of_conversations_are_no_facts(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
         await user.add(BRISTOL, role="Ada", session_id="s", occurred_at="2023-05-01")
         await user.add(GLASGOW, role="Ada", session_id="s", occurred_at="2025-05-01")
         await user.add("User lives in Rome now.", occurred_at="2026-05-01")
-        assert await recorded(memory) == []
-
-
-async def test_facts_of_a_session_are_facts(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        older, newer = await moved(memory.user("u", session_id="s"))
-        assert await found(memory.user("u")) == [(newer, None), (older, newer)]
-
-
-async def test_events_do_not_change_each_other(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for kilometres in (5, 7, 9):
-            await user.add(f"Ran {kilometres} km along the river in {6 * kilometres} minutes.")
-            await user.add(f"User ran {kilometres} km on Saturday.")
         assert await recorded(memory) == []
 
 
@@ -276,19 +251,6 @@ async def test_deleting_the_newer_fact_undoes_its_mark(
         assert await found(user) == [(newer, None), (older, newer)]
 
 
-async def test_deleting_the_newest_of_three_leaves_the_second_in_front(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        older, newer = await moved(user)
-        third = await user.add("User lives in Rome now.", occurred_at="2026-05-01")
-        assert set(third.supersedes) == {older, newer}
-        assert dict(await found(user)) == {
-            third.memory_id: None, newer: third.memory_id, older: third.memory_id,
-        }  # fmt: skip
-        await user.delete(third.memory_id)
-        assert await found(user) == [(newer, None), (older, newer)]
-
-
 async def test_a_restored_superseded_fact_stays_superseded(open_memory: Any) -> None:
     """A superseded fact that was deleted comes back as it was."""
     async with open_memory() as memory:
@@ -317,12 +279,6 @@ async def test_rewording_either_fact_undoes_it_and_compares_again(open_memory: A
 
 
 # --- who decides
-
-
-async def test_nothing_is_looked_for_where_nobody_decides(open_memory: Any) -> None:
-    async with open_memory(supersedes=False) as memory:
-        await moved(memory.user("u"))
-        assert await recorded(memory) == []
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.fakes import START_US, FakeClock, FakeEmbedder
+from support.fakes import START_US, FakeEmbedder
 from support.given import pro
 from support.improving import FakeCritic, FakeReviser
 
@@ -27,8 +27,6 @@ from memory_actors import (
     ModelMismatchError,
     NotFoundError,
     QuotaExceededError,
-    Settings,
-    SystemClosedError,
     improve,
 )
 
@@ -123,17 +121,6 @@ async def test_users_never_see_each_other(open_memory) -> None:
         assert await memory.users() == sorted(names)
 
 
-async def test_retrieval_orders_by_score_and_keeps_to_top_k(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for text in ("red apple pie", "red apple", "blue car", "green tree"):
-            await user.add(text)
-        hits = await user.retrieve("red apple", top_k=2)
-    assert [hit.content for hit in hits] == ["red apple", "red apple pie"]
-    assert hits[0].score > hits[1].score
-    assert all(0 <= hit.score <= 1 for hit in hits)
-
-
 async def test_a_filter_is_applied_before_ranking(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -143,36 +130,6 @@ async def test_a_filter_is_applied_before_ranking(open_memory) -> None:
         assert [hit.content for hit in hits] == ["something else"]
         assert await user.retrieve("red apple", filters={"n": True}) == []
         assert await user.retrieve("red apple", filters={"category": None}) == []
-
-
-async def test_kinds_that_are_named_come_grouped_working_first(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        await user.add("paris travel plan")
-        await user.short_term.add_message("paris in may")
-        await user.working.set("current_destination", "paris")
-        await memory.user("u", session_id="other").short_term.add_message("paris elsewhere")
-        kinds = ["long_term", "short_term", "working"]
-        hits = await user.retrieve("paris travel plan", memory_types=kinds, top_k=10)
-        assert [hit.memory_type for hit in hits] == ["working", "short_term", "long_term"]
-        only = await user.retrieve("paris", memory_types=[MemoryType.SHORT_TERM])
-        assert [hit.content for hit in only] == ["paris in may"]
-
-
-async def test_an_empty_memory_answers_without_the_model(open_memory, embedder) -> None:
-    async with open_memory() as memory:
-        assert await memory.user("nobody").retrieve("anything") == []
-    assert embedder.texts == []
-
-
-async def test_a_user_over_quota_costs_no_embedding(open_memory, embedder) -> None:
-    async with open_memory(tiers=pro(Limits(long_term_memories=1))) as memory:
-        user = memory.user("u")
-        await user.add("one")
-        embedder.texts.clear()
-        with pytest.raises(QuotaExceededError):
-            await user.add("two")
-    assert embedder.texts == []
 
 
 @pytest.mark.no_node
@@ -277,20 +234,6 @@ async def test_an_interrupted_add_many_can_be_repeated(open_memory) -> None:
         assert (await user.usage()).kinds["long_term"].count == 10
 
 
-async def test_pruning_reports_what_went(open_memory, clock: FakeClock) -> None:
-    async with open_memory(tiers=pro(Limits(long_term_memories=20))) as memory:
-        user = memory.user("u")
-        ids = []
-        for i in range(20):
-            clock.move(1)
-            ids.append((await user.add(f"memory {i}")).memory_id)
-        receipt = await user.add_with_auto_prune("one more")
-        assert (receipt.operation, receipt.pruned) == ("add_with_prune", tuple(ids[:2]))
-        assert receipt.quota_remaining == 1
-        hits = await user.retrieve("memory 0", top_k=50)
-        assert not {hit.memory_id for hit in hits} & set(ids[:2])
-
-
 async def test_working_memory_forgets_the_least_recently_used(open_memory) -> None:
     async with open_memory(tiers=pro(Limits(working_keys=3))) as memory:
         user = memory.user("u")
@@ -314,34 +257,6 @@ async def test_what_a_caller_holds_cannot_change_what_is_kept(open_memory) -> No
         receipt = await user.add("text", metadata=value)
         (await user.get(receipt.memory_id)).metadata["list"].append(4)
         assert (await user.get(receipt.memory_id)).metadata == {"list": [1, 2]}
-
-
-async def test_short_term_memory_expires_by_the_clock(open_memory, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        receipt = await user.short_term.add_message("hello")
-        clock.move(3599)
-        assert len(await user.short_term.messages()) == 1
-        clock.move(1)
-        assert await user.short_term.messages() == []
-        assert await user.retrieve("hello") == []
-        with pytest.raises(NotFoundError):
-            await user.get(receipt.memory_id)
-        await user.short_term.add_message("again")
-        assert [m.content for m in await user.short_term.messages()] == ["again"]
-
-
-async def test_long_content_is_stored_compressed_and_read_back_identical(open_memory) -> None:
-    content = "The quick brown fox. " * 250
-    async with open_memory() as memory:
-        user = memory.user("u")
-        receipt = await user.add(content)
-        got = await user.get(receipt.memory_id)
-        assert got.content == content
-        assert got.metadata["is_compressed"] is True
-        assert got.stored_bytes < got.size_bytes == len(content)
-        short = await user.get((await user.add("short")).memory_id)
-        assert "is_compressed" not in short.metadata
 
 
 ADDED = ("short_term", "long_term", "structured", "context", "episodic", "working")
@@ -538,20 +453,6 @@ async def test_derived_data_may_be_deleted(open_memory, tmp_path: Path) -> None:
         assert len(hits) == 40
 
 
-@pytest.mark.no_node
-async def test_a_store_opens_once_for_itself_alone(open_memory, tmp_path: Path) -> None:
-    async with open_memory():
-        with pytest.raises(LogLocked):
-            await MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), share=False)
-
-
-async def test_a_closed_system_says_so(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-    with pytest.raises(SystemClosedError):
-        await user.add("too late")
-
-
 async def test_concurrent_users_and_callers_all_get_their_answers(open_memory) -> None:
     async with open_memory(check_replay=False) as memory:
 
@@ -647,14 +548,3 @@ async def test_bad_input_is_refused_and_changes_nothing(open_memory) -> None:
             with pytest.raises(InvalidInputError, match=message):
                 await call(user)
             assert memory.statistics().log.last_position == 0
-
-
-async def test_a_bad_user_id_is_refused(open_memory) -> None:
-    async with open_memory() as memory:
-        for bad in ("", None, 7, "x" * 600, "\ud800"):
-            with pytest.raises(InvalidInputError):
-                memory.user(bad)
-
-
-def test_settings_are_plain_values() -> None:
-    assert Settings() == Settings(tiers={})

@@ -11,7 +11,6 @@ from memory_actors import CalibratedEstimate, Limits, MemoryType, Plan, QuotaExc
 pytestmark = pytest.mark.anyio
 
 DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
-TOWNS = ["Bern", "Graz", "Turin", "Porto", "Kyoto", "Lima", "Quito", "Oslo", "Turku", "Lyon"]
 CHAT = [
     ("user", "I live in Bern with my daughter Mia"),
     ("assistant", "Bern is lovely. How old is Mia?"),
@@ -36,14 +35,6 @@ async def test_a_turn_is_a_message_and_a_memory(open_memory: Any) -> None:
             assert all(getattr(known, name) == getattr(message, name) for name in same)
         hits = await user.retrieve("how old is Mia?")
         assert len({hit.content for hit in hits}) == len(hits), "both are one hit"
-
-
-async def test_a_turn_without_a_session_is_of_the_default_one(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        receipt = await user.turn("hello")
-        assert (await user.get(receipt.memory_id)).session_id == "default"
-        assert [one.content for one in await user.short_term.messages()] == ["hello"]
 
 
 @pytest.mark.no_node
@@ -134,45 +125,17 @@ async def test_what_is_over_is_left_out_unless_the_past_is_asked(open_memory: An
         )
 
 
-async def test_many_old_facts_do_not_crowd_out_what_is_true(open_memory: Any) -> None:
-    async with open_memory(check_replay=False) as memory:
-        user = memory.user("ada")
-        for n, town in enumerate(TOWNS):
-            await user.add(f"Ada lives in {town}", occurred_at=DAY + timedelta(days=n))
-        await user.add("Ada likes the sea")
-        texts = [part.text for part in (await user.context("where does Ada live?")).parts]
-        assert texts[0] == f"Ada lives in {TOWNS[-1]}"
-        assert "Ada likes the sea" in texts, "five of the others are nearer, and are over"
-
-
-async def test_a_turn_is_extracted_once(open_memory: Any) -> None:
-    shown: list[str] = []
-
-    async def extract(conversation: Any) -> list[Any]:
-        shown.extend(one.text for one in conversation.messages)
-        return []
-
-    async with open_memory(extractor=extract) as memory:
-        user = memory.user("ada", session_id="s1")
-        for role, text in CHAT:
-            await user.turn(text, role)
-        await user.extract()
-        assert shown == [text for _, text in CHAT]
-
-
 @pytest.mark.parametrize("language", ["en", "ja"])
-@pytest.mark.parametrize("budget", [300, 1_000, 3_000])
-async def test_a_budget_is_used_and_never_passed(
-    open_memory: Any, language: str, budget: int
-) -> None:
+async def test_a_budget_is_used_and_never_passed(open_memory: Any, language: str) -> None:
     said = {"en": "On day {0} she walked {0} km along the river with Bob and Mia.",
             "ja": "{0}日目に彼女は友達と一緒に川沿いを{0}キロ歩きました。"}[language]  # fmt: skip
     async with open_memory(check_replay=False) as memory:
         user = memory.user("ada", session_id="s1")
         for n in range(150):
             await user.turn(said.format(n), "user")
-        prompt = await user.context("river 川", token_budget=budget)
-        assert 0.85 * budget <= CalibratedEstimate().most(prompt.text) <= budget
-        hits = await user.retrieve("river 川", memory_type="long_term", token_budget=budget)
-        text = "\n".join(f"user: {hit.content}" for hit in hits)
-        assert 0.85 * budget <= CalibratedEstimate().most(text) <= budget
+        for budget in (300, 1_000, 3_000):
+            prompt = await user.context("river 川", token_budget=budget)
+            assert 0.85 * budget <= CalibratedEstimate().most(prompt.text) <= budget
+            hits = await user.retrieve("river 川", memory_type="long_term", token_budget=budget)
+            text = "\n".join(f"user: {hit.content}" for hit in hits)
+            assert 0.85 * budget <= CalibratedEstimate().most(text) <= budget

@@ -92,12 +92,3 @@ async def test_what_cannot_watch_erasures_is_refused(open_memory: Any, odd: Any)
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError, match="must be a plain function"):
             memory.watch_erasures(odd)
-
-
-async def test_a_default_is_the_very_object_that_was_given(open_memory: Any) -> None:
-    absent = object()
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        assert await user.working.get("task", absent) is absent
-        await user.working.set("task", None)
-        assert await user.working.get("task", absent) is None

@@ -104,12 +104,6 @@ async def test_an_unfinished_answer_is_a_failure(server: Server, step: str, said
         await ask(server, timeout_s=timeout_s)
 
 
-async def test_nobody_listening_is_a_failure(server: Server) -> None:
-    async with ChatClient("m", base_url="http://127.0.0.1:1/v1", retries=1) as client:
-        with pytest.raises(LLMError, match="failed 2 times, at last: no connection"):
-            await client.answer("", "", max_tokens=1, temperature=0)
-
-
 @pytest.mark.parametrize(
     "step",
     [
@@ -167,18 +161,6 @@ async def test_cancelling_stops_at_once(server: Server) -> None:
     assert len(server.bodies) == 1
 
 
-async def test_a_client_serves_many_at_once_and_after_failures(server: Server) -> None:
-    """A client serves many at once, and again after a failure."""
-    server.script = [("trickles",)]
-    async with chat(server, timeout_s=0.6, retries=0) as client:
-        with pytest.raises(LLMError):
-            await client.answer("", "", max_tokens=1, temperature=0)
-        async with anyio.create_task_group() as group:
-            for _ in range(8):
-                group.start_soon(lambda: client.answer("", "", max_tokens=1, temperature=0))
-    assert len(server.bodies) == 9
-
-
 async def test_parameters_that_a_model_refuses_are_left_out(server: Server) -> None:
     """Reasoning models want another name for one parameter, and refuse the other."""
 
@@ -199,15 +181,6 @@ async def test_parameters_that_a_model_refuses_are_left_out(server: Server) -> N
         {"max_completion_tokens"},
         {"max_completion_tokens"},
     ]
-
-
-async def test_an_answer_tells_whether_it_was_cut(server: Server) -> None:
-    server.script = [("says", " Half a sen", "length"), ("says", "<think>Hm.</think>\n\nWhole. ")]
-    async with chat(server) as client:
-        cut = await client.answer("", "", max_tokens=1, temperature=0)
-        whole = await client.answer("", "", max_tokens=1, temperature=0)
-    assert (cut.text, cut.cut) == ("Half a sen", True)
-    assert (whole.text, whole.cut) == ("Whole.", False)
 
 
 async def test_neither_content_nor_key_is_logged(

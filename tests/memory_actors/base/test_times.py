@@ -91,9 +91,3 @@ async def test_a_moment_is_a_position_or_a_time(
 def test_what_is_no_time_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="occurred_at"):
         time_us(wrong, "occurred_at")
-
-
-def test_milliseconds_are_told_from_seconds_by_year() -> None:
-    """Milliseconds are told from seconds by the year they would be."""
-    with pytest.raises(InvalidInputError, match="a number is seconds since 1970"):
-        time_us(1_714_564_800_000, "occurred_at")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory_actors import CalibratedEstimate, Settings, WordEstimate
+from memory_actors import CalibratedEstimate
 
 SAMPLES = json.loads(Path(__file__).with_name("token_samples.json").read_text("utf-8"))
 PROMPTS = json.loads(Path(__file__).with_name("prompt_samples.json").read_text("utf-8"))
@@ -43,19 +43,6 @@ def test_a_budget_counts_the_most_that_any_family_makes(kind: str) -> None:
     assert 0.84 * for_claude <= max(tokens.values()) <= for_claude
 
 
-def test_both_count_nothing_in_nothing_and_more_in_more() -> None:
-    for estimate in (WordEstimate(), CalibratedEstimate()):
-        assert estimate.count("") == 0
-        for sample in SAMPLES.values():
-            counts = [estimate.count("".join(sample["lines"][:n])) for n in range(13)]
-            assert counts == sorted(counts)
-
-
-def test_the_calibrated_estimate_is_the_default() -> None:
-    assert Settings().context_budget().counter == CalibratedEstimate()
-    assert WordEstimate().count("one two three four five") == round(5 * 1.3)
-
-
 @pytest.mark.anyio
 async def test_where_words_count_receipts_and_sizes_tell_of_another_estimate(
     open_memory: Any,
@@ -82,15 +69,3 @@ async def test_the_setting_says_which_of_them_counts(open_memory: Any) -> None:
         new_claude = CalibratedEstimate(new_claude=True)
         assert receipt.tokens == new_claude.count(await context.render()) > 200
         assert receipt.note is None
-
-
-@pytest.mark.anyio
-async def test_an_exact_counter_needs_no_note(open_memory: Any) -> None:
-    class Characters:
-        name = "characters"
-
-        def count(self, text: str) -> int:
-            return len(text)
-
-    async with open_memory(token_counter=Characters()) as memory:
-        assert (await memory.user("ada").context.add("", CHINESE)).note is None

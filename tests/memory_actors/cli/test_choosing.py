@@ -14,13 +14,6 @@ CONTENT = "likes green tea with a slice of ginger, and never with sugar, whateve
 # --- whose memory
 
 
-def test_a_new_stores_user_is_named(program) -> None:
-    """In a new store the user that is made is named."""
-    result = program("add", "likes tea")
-    assert result.stderr == "User default, as --user names nobody.\n"
-    assert [one["content"] for one in program.json("list", "--user", "default")] == ["likes tea"]
-
-
 @pytest.mark.parametrize(
     "command", [("search", "tea"), ("list",), ("usage",), ("cost",), ("export",), ("diff", "1")]
 )
@@ -47,19 +40,6 @@ def test_of_several_users_none_is_assumed(program, command) -> None:
     assert program.json("usage", "--all")["counts"]["long_term"] == 2
 
 
-def test_nothing_found_says_for_whom_and_in_what(program) -> None:
-    program.ok("add", "likes tea", "--user", "ada")
-    searched = program.ok("search", "tea", "--type", "entity", "--type", "working")
-    assert searched == "Nothing found for user ada in entity, working.\n"
-    everywhere = program.ok("search", "tea", "--min-trust", "trusted")
-    assert everywhere == (
-        "Nothing found for user ada in working, short_term, long_term, entity, episodic, "
-        "structured.\n"
-    )
-    listed = program.ok("list", "--type", "episodic")
-    assert listed == "Nothing there for user ada in episodic.\n"
-
-
 # --- which memory
 
 
@@ -78,14 +58,6 @@ def test_any_unique_beginning_of_an_id_will_do(program) -> None:
     error = program.refused("delete", "nobody")
     assert error["type"] == "NotFoundError"
     assert error["message"].startswith("no memory 'nobody'")
-
-
-def test_an_id_that_another_one_begins_with_is_itself(program, tmp_path) -> None:
-    lines = [f'{{"id": "{one}", "content": "{one}"}}\n' for one in ("note", "note-2")]
-    (tmp_path / "notes.jsonl").write_text("".join(lines), "utf-8")
-    program.ok("import", str(tmp_path / "notes.jsonl"))
-    assert program.json("get", "note")["content"] == "note"
-    assert program.json("get", "note-")["content"] == "note-2"
 
 
 def test_ids_are_whole_in_80_columns(program, monkeypatch) -> None:
@@ -141,13 +113,3 @@ def test_search_narrows_and_explains_as_retrieve_does(program) -> None:
     )
     assert "meaning +" in program.ok("search", "tea", "--explain")
     assert program.refused("search", "tea", "--weights", '{"wrods": 1}', code=2)["message"]
-
-
-# --- what is assumed
-
-
-def test_cost_says_what_it_assumes(program) -> None:
-    program.ok("add", "likes tea")
-    said = program.ok("cost")
-    for assumed in ("whole month", "float32", "1024 MB", "Settings.prices", "hosted service"):
-        assert assumed in said

@@ -12,7 +12,6 @@ import pytest
 from memory_actors import MemorySystem
 from memory_actors.base.reports import CompactionProgress
 from memory_actors.cli.showing import short_id
-from memory_actors.compaction.summarizers import ExtractiveSummarizer
 
 COMMITS = 12
 TOPICS = {
@@ -90,24 +89,6 @@ def test_programs_get_the_report_with_what_was_saved(filled) -> None:
         assert (one["outcome"], one["original_count"], len(one["sample"])) == ("compressed", 12, 3)
 
 
-def test_a_second_time_there_is_nothing_to_do(filled) -> None:
-    filled.ok("compact")
-    before = ids(filled)
-    assert filled.ok("compact").startswith("Nothing to compress: 3 old memories")
-    assert ids(filled) == before
-
-
-def test_all_users_are_compacted_unless_one_is_named(filled) -> None:
-    filled.ok("import", "memories.jsonl", "--user", "bob")
-    assert filled.json("compact", "--user", "bob")["users"] == 1
-    assert summaries(filled) == []
-    table = filled.ok("compact", "--dry-run")
-    assert "bob" not in table
-    assert filled.json("compact")["originals"] == 24
-    assert filled.json("compaction", "stats")["originals"] == 48
-    assert filled.json("compaction", "stats", "--user", "bob")["originals"] == 24
-
-
 def test_episodes_that_ended_are_compressed_when_asked_for(program) -> None:
     lines = [
         {"memory_type": "episodic", "id": f"run{n}", "timestamp": f"2024-01-{n + 1:02}",
@@ -129,22 +110,6 @@ def test_episodes_that_ended_are_compressed_when_asked_for(program) -> None:
     assert program.json("compaction", "stats")["originals"] == 12
     assert "Restored 12 memories" in program.ok("compaction", "undo", cluster["memory_id"])
     assert ids(program) == {f"run{n}" for n in range(12)}
-
-
-def test_an_age_can_be_given(filled) -> None:
-    assert filled.json("compact", "--older-than", "100000d")["originals"] == 0
-    assert filled.refused("compact", "--older-than", "soon")["type"] == "InvalidInputError"
-
-
-def test_stats_say_what_was_saved_so_far(filled) -> None:
-    assert filled.json("compaction", "stats")["summaries"] == 0
-    filled.ok("compact")
-    stats = filled.json("compaction", "stats")
-    assert (stats["summaries"], stats["originals"]) == (2, 24)
-    assert stats["bytes_saved"] == stats["bytes_before"] - stats["bytes_after"]
-    said = filled.ok("compaction", "stats")
-    assert said.split("\n")[0].split() == ["summaries", "originals", "before", "after", "saved"]
-    assert said.split("\n")[1].split()[:2] == ["2", "24"]
 
 
 def test_a_summary_expands_to_its_originals(filled) -> None:
@@ -170,24 +135,6 @@ def test_undo_brings_the_originals_back(filled) -> None:
     assert ids(filled) == before
 
 
-@pytest.mark.parametrize("command", ["expand", "undo"])
-def test_what_is_no_summary_is_refused(filled, command: str) -> None:
-    for memory_id in ("nosuch", "alone0"):
-        assert filled.refused("compaction", command, memory_id)["type"] == "NotFoundError"
-
-
-def test_a_user_who_is_not_there_is_refused(filled) -> None:
-    assert filled.refused("compact", "--user", "nobody")["type"] == "NotFoundError"
-
-
-@pytest.mark.parametrize(
-    "line", [["compact"], ["compaction", "stats"], ["compaction", "undo", "m"]]
-)
-def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> None:
-    assert program.refused(*line)["type"] == "NotFoundError"
-    assert not program.data.exists()
-
-
 def test_an_llm_without_setup_is_refused_with_advice(filled, monkeypatch) -> None:
     """An LLM that is not set up is refused with the variables to set."""
     for name in list(os.environ):
@@ -197,20 +144,6 @@ def test_an_llm_without_setup_is_refused_with_advice(filled, monkeypatch) -> Non
     assert error["type"] in ("InvalidInputError", "MissingExtraError")
     assert summaries(filled) == []
     assert filled.refused("compact", "--summarizer", "magic", code=2)["type"] == "UsageError"
-
-
-def test_clusters_that_fail_are_left_and_counted_with_their_reason(filled, monkeypatch) -> None:
-    async def no_summary(*_: object) -> str:
-        return "far longer than all of the originals together " * 100
-
-    before = ids(filled)
-    monkeypatch.setattr(ExtractiveSummarizer, "summarize", no_summary)
-    said = filled("compact").stdout
-    assert "2 clusters left as before; the next run tries again:" in said
-    assert re.search(r"^  [12]: \w+", said, re.MULTILINE)
-    assert ids(filled) == before
-    clusters = json.loads(filled("compact", "--json").stdout)["clusters"]
-    assert [cluster["outcome"] for cluster in clusters] == ["kept", "kept"]
 
 
 def test_ctrl_c_stops_after_the_cluster_in_hand(filled, monkeypatch) -> None:
@@ -237,9 +170,3 @@ def test_ctrl_c_stops_after_the_cluster_in_hand(filled, monkeypatch) -> None:
     assert len(summaries(filled)) == 1
     monkeypatch.undo()
     assert filled.json("compact")["originals"] == 12
-
-
-def test_nothing_is_drawn_where_nobody_looks(filled, tmp_path: Path) -> None:
-    result = filled("compact")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "\x1b" not in result.stdout

@@ -16,13 +16,6 @@ def tastes(program) -> list[str]:
 SHOWN = "## Tastes\n\n- likes green tea\n- plays the piano\n- lives in Bern\n"
 
 
-def test_a_document_is_shown_as_it_is(program, tastes) -> None:
-    assert program.ok("context", "show") == SHOWN
-    assert program.json("context", "show") == {"document": "MEMORY.md", "text": SHOWN}
-    result = program("context", "show", "--document", "other.md")
-    assert (result.exit_code, "other.md is empty" in result.stderr) == (0, True)
-
-
 def test_an_add_says_how_large_the_document_is(program) -> None:
     said = program.ok("context", "add", "two words")
     assert "add: mem_" in said
@@ -78,20 +71,3 @@ def test_over_the_limits_people_are_warned_and_refused(program) -> None:
         "remaining": 1094,
     }  # fmt: skip
     assert "Remaining capacity: 1,094 tokens" in program.ok("context", "size")
-
-
-def test_documents_are_listed(program, tastes) -> None:
-    program.ok("context", "add", "x", "--document", "notes.md")
-    found = program.json("context", "documents")
-    assert [(one["name"], one["entries"]) for one in found] == [("MEMORY.md", 3), ("notes.md", 1)]
-    said = program.ok("context", "documents")
-    assert "notes.md" in said
-    assert "2 documents" in said
-
-
-def test_entries_are_added_and_shown_as_memories_too(program) -> None:
-    added = program.json("add", "likes tea", "--type", "context", "--key", "Tastes", "--pin")
-    assert program.ok("context", "show") == "## Tastes\n\n- likes tea\n"
-    said = program.ok("get", added["memory_id"])
-    assert "likes tea" in said
-    assert "MEMORY.md" in program.ok("list")

@@ -45,13 +45,6 @@ def test_a_conflict_is_shown_with_both_texts(program, file) -> None:
     assert "- Ann likes black tea\n- Ann likes green tea\n" in file.read_text()
 
 
-def test_another_document_has_a_file_of_its_own(program, tmp_path) -> None:
-    program.ok("context", "add", "one", "--document", "notes.md")
-    path = tmp_path / "notes.md"
-    program.ok("context", "sync", str(path), "--document", "notes.md")
-    assert path.read_text() == "- one\n"
-
-
 def test_what_is_too_large_is_refused_or_makes_room(program, file) -> None:
     lines = "".join(f"- entry {n} with several words in it\n" for n in range(300))
     file.write_text(TEXT + lines)
@@ -62,22 +55,6 @@ def test_what_is_too_large_is_refused_or_makes_room(program, file) -> None:
     assert "Archived to make room: " in said
     assert program.json("context", "show")["text"] == file.read_text()
     assert "entry 0 " in file.with_name("MEMORY-archive.md").read_text()
-
-
-def test_a_mistyped_directory_or_file_makes_nothing(program, tmp_path) -> None:
-    missing = tmp_path / "MEMROY.md"
-    assert program.refused("context", "sync", str(missing))["type"] == "NotFoundError"
-    program.ok("context", "add", "one")
-    refused = program.refused("context", "sync", str(missing), "--document", "nots.md")
-    assert "neither a file" in refused["message"]
-    assert not missing.exists()
-    assert [one["name"] for one in program.json("context", "documents")] == ["MEMORY.md"]
-
-
-@pytest.mark.parametrize("data", [b"\xff", b"x" * 1_100_000])
-def test_a_file_that_is_no_text_is_refused(program, file, data: bytes) -> None:
-    file.write_bytes(data)
-    assert program.refused("context", "sync", str(file))["type"] == "ContextFileError"
 
 
 def test_watching_goes_on_until_it_is_interrupted(file, tmp_path) -> None:

@@ -22,7 +22,7 @@ from support.foreign import mem0_json
 from support.postgres import lent_url
 from support.programs import WITH_FAKE_MODEL
 
-from eventlog.postgres import database, leases, side_tables, store
+from eventlog.postgres import database, leases, store
 from memory_actors import InvalidInputError, Settings, Tier
 from memory_actors.cli import App, main
 from memory_actors.sharing.address import has_password, shown
@@ -131,12 +131,6 @@ def test_the_doctor_says_what_it_can_of_a_database(shared: Shared) -> None:
     assert "data directory" not in found
 
 
-def test_the_doctor_says_that_a_database_cannot_be_reached(shared: Shared) -> None:
-    found = {one["name"]: one for one in _checks(shared, "postgresql://me:pw@127.0.0.1:9/db")}
-    assert found["database"]["status"] == found["store"]["status"] == "failed"
-    assert "postgresql://me@127.0.0.1:9/db" in found["database"]["found"]
-
-
 @pytest.mark.parametrize("choice", [["--key-file", "other.keys"], ["--encrypt"]])
 def test_a_file_of_keys_is_refused(shared: Shared, choice: list[str]) -> None:
     error = shared.refused("add", "secret", "--user", "ada", *choice)
@@ -186,7 +180,7 @@ def test_a_url_is_shown_without_its_password(url: str, told: str) -> None:
 def test_no_error_says_a_password(
     shared: Shared, monkeypatch: pytest.MonkeyPatch, url: str, line: str
 ) -> None:
-    for module in (database, leases, side_tables, store):  # nobody will ever listen there
+    for module in (database, leases, store):  # nobody will ever listen there
         monkeypatch.setattr(module, "CONNECT_S", 0.2)
     result = shared(*line.split(), url=url)
     assert result.exit_code == 1
@@ -215,13 +209,6 @@ def test_a_node_is_reached_where_the_options_or_the_environment_say(monkeypatch)
     monkeypatch.setenv("MEMORY_ACTORS_NODE_PORT", "any")
     with pytest.raises(InvalidInputError, match="no number"):
         _ = App(data=url).node
-
-
-def test_a_client_of_mcp_is_told_where_its_node_is_reached(shared: Shared) -> None:
-    where = ["--node-host", "127.0.0.1", "--node-port", "7400", "--user", "ada"]
-    change = shared.json("mcp", "install", "claude-code", "--project", "--dry-run", *where)
-    for part in where:
-        assert f'"{part}"' in change["diff"]
 
 
 def test_a_command_takes_the_settings_that_the_servers_had(shared: Shared) -> None:
@@ -331,10 +318,3 @@ def test_an_erased_user_is_let_in_by_no_server(shared: Shared, started: Any) -> 
         assert client.get("/users/kim/memories").status_code == 200
         assert shared.json("erase", "--user", "kim", "--yes")["api_keys"] == 1
         assert client.get("/users/kim/memories").status_code == 401
-
-
-def test_the_dashboard_shows_a_store_in_a_database(shared: Shared, started: Any) -> None:
-    page = next(started("ui", "--no-browser", "--json"))["address"]
-    address, _, token = page.partition("/ui#key=")
-    with http(address, token) as client:
-        assert client.get("/users/ada/memories").status_code == 200

@@ -7,18 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors.cli.doctor import file_system
 from memory_actors.search.model.installed import model_path
 
 checks = import_module("memory_actors.cli.doctor")  # the package has the command of that name
-
-MOUNTS = """\
-proc /proc proc rw 0 0
-/dev/vda / ext4 rw 0 0
-/dev/vdb /home/ada/my\\040disk xfs rw 0 0
-server:/home /home nfs4 rw 0 0
-broken line
-"""
 
 
 @pytest.fixture
@@ -54,12 +45,6 @@ def test_a_healthy_machine_passes_every_check(program) -> None:
     assert "in order" in program.ok("doctor")
 
 
-def test_it_says_how_memories_are_compared(program, monkeypatch) -> None:
-    assert examine(program)[1]["comparing"]["found"].startswith("by ")
-    monkeypatch.setattr(checks.LIBRARY, "instruction_set", 0)
-    assert "by numpy: a search takes a quarter longer" in examine(program)[1]["comparing"]["found"]
-
-
 def test_without_hnswlib_it_says_what_happens_and_how_to_get_it(program, monkeypatch) -> None:
     """A package that an install may lack is a warning, and no failure."""
     pytest.importorskip("hnswlib")
@@ -90,30 +75,12 @@ def test_a_model_that_embeds_something_else_is_found(program, monkeypatch) -> No
     assert (code, made["embedding"]["status"]) == (1, "failed")
 
 
-def test_a_data_directory_that_is_a_file_is_found(program) -> None:
-    program.data.write_text("in the way")
-    code, made = examine(program)
-    assert (code, made["data directory"]["status"]) == (1, "failed")
-    assert "--data" in made["data directory"]["advice"]
-
-
 def test_little_room_and_a_slow_disk_are_found(program, monkeypatch) -> None:
     monkeypatch.setattr(checks, "FREE_BYTES_MIN", 1 << 60)
     monkeypatch.setattr(checks, "FSYNC_MS_MAX", -1.0)
     code, made = examine(program)
     assert (code, made["free disk"]["status"]) == (1, "failed")
     assert (made["fsync"]["status"], made["fsync"]["advice"] != "") == ("warning", True)
-
-
-def test_a_network_file_system_is_found(program, monkeypatch) -> None:
-    monkeypatch.setattr(checks, "_mounts", lambda: "server:/ / nfs4 rw 0 0\n")
-    code, made = examine(program)
-    assert (code, made["file system"]["status"]) == (1, "failed")
-
-
-def test_a_machine_without_mounts_is_no_reason_to_fail(program, monkeypatch) -> None:
-    monkeypatch.setattr(checks, "_mounts", lambda: "")
-    assert examine(program)[1]["file system"]["status"] == "ok"
 
 
 def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
@@ -127,21 +94,6 @@ def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
     assert len(made) == 12
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/var/lib", "ext4"),
-        ("/home/ada", "nfs4"),
-        ("/homes", "ext4"),
-        ("/home/ada/my disk/memory", "xfs"),
-        ("/", "ext4"),
-    ],
-)
-def test_a_path_is_on_the_nearest_mount(path: str, kind: str) -> None:
-    """A path is on the file system of the nearest mount."""
-    assert file_system(Path(path), MOUNTS) == kind
-
-
 # --- model
 
 
@@ -149,29 +101,6 @@ def test_the_installed_model_has_a_path(program) -> None:
     assert program.ok("model", "path").strip() == str(model_path("int8"))
     told = program.json("model", "path")
     assert (told["path"], told["precision"]) == (str(model_path("int8")), "int8")
-
-
-def test_a_model_that_is_there_is_not_installed_again(program) -> None:
-    assert f"Already installed: {model_path('int8')}" in program.ok("model", "install")
-    assert program.json("model", "install")["path"] == str(model_path("int8"))
-
-
-def test_no_model_has_no_path(program, no_model) -> None:
-    error = program.refused("model", "path")
-    assert error["type"] == "NotFoundError"
-    assert "model install" in error["message"]
-
-
-def test_another_embedder_needs_no_model(program, no_model, tmp_path: Path) -> None:
-    program.ok("add", "x")
-    assert len(program.json("search", "x")) == 1
-    assert not (tmp_path / "none").exists()
-
-
-def test_a_source_that_has_no_model_is_refused(program, no_model, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    error = program.refused("model", "install", "--from", str(tmp_path / "empty"))
-    assert error["type"] == "ModelInstallError"
 
 
 def test_the_file_of_the_log_is_looked_at(program) -> None:

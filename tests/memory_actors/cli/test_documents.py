@@ -27,25 +27,6 @@ def test_a_document_is_put_got_and_deleted(program) -> None:
         assert error["type"] == "NotFoundError"
 
 
-def test_a_document_replaces_the_one_under_its_key(program) -> None:
-    """A document takes the place of the one under its key."""
-    first = program.json("document", "put", "c", '{"n": 1}', "--key", "k", "--pin")
-    second = program.json("document", "put", "c", '{"n": 2}', "--key", "k")
-    assert first["memory_id"] == second["memory_id"]
-    found = program.json("document", "get", "k", "--collection", "c")
-    assert (found["value"], found["pinned"]) == ({"n": 2}, True)
-    program.ok("document", "put", "c", '{"n": 2}', "--key", "k", "--no-pin")
-    assert program.json("document", "get", "k", "--collection", "c")["pinned"] is False
-
-
-def test_a_document_can_come_from_stdin(program) -> None:
-    program.ok("document", "put", "c", "--key", "k", stdin='{"n": 1}\n')
-    program.ok("document", "put", "c", "-", "--key", "l", stdin='{"n": 2}')
-    assert [one["value"]["n"] for one in program.json("document", "find", "c")] == [1, 2]
-    result = program("document", "put", "c", stdin="nothing")
-    assert (result.exit_code, "not JSON" in result.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("options", "found"),
     [
@@ -68,9 +49,3 @@ def test_people_see_keys_and_documents_and_how_to_go_on(program, trips) -> None:
     assert "--offset 2" in said
     assert "Nothing found for user default in collection default." in program.ok("document", "find")
     assert program.json("document", "find") == []
-
-
-def test_a_bad_filter_or_order_is_refused(program, trips) -> None:
-    for options in (["--filter", '{"a": {"$near": 1}}'], ["--order", "x" * 600]):
-        error = program.refused("document", "find", "trips", *options)
-        assert error["type"] == "InvalidInputError"

@@ -21,34 +21,11 @@ def jobs(program, name: str = "Ada") -> list[tuple[str, str | None]]:
     return [(one["target"], one["valid_to"]) for one in related]
 
 
-def test_an_entity_is_added_once_and_gets_what_is_new(program, people) -> None:
-    again = program.json(
-        "entity", "add", "ADA", "--type", "Person", "--observe", "likes tea", "--observe",
-        "has a dog", "--metadata", '{"a": 1}',
-    )  # fmt: skip
-    assert (again["operation"], again["memory_type"]) == ("update", "entity")
-    ada = program.json("entity", "get", "Ada")
-    assert (ada["name"], ada["type"], ada["metadata"]) == ("Ada", "person", {"a": 1})
-    assert ada["observations"] == ["likes tea", "has a dog"]
-    assert ada["memory_id"] == again["memory_id"]
-
-
 def test_people_see_an_entity_with_what_it_relates_to(program, people) -> None:
     said = program.ok("entity", "get", "Ada")
     for part in ("Ada (person)", "  • likes tea", "works_at → Acme", "since 2020-01-01"):
         assert part in said
     assert "← works_at ─ Bob" in program.ok("entity", "get", "Acme")
-
-
-def test_what_is_exclusive_ends_what_it_contradicts_unless_told_otherwise(program, people) -> None:
-    program.ok("entity", "relate", "Ada", "works_at", "Initech", "--from", "2022-02-02T00:00Z")
-    assert jobs(program) == [("Initech", None), ("Acme", "2022-02-02T00:00:00Z")]
-    program.ok("entity", "relate", "Bob", "works_at", "Initech", "--no-exclusive")
-    assert jobs(program, "Bob") == [("Initech", None), ("Acme", None)]
-    program.ok("entity", "relate", "Bob", "visits", "Acme", "--from", "2020-01-01")
-    program.ok("entity", "relate", "Bob", "visits", "Initech", "--exclusive")
-    ends = [end for _, end in jobs(program, "Bob")]
-    assert sum(end is None for end in ends) == 3
 
 
 def test_a_relationship_ends_and_stays_in_the_past(program, people) -> None:
@@ -78,21 +55,6 @@ def test_neighbours_are_a_tree_as_deep_as_asked_for(program, people) -> None:
     assert len(program.json("entity", "neighbours", "Acme", "--limit", "1")) == 1
 
 
-def test_neighbours_are_those_of_a_time(program, people) -> None:
-    program.ok("entity", "relate", "Ada", "works_at", "Initech", "--from", "2022-01-01")
-
-    def names(*options: str) -> set[str]:
-        return {n["entity"]["name"] for n in program.json("entity", "neighbours", "Ada", *options)}
-
-    assert names() == {"Initech"}
-    assert names("--as-of", "2021-01-01") == {"Acme"}
-    assert names("--as-of", "2019-01-01") == set()
-    assert names("--ended") == {"Acme", "Initech"}
-    assert "Nothing relates to it then." in program.ok(
-        "entity", "neighbours", "Ada", "--as-of", "2019-01-01"
-    )
-
-
 def test_names_that_are_not_there_or_of_several_are_refused(program, people) -> None:
     program.ok("entity", "add", "Acme", "--type", "band")
     assert program.refused("entity", "get", "Nobody")["type"] == "NotFoundError"
@@ -119,9 +81,3 @@ def test_a_relationship_is_found_listed_and_shown_like_any_memory(program, peopl
     assert jobs(program) == []
     program.ok("restore", memory_id)
     assert jobs(program) == [("Acme", None)]
-
-
-def test_a_pinned_relationship_says_so(program, people) -> None:
-    related = program.json("entity", "relate", "Ada", "knows", "Bob", "--pin")
-    assert "pinned" in program.ok("list", "--type", "entity")
-    assert program.json("get", related["memory_id"])["pinned"] is True

@@ -1,7 +1,5 @@
 """episode start, step, finish, get, list."""
 
-import json
-
 import pytest
 
 from memory_actors.cli.showing import short_id
@@ -48,20 +46,6 @@ def test_people_see_the_steps_as_a_table_and_the_end(program, trip: str) -> None
         assert part in history
 
 
-def test_an_episode_may_end_without_words(program, trip: str) -> None:
-    assert program.ok("episode", "finish", trip, "--failed") == f"Failed: {trip}\n"
-    assert program.ok("episode", "get", trip).count("Failed\n") == 1
-
-
-def test_steps_that_made_room_are_counted(program) -> None:
-    data = {"goal": "g", "steps": [{"action": f"step {n}"} for n in range(1, 53)]}
-    line = json.dumps({"id": "long", "memory_type": "episodic", "data": data})
-    (program.data.parent / "long.jsonl").write_text(line)
-    program.ok("import", "long.jsonl")
-    assert program.ok("episode", "step", "long", "the last") == "Step 53 of long\n"
-    assert "3 older steps made room for newer ones." in program.ok("episode", "get", "long")
-
-
 def test_episodes_are_listed_by_agent_newest_first(program, trip: str) -> None:
     program.ok("episode", "start", "older", "--agent", "travel", "--at", "2020-01-01", "--pin")
     program.ok("episode", "start", "mine", "--session", "s1")
@@ -75,8 +59,3 @@ def test_episodes_are_listed_by_agent_newest_first(program, trip: str) -> None:
     for part in ("book a flight", "running", short_id(trip), "2 episodes of agent travel"):
         assert part in said
     assert "No episodes of agent nobody" in program.ok("episode", "list", "--agent", "nobody")
-
-
-def test_an_episode_that_is_not_there_is_refused(program, trip: str) -> None:
-    for line in (["get", "nosuch"], ["step", "nosuch", "x"], ["finish", "nosuch"]):
-        assert program.refused("episode", *line)["type"] == "NotFoundError"

@@ -112,16 +112,6 @@ def test_a_file_edited_during_the_run_keeps_the_edit(
         note.write_text(TEXT)
 
 
-def test_a_file_deleted_during_the_run_stays_deleted(
-    program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that went during the run does not come back."""
-    edits_during_the_run(note, monkeypatch, Path.unlink)
-    assert program("improve", str(note), *TERM, "--in-place").exit_code == 1
-    assert not note.exists()
-    assert note.with_name("note.md.improved").read_text() == BEST
-
-
 def test_an_output_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,20 +124,6 @@ def test_an_output_edited_during_the_run_keeps_the_edit(
     assert "out.md.improved" in error["error"]["message"]
     assert out.read_text() == EDITED
     assert out.with_name("out.md.improved").read_text() == BEST
-
-
-def test_an_output_in_no_directory_is_refused_before_the_run(
-    program: Any, note: Path, tmp_path: Path
-) -> None:
-    error = program.refused("improve", str(note), "--output", str(tmp_path / "no" / "x.md"))
-    assert "there is no directory" in error["message"]
-
-
-def test_the_file_itself_is_no_output(program: Any, note: Path) -> None:
-    again = note.parent / "." / note.name
-    error = program.refused("improve", str(note), "--output", str(again), code=2)
-    assert "--in-place" in error["message"]
-    assert note.read_text() == TEXT
 
 
 @pytest.mark.parametrize(
@@ -180,38 +156,12 @@ def test_what_is_no_text_is_refused(
     assert said in program.refused("improve", str(path))["message"]
 
 
-def test_rounds_words_and_a_score_bound_the_run(program: Any, note: Path) -> None:
-    assert "1 revision, ended: max iterations" in program.ok("improve", str(note), "--rounds", "1")
-    assert "0 revisions, ended: target" in program.ok("improve", str(note), "--stop", "0.1")
-    assert "No change" in program.ok("improve", str(note), "--rounds", "0")
-    assert "-The PostgrSQL" in program.ok("improve", str(note), "--words", "4")
-
-
-def test_a_run_is_recorded_for_the_user(program: Any, note: Path) -> None:
-    seen = events(program.ok("improve", str(note), "--record", "--user", "ann", "--json"))
-    episode_id = seen[-1]["result"]["metadata"]["episode_id"]
-    assert seen[0]["episode_id"] == episode_id
-    episode = program.json("episode", "get", episode_id, "--user", "ann")
-    assert (episode["status"], episode["result"]) == ("done", seen[-1]["result"]["text"])
-    assert "Recorded as episode " in program.ok("improve", str(note), "--record")
-
-
 def test_a_model_is_asked_with_llm(program: Any, note: Path, llm: Any) -> None:
     critique = json.dumps({"score": 0.5, "critique": "Shorter."})
     llm.script = [("says", critique), ("says", "Sail."), ("says", '{"score": 1}')]
     out = program.ok("improve", str(note), "--llm", "--goal", "be brief")
     assert "+Sail." in out
     assert "be brief" in llm.bodies[0]["messages"][0]["content"]
-
-
-def test_a_model_that_fails_is_an_error_and_writes_nothing(
-    program: Any, note: Path, llm: Any
-) -> None:
-    llm.script = [("says", "junk")]
-    result = program("improve", str(note), "--llm", "--in-place")
-    assert result.exit_code == 1
-    assert "the critic raised LLMError" in result.stderr
-    assert note.read_text() == TEXT
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -232,20 +182,3 @@ def test_a_failing_run_writes_its_best_text(
         *_, failed, error = events(result.stdout)
         assert (failed["type"], failed["result"]["text"]) == ("error", "Better.\n")
         assert error["error"] == {"type": failed["error"], "message": failed["message"]}
-
-
-def test_a_run_failing_before_any_judgement_writes_nothing(
-    program: Any, note: Path, llm: Any
-) -> None:
-    """A run that fails before a text was judged writes nothing."""
-    llm.script = [("says", "junk")]
-    out = note.with_name("out.md")
-    result = program("improve", str(note), "--llm", "--output", str(out))
-    assert (result.exit_code, out.exists()) == (1, False)
-    assert "best text" not in result.stderr
-
-
-def test_control_characters_of_a_text_do_not_reach_the_terminal(program: Any) -> None:
-    out = program.ok("improve", "-", stdin="In order to \x1b[31m sail.\n")
-    assert "\x1b" not in out
-    assert "\\x1b" in out

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors.base.api_keys import KeyStore
-
 
 @pytest.fixture
 def copy(program, tmp_path: Path):
@@ -39,23 +37,6 @@ def test_a_copy_follows_increment_by_increment(program, copy, tmp_path: Path) ->
     assert copy.json("import-since", str(tmp_path / "second"))["events"] == 0
 
 
-def test_who_was_erased_is_erased_in_the_copy(program, copy, tmp_path: Path) -> None:
-    program.ok("add", "canary0zq was here", "--user", "ada")
-    program.ok("export-since", "0", str(tmp_path / "first"))
-    copy.ok("import-since", str(tmp_path / "first"))
-    copy.ok("search", "canary0zq", "--user", "ada")
-    KeyStore(copy.data).create("ada")
-    program.ok("erase", "--user", "ada", "--yes")
-
-    program.ok("export-since", "1", str(tmp_path / "second"))
-    assert "erased here, too" in copy.ok("import-since", str(tmp_path / "second"))
-
-    assert KeyStore(copy.data).all() == []
-    assert contents(copy, "ada") == []
-    files = [path for path in copy.data.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"canary0zq" in path.read_bytes()]
-
-
 def test_what_does_not_fit_is_refused(program, copy, tmp_path: Path) -> None:
     program.ok("add", "likes tea")
     program.ok("add", "likes coffee")
@@ -84,8 +65,3 @@ def test_a_gap_is_refused_and_makes_no_store(program, copy, tmp_path: Path) -> N
     assert copy.refused("import-since", str(tmp_path / "second"))["type"] == "WrongExpectedVersion"
     assert copy.refused("import-since", str(tmp_path / "none"))["type"] == "LogUnavailable"
     assert copy.refused("list")["type"] == "NotFoundError"
-
-
-def test_nothing_is_exported_from_no_store(program, tmp_path: Path) -> None:
-    assert program.refused("export-since", "0", str(tmp_path / "x"))["type"] == "NotFoundError"
-    assert not (tmp_path / "x").exists()

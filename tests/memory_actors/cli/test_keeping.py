@@ -18,13 +18,6 @@ def test_a_backup_is_written_and_put_back(program, tmp_path: Path) -> None:
     assert "✓ 1 events" in program.ok("backup", str(tmp_path / "again"), "--derived")
 
 
-def test_a_backup_goes_nowhere_where_there_is_something(program, tmp_path: Path) -> None:
-    program.ok("add", "likes tea")
-    assert program.refused("backup", str(tmp_path))["type"] == "LogUnavailable"
-    assert program.refused("restore-backup", str(tmp_path))["type"] == "LogUnavailable"
-    assert [found["content"] for found in program.json("list")] == ["likes tea"]
-
-
 def test_a_user_is_erased_after_a_question(program) -> None:
     program.ok("add", "likes tea", "--user", "ada")
     program.ok("add", "rows a boat", "--user", "bob")
@@ -38,12 +31,6 @@ def test_a_user_is_erased_after_a_question(program) -> None:
     assert program.json("erase", "--user", "bob", "--yes")["events"] == 1
     assert "nothing to erase" in program.ok("erase", "--user", "bob", "--yes")
     assert program.json("verify")["erased_events"] == 2
-
-
-def test_whom_to_erase_has_to_be_said(program) -> None:
-    program.ok("add", "likes tea")
-    assert program.refused("erase", "--yes", code=2)["type"] == "UsageError"
-    assert len(program.json("list")) == 1
 
 
 def test_published_heads_prove_that_the_past_is_the_same(program, tmp_path: Path) -> None:
@@ -62,22 +49,6 @@ def test_published_heads_prove_that_the_past_is_the_same(program, tmp_path: Path
     refused = program.refused("verify", "--against", unsigned, "--public-key", public)
     assert refused["type"] == "CorruptLog"
     program.refused("verify", "--public-key", public, code=2)
-
-
-def test_another_past_is_found(program, tmp_path: Path) -> None:
-    heads, saved = str(tmp_path / "heads.json"), str(tmp_path / "saved")
-    program.ok("add", "likes tea")
-    program.ok("backup", saved)
-    program.ok("add", "likes coffee")
-    program.ok("heads", heads)
-    program.ok("restore-backup", saved)
-    program.ok("add", "likes cocoa")
-    assert program.json("verify")["ok"]
-
-    said = program("verify", "--against", heads)
-
-    assert said.exit_code == 1
-    assert "not the one that was published" in said.stdout
 
 
 def test_a_damaged_store_is_repaired_into_a_new_one(program, tmp_path: Path) -> None:
@@ -137,33 +108,3 @@ def test_the_current_directory_may_be_the_store(
     assert (tmp_path / "memory.keys").exists()
     program.data = tmp_path / "memory"
     assert [found["content"] for found in program.json("list")] == ["likes tea"]
-
-
-@pytest.mark.parametrize("name", ["/", ""])
-def test_what_has_no_name_cannot_be_a_store(program, name: str) -> None:
-    program.data = name
-    for command in (["add", "likes tea"], ["list"], ["restore-backup", "saved"], ["verify"]):
-        refused = program.refused(*command)
-        assert refused["type"] == "LogUnavailable"
-        assert "name" in refused["message"]
-
-
-def test_no_key_is_said_deleted_where_none_was(program) -> None:
-    """No key is said to be deleted where there was none."""
-    program.ok("add", "likes tea", "--encrypt", "--user", "ada")
-
-    nobody = program.json("erase", "--yes", "--user", "nobody")
-    ada = program.json("erase", "--yes", "--user", "ada")
-
-    assert (nobody["events"], nobody["key_deleted"]) == (0, False)
-    assert (ada["events"], ada["key_deleted"]) == (1, True)
-
-
-def test_a_name_that_is_too_long_is_refused(program, tmp_path: Path) -> None:
-    program.ok("add", "likes tea")
-    name = str(tmp_path / ("n" * 300))
-
-    for command in (["backup", name], ["export-since", "0", name], ["repair", name]):
-        refused = program.refused(*command)
-        assert refused["type"] == "LogUnavailable"
-        assert "another name" in refused["message"]

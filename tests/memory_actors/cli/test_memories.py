@@ -37,30 +37,6 @@ def test_people_see_text_id_speaker_and_local_time(program) -> None:
             assert part in said, command
 
 
-def test_a_fact_that_is_said_again_was_seen_twice(program) -> None:
-    receipt = program.json("add", "likes tea")
-    assert "Seen again" in program.ok("add", "likes  tea")
-    assert "2 times" in program.ok("get", receipt["memory_id"])
-    kept = program.json("add", "likes tea", "--on-duplicate", "keep")
-    (hit,) = program.json("search", "tea")
-    assert {hit["memory_id"], *hit["near_duplicates"]} == {
-        receipt["memory_id"], kept["memory_id"],
-    }  # fmt: skip
-    refused = program("add", "x", "--type", "working", "--on-duplicate", "skip")
-    assert "--on-duplicate does not go with --type working" in refused.stderr
-
-
-def test_search_puts_hits_in_order_and_leaves_some_out(program) -> None:
-    tea = program.json("add", "likes tea", "--session", "s1")["memory_id"]
-    program.ok("add", "tea time", "--type", "working", "--key", "note")
-    both = ("search", "likes tea", "--type", "working", "--type", "long_term")
-    assert [hit["memory_type"] for hit in program.json(*both)] == ["working", "long_term"]
-    best = program.json(*both, "--order", "score")
-    assert [hit["memory_type"] for hit in best] == ["long_term", "working"]
-    for option in (("--exclude", tea), ("--exclude-session", "s1")):
-        assert [hit["key"] for hit in program.json("search", "likes tea", *option)] == ["note"]
-
-
 def test_a_time_without_a_zone_is_local(program) -> None:
     program.ok("add", "x", "--at", "2024-05-01T12:00")
     (memory,) = program.json("list")
@@ -123,59 +99,6 @@ def test_filters_are_json_or_else_text(program, filters, found) -> None:
     assert {hit["content"] for hit in program.json("search", "x", *options)} == found
 
 
-def test_search_takes_a_number_and_a_session(program) -> None:
-    for n in range(4):
-        program.ok("add", f"tea {n}", "--type", "short_term", "--session", f"s{n % 2}")
-    assert len(program.json("search", "tea", "--top-k", "3")) == 3
-    found = program.json("search", "tea", "--session", "s1")
-    assert {hit["content"] for hit in found} == {"tea 1", "tea 3"}
-
-
-def test_a_list_goes_page_by_page(program) -> None:
-    """A list goes page by page, and says how to go on."""
-    for day in range(1, 6):
-        program.ok("add", f"day {day}", "--at", f"2024-01-0{day}")
-    pages = [program.json("list", "--limit", "2", "--offset", str(n)) for n in (0, 2, 4)]
-    assert [[m["content"] for m in page] for page in pages] == [
-        ["day 5", "day 4"], ["day 3", "day 2"], ["day 1"],
-    ]  # fmt: skip
-    assert "--offset 2" in program.ok("list", "--limit", "2")
-    assert "--offset" not in program.ok("list", "--limit", "6")
-
-
-def test_an_empty_result_is_said(program) -> None:
-    """An empty result is said to people, and is an empty list for programs."""
-    program.ok("add", "x")
-    assert program.json("search", "x", "--user", "other") == []
-    assert "Nothing found" in program("search", "x", "--user", "other").stdout
-    told = program("search", "x", "--user", "defaul").stderr
-    assert "There is no user defaul here. Is it default? `memory-actors users` lists them." in told
-    assert "Nothing there" in program("list", "--user", "other").stdout
-
-
-def test_a_deleted_memory_is_gone(program) -> None:
-    memory_id = program.json("add", "x")["memory_id"]
-    assert program.json("delete", memory_id)["operation"] == "delete"
-    assert program.json("list") == []
-    for command in ("get", "delete"):
-        assert program.refused(command, memory_id)["type"] == "NotFoundError"
-
-
-def test_working_memory_makes_room_only_when_asked_to(program) -> None:
-    lines = [f'{{"memory_type": "working", "key": "k{n}", "content": "x"}}\n' for n in range(100)]
-    (program.data.parent / "keys.jsonl").write_text("".join(lines))
-    filled = program("import", "keys.jsonl")
-    assert filled.exit_code == 0
-    assert "working.keys: 80 of 100 in use" in filled.stderr
-    error = program.refused("add", "one more", "--type", "working", "--key", "new")
-    assert error["type"] == "QuotaExceededError"
-    added = program.json("add", "one more", "--type", "working", "--key", "new", "--prune")
-    assert len(added["evicted"]) == 1
-    assert "Removed to make room: 1" in program.ok(
-        "add", "two more", "--type", "working", "--key", "newer", "--prune"
-    )
-
-
 # --- kinds that are more than a text
 
 
@@ -215,17 +138,6 @@ def test_each_kind_is_shown_with_all_it_holds(program) -> None:
         assert program.json("get", memory_id)["data"] is not None
 
 
-def test_a_long_list_of_observations_is_cut_in_tables(program) -> None:
-    """A long list of observations is cut in a table, and whole by itself."""
-    observed = [part for n in range(9) for part in ("--observe", f"note {n}")]
-    memory_id = program.json("entity", "add", "Ada", *observed)["memory_id"]
-    listed = program.ok("list")
-    assert "note 3" in listed
-    assert "note 4" not in listed
-    assert "… 5 more lines" in listed
-    assert "note 8" in program.ok("get", memory_id)
-
-
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
@@ -253,36 +165,6 @@ def test_a_bad_filter_is_refused_with_the_place_in_it(program) -> None:
 
 
 # --- restore
-
-
-def test_what_was_deleted_comes_back_as_it_was(program) -> None:
-    memory_id = program.json("add", "likes tea", "--metadata", '{"a": 1}', "--pin")["memory_id"]
-    before = program.json("get", memory_id)
-    program.ok("delete", memory_id)
-    assert f"Restored: {memory_id}" in program.ok("restore", memory_id)
-    after = program.json("get", memory_id)
-    assert {**after, "stored_bytes": 0} == {**before, "stored_bytes": 0}
-    assert f"Already there: {memory_id}" in program.ok("restore", memory_id)
-    assert program.json("restore", memory_id) == []
-
-
-def test_what_was_pruned_is_told_and_comes_back(program) -> None:
-    lines = [f'{{"content": "fact {n}", "timestamp": {n}}}\n' for n in range(100)]
-    (program.data.parent / "facts.jsonl").write_text("".join(lines))
-    program.ok("tier", "free", "--user", "full")
-    program("import", "facts.jsonl", "--user", "full")
-    assert program.refused("add", "one more", "--user", "full")["type"] == "QuotaExceededError"
-    said = program("add", "one more", "--user", "full", "--prune")
-    assert "Removed to make room: 10" in said.stdout
-    assert "To bring back" not in said.stdout  # ten ids are for programs
-    assert len(program.json("list", "--user", "full", "--limit", "200")) == 91
-
-
-def test_what_never_was_or_is_not_kept_is_not_restored(program) -> None:
-    memory_id = program.json("add", "x", "--type", "working", "--key", "k")["memory_id"]
-    program.ok("delete", memory_id)
-    assert program.refused("restore", "nosuch")["type"] == "NotFoundError"
-    assert program.refused("restore", memory_id)["type"] == "InvalidInputError"
 
 
 def test_what_matches_is_counted_and_deleted(program) -> None:
@@ -316,11 +198,3 @@ def test_a_memory_is_updated_by_its_id(program) -> None:
     program.ok("update", memory_id, "--unpin")
     assert not program.json("get", memory_id)["pinned"]
     assert program.refused("update", memory_id)["type"] == "InvalidInputError"
-
-
-def test_a_memory_is_added_for_some_seconds_and_by_an_agent(program) -> None:
-    program.ok("add", "soon over", "--ttl", "3600", "--agent", "cook")
-    program.ok("add", "stays")
-    (found,) = program.json("list", "--agent", "cook")
-    assert found["content"] == "soon over"
-    assert found["expires_at"] is not None

@@ -122,14 +122,6 @@ def test_the_help_of_the_program_has_every_command_once_in_sections() -> None:
     assert max(map(len, said.splitlines())) <= 80
 
 
-def test_an_error_as_json_is_one_line(tmp_path: Path) -> None:
-    """An error as JSON is one line, so that it may end JSON lines."""
-    result = CliRunner().invoke(main, ["export", "--data", str(tmp_path / "none"), "--json"])
-    assert result.exit_code == 1
-    (line,) = result.stdout.splitlines()
-    assert json.loads(line)["error"]["type"] == "NotFoundError"
-
-
 @pytest.mark.parametrize("before", [True, False])
 def test_options_go_before_or_behind_the_command(tmp_path: Path, before: bool) -> None:
     shared = ["--data", str(tmp_path / "m"), "--user", "ada", "--json"]
@@ -215,16 +207,6 @@ def test_a_wrong_command_line_exits_with_2(program, line: list[str], said: str) 
     assert not program.data.exists()
 
 
-@pytest.mark.parametrize(
-    ("line", "there"), [([], "search"), (["model"], "install"), (["entity"], "relate")]
-)
-def test_without_a_command_people_see_what_there_is(line: list[str], there: str) -> None:
-    result = CliRunner().invoke(main, line)
-    assert (result.exit_code, result.stderr) == (2, "")
-    assert result.stdout.startswith("Usage:")
-    assert f"  {there} " in result.stdout
-
-
 def test_a_refusal_is_one_line_and_exits_with_1(program) -> None:
     """A refusal is one line on stderr, and exits with 1."""
     program.ok("add", "x")
@@ -248,12 +230,6 @@ def test_an_unexpected_error_shows_no_traceback_unless_asked_to(program, monkeyp
     assert "Traceback" not in plain.stderr
     assert "Traceback" in debugged.stderr
     assert program.refused("list")["type"] == "RuntimeError"
-
-
-@pytest.mark.parametrize("user", ["", "x" * 600])
-def test_a_user_that_cannot_be_is_refused(program, user: str) -> None:
-    program.ok("add", "x")
-    assert program.refused("list", "--user", user)["type"] == "InvalidInputError"
 
 
 def test_an_open_store_is_refused_with_its_process(program) -> None:
@@ -330,15 +306,6 @@ def test_a_reader_who_leaves_early_gets_no_traceback(filled: Path) -> None:
     )
     assert json.loads(shell.stdout)["content"].startswith("note")
     assert shell.stderr == ""
-
-
-def test_an_ascii_terminal_is_no_reason_to_fail(filled: Path, spawn) -> None:
-    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    spawn("add", "café", "--data", str(filled))
-    plain = spawn("list", "--limit", "1", "--data", str(filled), env=ascii_only)
-    assert (plain.returncode, "caf?" in plain.stdout) == (0, True)
-    for_programs = spawn("list", "--limit", "1", "--json", "--data", str(filled), env=ascii_only)
-    assert json.loads(for_programs.stdout)[0]["content"] == "café"
 
 
 def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None:

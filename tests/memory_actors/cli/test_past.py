@@ -84,20 +84,3 @@ def test_what_changed_is_shown_with_who_and_why(program: Any, ids: dict[str, str
         assert part in said
     assert "Nothing changed" in program.ok(*OF_USER, "diff", "5", "5")
     assert program.refused(*OF_USER, "diff", "5", "2")["type"] == "InvalidInputError"
-
-
-def test_why_tells_the_life_of_a_memory(program: Any, ids: dict[str, str]) -> None:
-    found = program.json(*OF_USER, "why", ids["tea"])
-    assert [step["effect"] for step in found["steps"]] == ["added", "deleted"]
-    said = program.ok(*OF_USER, "why", ids["tea"])
-    for part in ("● ", "Added.", "#5 long_term.deleted DeleteMemory", "It is not there: deleted."):
-        assert part in said
-    assert program.refused(*OF_USER, "why", "nosuch")["type"] == "NotFoundError"
-
-
-def test_the_store_as_a_whole_is_summed_up(program: Any, ids: dict[str, str]) -> None:
-    found = program.json("stats")
-    assert (found["usage"]["users"], found["usage"]["counts"]["long_term"]) == (2, 2)
-    assert found["statistics"]["log"]["last_position"] == 6
-    assert found["file_bytes"] > 0
-    assert "2 users, 6 events" in program.ok("stats")

@@ -44,59 +44,10 @@ def test_an_export_imports_to_the_same_export(program, chat: Path, tmp_path: Pat
     assert "Wrote 3 memories to out.jsonl" in program.ok("export", "out.jsonl", "--user", "other")
 
 
-def test_all_kinds_are_exported_and_imported(program) -> None:
-    for name in ("Ada", "Bob"):
-        program.ok("entity", "add", name, "--observe", f"about {name}")
-    program.ok("entity", "relate", "Ada", "knows", "Bob", "--from", "2020-01-01")
-    episode = program.json("episode", "start", "a goal", "--agent", "travel")["memory_id"]
-    program.ok("episode", "step", episode, "an action")
-    program.ok("document", "put", "trips", '{"to": "Porto"}', "--key", "t1")
-    program.ok("export", "out.jsonl")
-    report = program.json("import", "out.jsonl", "--user", "other")
-    assert (report["added"], report["unchanged"]) == (5, 0)
-    assert program.ok("export", "--user", "other") == program.ok("export", "--user", "default")
-    assert program.json("entity", "neighbours", "Ada", "--user", "other")[0]["distance"] == 1
-
-
-def test_a_bad_line_is_named_and_costs_itself_alone(program, chat: Path) -> None:
-    chat.write_text(f"{FIRST}\n{{oops\n{SECOND}\n")
-    report = program.json("import", str(chat))
-    assert (report["added"], report["left_out"]) == (2, 1)
-    assert f"(first: {chat}, line 2)" in report["notes"][0]["says"]
-
-
-def test_nothing_understood_is_a_failure(program, chat: Path) -> None:
-    for more in ([], ["--from", "mcp-memory"], ["--from", "chatgpt"]):
-        chat.write_text('{"name": "Ada", "entityType": "person", "observations": ["likes tea"]}\n')
-        error = program.refused("import", str(chat), *more)
-        assert error["type"] == "InvalidInputError"
-        assert "nothing in " in error["message"]
-
-
-def test_a_map_of_a_name_that_no_record_has_is_refused(program, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('[{"memory": "likes tea", "body": "likes milk"}]')
-    named = ["import", "x.json", "--from", "mem0", "--user", "u", "--map"]
-    assert "'bdy'" in program.refused(*named, "bdy=content")["message"]
-    assert program.json(*named, "body=content")["added"] == 1
-
-
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
 def test_a_file_that_cannot_be_read_makes_no_store(program, name: str) -> None:
     assert program.refused("import", name)["type"] == "InvalidInputError"
     assert not program.data.exists()
-
-
-def test_locomo_conversations_become_users(program, tmp_path: Path) -> None:
-    turns = [{"speaker": "Ada", "dia_id": "D1:1", "text": "hello"}]
-    both = [
-        {"sample_id": name, "conversation": {"session_1": turns}, "qa": []} for name in ("a", "b")
-    ]
-    (tmp_path / "locomo.json").write_text(json.dumps(both))
-    report = program.json("import", "locomo.json", "--format", "locomo")
-    assert (report["users"], report["added"]) == (["a", "b"], 2)
-    assert program.json("get", "D1:1", "--user", "b")["content"] == "Ada: hello"
-    error = program.refused("import", "locomo.json", "--user", "a")
-    assert "line 1" in error["message"]
 
 
 # --- of other programs
@@ -131,13 +82,6 @@ def test_whose_it_is_and_what_its_fields_are(program, tmp_path: Path) -> None:
     assert len(program.json("list", "--user", "zoe")) == 1
 
 
-def test_what_is_left_out_is_told(program, tmp_path: Path) -> None:
-    path = write_json(tmp_path / "x.json", [{"memory": "a"}, {"memory": ""}, 5])
-    said = program.ok("import", "--from", "mem0", str(path))
-    assert "1 record: left out: it has no 'content': give it what to remember (first: " in said
-    assert "1 record: left out: a record must be a JSON object, not int (first: " in said
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -153,13 +97,6 @@ def test_options_that_mean_nothing_are_refused(
 ) -> None:
     error = program.refused("import", str(foreign_file), *options, code=2)
     assert why in error["message"]
-    assert not program.data.exists()
-
-
-def test_a_damaged_file_makes_no_store(program, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('{"results": [')
-    error = program.refused("import", "--from", "mem0", "x.json")
-    assert "Nothing was added" in error["message"]
     assert not program.data.exists()
 
 

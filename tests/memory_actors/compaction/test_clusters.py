@@ -133,24 +133,6 @@ def test_labels_are_those_of_scikit_learn(shape: str, tile_rows: int):
     np.testing.assert_array_equal(labels, model.fit_predict(vectors))
 
 
-def test_a_contested_border_point_goes_to_the_first_cluster():
-    """A contested border point goes to the cluster that comes first."""
-    assert dbscan(circle(*LEFT, *CONTESTED, *RIGHT)).tolist() == [0] * 5 + [0] + [1] * 5
-    assert dbscan(circle(*RIGHT, *CONTESTED, *LEFT)).tolist() == [0] * 5 + [0] + [1] * 5
-
-
-def test_shapes_have_what_they_are_named_after():
-    found = {name: dbscan(clear_of(shape(), EPS)) for name, shape in SHAPES.items()}
-    counts = {name: int(labels.max()) + 1 for name, labels in found.items()}
-    assert counts["dense topics"] == 25
-    assert counts["one cluster"] == 1
-    assert counts["two clusters in turn"] == 2
-    assert counts["chains"] >= 12
-    assert counts["noise only"] == counts["points four times"] == 0
-    assert counts["points five times"] == 12
-    assert 0.1 < np.mean(found["topics with borders and noise"] == -1) < 0.9
-
-
 # --- properties
 
 
@@ -175,40 +157,6 @@ def test_any_labels_are_those_of_the_textbook(case, tile_rows: int, edges_max: i
     assert labels.tolist() == textbook(vectors, eps, min_samples)
 
 
-@given(cases(), st.integers(1, 70))
-@settings(deadline=None)
-def test_the_size_of_a_tile_changes_nothing(case, tile_rows: int):
-    whole = dbscan(*case)
-    assert dbscan(*case, tile_rows=tile_rows).tolist() == whole.tolist()
-
-
-@given(cases(), st.randoms(use_true_random=False))
-@settings(deadline=None)
-def test_another_order_gives_the_same_clusters_of_core_points(case, chance):
-    vectors, eps, min_samples = case
-    order = np.array(chance.sample(range(len(vectors)), len(vectors)), np.intp)
-    before, after = dbscan(*case)[order], dbscan(vectors[order], eps, min_samples)
-    core = (1 - vectors @ vectors.T <= eps).sum(axis=1)[order] >= min_samples
-    assert _partition(before[core]) == _partition(after[core])
-    assert (before == -1).tolist() == (after == -1).tolist()
-
-
-def _partition(labels) -> set[frozenset[int]]:
-    return {frozenset(np.flatnonzero(labels == label).tolist()) for label in set(labels.tolist())}
-
-
-@given(cases())
-@settings(deadline=None)
-def test_every_cluster_has_a_core_point(case):
-    """Every cluster has a core point, and clusters are numbered by the lowest."""
-    vectors, eps, min_samples = case
-    labels = dbscan(*case)
-    core = (1 - vectors @ vectors.T <= eps).sum(axis=1) >= min_samples
-    lowest = [np.flatnonzero(core & (labels == label))[0] for label in range(labels.max() + 1)]
-    assert lowest == sorted(lowest)
-    assert (labels[core] >= 0).all()
-
-
 # --- bounds
 
 
@@ -229,20 +177,7 @@ def _peak_bytes(vectors) -> int:
         tracemalloc.stop()
 
 
-def test_many_edges_may_wait_for_points_to_become_core_points():
-    vectors = clear_of(topics(1_500, 1, (0.1, 0.3)), EPS)
-    for min_samples in (len(vectors), len(vectors) + 1):
-        labels = dbscan(vectors, EPS, min_samples, tile_rows=64)
-        assert labels.tolist() == [0 if min_samples == len(vectors) else -1] * len(vectors)
-
-
 # --- progress
-
-
-def test_progress_rises_to_one():
-    shares: list[float] = []
-    dbscan(topics(300, 5, (0.3, 0.5)), progress=shares.append, tile_rows=100)
-    assert shares == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1])
 
 
 def test_what_progress_raises_ends_the_work():
@@ -260,22 +195,10 @@ def test_what_progress_raises_ends_the_work():
 # --- input
 
 
-def test_no_vectors_have_no_labels():
-    labels = dbscan(np.empty((0, 384), np.float32))
-    assert labels.dtype == np.int64
-    assert labels.tolist() == []
-
-
 @pytest.mark.parametrize("min_samples", [1, 5])
 def test_vectors_of_zeros_are_noise(min_samples: int):
     vectors = np.concatenate([np.zeros((6, 2), np.float32), circle(*LEFT)])
     assert dbscan(vectors, EPS, min_samples).tolist() == [-1] * 6 + [0] * 5
-
-
-def test_lengths_do_not_matter():
-    vectors = clear_of(topics(500, 10, (0.3, 0.9)), EPS)
-    stretched = vectors * np.random.default_rng(1).uniform(0.1, 9, (len(vectors), 1))
-    assert dbscan(stretched.astype(np.float32)).tolist() == dbscan(vectors).tolist()
 
 
 def test_the_vectors_are_left_as_they_are():
@@ -298,11 +221,6 @@ def test_a_vector_that_is_not_finite_is_refused(broken: float):
 def test_parameters_out_of_range_are_refused(eps: float, min_samples: int):
     with pytest.raises(ValueError, match="eps has to be"):
         dbscan(circle(*LEFT), eps, min_samples)
-
-
-def test_a_list_of_numbers_is_no_matrix():
-    with pytest.raises(ValueError, match="shape"):
-        dbscan(np.ones(3, np.float32))
 
 
 # --- members

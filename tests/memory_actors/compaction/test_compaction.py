@@ -23,14 +23,12 @@ from support.compacting import (
 from support.fakes import FakeEmbedder, FakeTokenEmbedder
 
 from memory_actors import (
-    SUNDAYS,
     CallableSummarizer,
     Cluster,
     InvalidInputError,
     Item,
     MemorySystem,
     NotFoundError,
-    Settings,
     Tier,
     UserMemory,
 )
@@ -126,13 +124,6 @@ async def test_the_compression_ratio_is_after_to_before(open_memory: Any) -> Non
         report = await memory.compact()
         assert report.compression_ratio == report.bytes_after / report.bytes_before
         assert 0 < report.compression_ratio < 1
-
-
-async def test_the_statistics_say_whether_it_runs_by_itself(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        assert (await memory.compaction_stats()).schedule is None
-    async with open_memory(summarizer=SHORT, compaction_schedule=SUNDAYS) as memory:
-        assert (await memory.compaction_stats()).schedule == SUNDAYS
 
 
 async def test_a_dry_run_says_what_would_be_and_changes_nothing(open_memory: Any) -> None:
@@ -232,28 +223,6 @@ async def test_the_numbers_are_exact_and_outlive_the_process(open_memory: Any) -
         user = memory.user("ada")
         await user.delete((await summaries(user))[0].memory_id)
         assert (await memory.compaction_stats()).originals == 12
-
-
-def test_the_settings_have_the_defaults_of_the_issue() -> None:
-    settings = Settings()
-    assert settings.after_days(None) == settings.after_days(Tier.FREE) == 90
-    assert (settings.compaction_eps, settings.compaction_min_samples) == (0.3, 5)
-    assert (settings.compaction_batch, settings.archive_retention_days) == (1_000, None)
-
-
-def test_a_summarisers_name_must_fit_an_event() -> None:
-    """A summariser needs a name that can stand in an event."""
-    with pytest.raises(InvalidInputError):
-        CallableSummarizer(short, name="\n")
-
-
-async def test_clusters_are_made_of_batches_in_order_of_time(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT, compaction_batch=6) as memory:
-        user = memory.user("ada")
-        await user.add_many(some(LOGIN, 16))
-        report = await memory.compact()
-        assert [cluster.original_count for cluster in report.clusters] == [6, 6]
-        assert len(await user.list_memories()) == 2 + 4, "the last batch is too small"
 
 
 # --- what fails
@@ -364,22 +333,6 @@ async def test_a_summariser_that_hangs_is_given_up(open_memory: Any) -> None:
         assert "within 0.01 s" in str(report.clusters[0].reason)
 
 
-async def test_a_cancelled_summariser_fails_its_cluster_alone(
-    open_memory: Any,
-) -> None:
-    """A summariser that is cancelled by another task fails its cluster alone."""
-
-    async def waits_for_something_cancelled(_cluster: Cluster) -> str:
-        other = asyncio.ensure_future(asyncio.sleep(60))
-        other.cancel()
-        await other
-        return ""
-
-    async with open_memory(summarizer=CallableSummarizer(waits_for_something_cancelled)) as memory:
-        await with_a_past(memory)
-        assert outcomes(await memory.compact()) == ["failed", "failed"]
-
-
 async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,37 +349,6 @@ async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(
             async with asyncio.timeout(5):
                 await run
         assert await contents(user) == before
-
-
-async def test_progress_that_fails_does_not_fail_the_run(open_memory: Any) -> None:
-    def broken(_progress: object) -> None:
-        raise RuntimeError("no terminal")
-
-    async with open_memory(summarizer=SHORT) as memory:
-        await with_a_past(memory)
-        report = await memory.compact(progress=broken)
-        assert (report.compressed, report.users_failed) == (2, 0)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"compaction_after_days": -5},
-        {"compaction_after_days": {Tier.FREE: float("nan")}},
-        {"archive_retention_days": -3},
-        {"archive_retention_days": float("nan")},
-        {"compaction_eps": 2},
-        {"compaction_eps": 0},
-        {"compaction_batch": 0},
-        {"compaction_min_samples": 0},
-        {"summarizer_deadline_s": float("nan")},
-        {"compaction_schedule": "every now and then"},
-    ],
-)
-async def test_settings_that_would_lose_memories_are_refused(open_memory: Any, wrong: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        async with open_memory(**wrong):
-            pass
 
 
 async def test_a_text_that_another_user_compressed_is_embedded_again(tmp_path: Any) -> None:
@@ -488,3 +410,24 @@ async def test_a_user_who_fails_does_not_stop_the_others(
             await memory.compact("ada")
         monkeypatch.undo()
         assert (await memory.compact()).compressed == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compaction_after_days": -5},
+        {"compaction_after_days": {Tier.FREE: float("nan")}},
+        {"archive_retention_days": -3},
+        {"archive_retention_days": float("nan")},
+        {"compaction_eps": 2},
+        {"compaction_eps": 0},
+        {"compaction_batch": 0},
+        {"compaction_min_samples": 0},
+        {"summarizer_deadline_s": float("nan")},
+        {"compaction_schedule": "every now and then"},
+    ],
+)
+async def test_settings_that_would_lose_memories_are_refused(open_memory: Any, wrong: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        async with open_memory(**wrong):
+            pass

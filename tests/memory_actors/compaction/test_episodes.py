@@ -1,6 +1,5 @@
 """Compaction of episodes that have ended, end to end: as an option, in the same job as memories."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +15,6 @@ from support.compacting import (
     lived,
     of_episodes,
     outcomes,
-    short,
     some,
     summaries,
     with_a_past,
@@ -32,10 +30,8 @@ from memory_actors import (
     Memory,
     MemorySystem,
     NotFoundError,
-    QuotaExceededError,
     UserMemory,
 )
-from memory_actors.api.plumbing import put_summary
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio
@@ -51,18 +47,6 @@ async def one_summary(memory: MemorySystem, **how: Any) -> tuple[UserMemory, Mem
 
 
 # --- what becomes of them
-
-
-async def test_they_are_left_alone_unless_asked_for(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = memory.user("ada")
-        await lived(user, DEPLOY, 7)
-        report = await memory.compact()
-        assert (report.memories_considered, report.compressed) == (0, 0)
-        assert len(await user.list_memories(["episodic"])) == 7
-    async with open_memory(summarizer=SHORT, compaction_episodes=True) as memory:
-        assert (await memory.compact(dry_run=True, episodes=False)).memories_considered == 0
-        assert (await memory.compact(dry_run=True)).memories_considered == 7
 
 
 async def test_an_agents_episodes_become_one_that_knows_them(open_memory: Any) -> None:
@@ -128,20 +112,6 @@ async def test_no_summary_is_of_two_agents(open_memory: Any) -> None:
         assert len(await user.episodes.recent("few")) == 4
 
 
-async def test_what_runs_is_young_pinned_or_alone_stays(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = memory.user("ada")
-        await lived(user, DEPLOY, 5, pinned=True)
-        await lived(user, FLIGHT, 6, since=LONG_AGO + timedelta(days=149))
-        await lived(user, "sweep the yard", 1)
-        for n in range(6):
-            await user.episodes.start(f"{LOGIN} {n}", agent_id="bot", occurred_at=LONG_AGO)
-        before = await contents(user)
-        report = await memory.compact(episodes=True)
-        assert (report.memories_considered, report.compressed) == (1, 0)
-        assert await contents(user) == before
-
-
 async def test_a_summariser_reads_goals_steps_errors_and_results(open_memory: Any) -> None:
     read: list[str] = []
 
@@ -160,69 +130,7 @@ async def test_a_summariser_reads_goals_steps_errors_and_results(open_memory: An
         assert (await user.episodes.get(summary.memory_id)).status == "failed"
 
 
-async def test_a_cluster_that_fails_or_changes_stays(open_memory: Any) -> None:
-    async def meddle(cluster: Cluster) -> str:
-        if DEPLOY in cluster.texts[0]:
-            await user.delete("bot-deploy2")
-            return short(cluster)
-        raise ValueError("no luck")
-
-    async with open_memory(summarizer=CallableSummarizer(meddle)) as memory:
-        user = memory.user("ada")
-        await lived(user, DEPLOY, 6)
-        await lived(user, FLIGHT, 6)
-        report = await memory.compact(episodes=True)
-        assert sorted(outcomes(report)) == ["changed", "failed"]
-        assert (report.failed, len(await user.list_memories(["episodic"]))) == (1, 11)
-
-
-async def test_stop_ends_the_run_after_the_cluster_in_hand(open_memory: Any) -> None:
-    stop = asyncio.Event()
-
-    def stopping(cluster: Cluster) -> str:
-        stop.set()
-        return short(cluster)
-
-    async with open_memory(summarizer=CallableSummarizer(stopping)) as memory:
-        user = memory.user("ada")
-        await lived(user, DEPLOY, 6)
-        await lived(user, FLIGHT, 6)
-        report = await memory.compact(episodes=True, stop=stop)
-        assert (report.cancelled, outcomes(report)) == (True, ["compressed"])
-        assert len(await user.list_memories(["episodic"])) == 1 + 6
-
-
-async def test_a_summary_counts_as_one_of_the_agents_episodes(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT, tiers=pro(Limits(episodes=8))) as memory:
-        user, summary = await one_summary(memory)
-        left = [await user.episodes.start(f"new {n}", agent_id="bot") for n in range(7)]
-        assert [one.quota_remaining for one in left] == [6, 5, 4, 3, 2, 1, 0]
-        assert not any(one.evicted for one in left)
-        last = await user.episodes.start("one too many", agent_id="bot")
-        assert last.evicted == (summary.memory_id,)
-        await user.delete(left[0].memory_id)
-        await user.restore([summary.memory_id])
-        assert (await user.get(summary.memory_id)).data == summary.data
-
-
 # --- found
-
-
-async def test_a_summary_is_found_beside_the_others_and_marked(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user, summary = await one_summary(memory)
-        await lived(user, "publish the shop", 1, since=LONG_AGO + timedelta(days=149))
-        hits = await user.retrieve("deploy the shop", memory_types=["episodic"], top_k=3)
-        assert [hit.source for hit in hits] == ["memory", "compressed"]
-        assert hits[1].memory_id == summary.memory_id
-        alone = await user.retrieve("deploy the shop", compressed=False)
-        assert [hit.source for hit in alone] == ["memory"]
-        assert await user.retrieve("run 3 of it", memory_types=["episodic"], compressed=False) == (
-            await user.retrieve("run 3 of it", compressed=False)
-        )
-    async with open_memory() as memory:
-        (hit, *_) = await memory.user("ada").retrieve("shop", until="2023-08-01")
-        assert (hit.memory_id, hit.source) == (summary.memory_id, "compressed")
 
 
 async def test_what_is_derived_of_originals_goes(open_memory: Any) -> None:
@@ -285,18 +193,6 @@ async def test_undoing_brings_them_back_whole_and_they_stay(open_memory: Any) ->
         with pytest.raises(InvalidInputError, match="its originals live"):
             await user.restore([summary.memory_id])
         assert (await memory.compaction_stats()).originals == 0
-
-
-async def test_undoing_beyond_the_quota_does_nothing(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT, tiers=pro(Limits(episodes=8))) as memory:
-        user, summary = await one_summary(memory)
-        others = [await user.episodes.start(f"new {n}", agent_id="bot") for n in range(2)]
-        before = await contents(user)
-        with pytest.raises(QuotaExceededError, match="episodes of agent 'bot'"):
-            await user.undo_compaction(summary.memory_id)
-        assert await contents(user) == before
-        await user.delete(others[0].memory_id)
-        assert len(await user.undo_compaction(summary.memory_id)) == 7
 
 
 async def test_a_summary_is_deleted_restored_and_not_reworded(open_memory: Any) -> None:
@@ -377,27 +273,3 @@ async def test_a_summary_is_exported_and_imported_as_one(open_memory: Any, tmp_p
                 await call(mine.memory_id)
         assert (await memory.compaction_stats("bob")).originals == 13
         assert (await memory.compact()).compressed == 0
-
-
-@pytest.mark.parametrize("wrong", [{"original_count": 3}, {"agent_id": ""}, {"status": "running"}])
-async def test_what_is_no_summary_of_episodes_is_refused(open_memory: Any, wrong: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        _, summary = await one_summary(memory)
-        bad = Memory(
-            memory_id="s", content="x", memory_type="episodic", metadata={},
-            created_at=summary.created_at, occurred_at=summary.occurred_at,
-            data={**summary.data, **wrong}, source="compressed",
-        )  # fmt: skip
-        with pytest.raises(InvalidInputError):
-            await put_summary(memory.user("bob"), bad)
-
-
-async def test_kinds_without_summaries_take_none(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user, summary = await one_summary(memory)
-        document = Memory(
-            memory_id="s", content="x", memory_type="structured", metadata={},
-            created_at=summary.created_at, occurred_at=summary.occurred_at, data=summary.data,
-        )  # fmt: skip
-        with pytest.raises(InvalidInputError, match="has no summaries"):
-            await put_summary(user, document)

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,29 +74,6 @@ def test_sentences_stand_in_order_of_time_under_their_day() -> None:
     assert "[2025-08-04] Decided on 14 August: billing moves to Postgres 16." in body
 
 
-def test_a_cluster_of_one_day_has_no_days() -> None:
-    within_a_day = cluster(*PROJECT, step=timedelta(minutes=1))
-    assert not ExtractiveSummarizer().summarize_sync(within_a_day).startswith("[")
-
-
-def test_near_duplicates_are_said_once() -> None:
-    again = ("The login page of the shop is slow for users in Peru.",) * 8
-    other = ("The login page of the shop was slow for the users in Peru!", "Ada likes green tea.")
-    body = summary(*again, *other)
-    assert body.count("login page") == 1
-    assert "tea" in body
-
-
-def test_of_what_is_said_again_the_first_tells_since_when() -> None:
-    assert summary(*["Ada likes green tea."] * 20) == "[2025-08-02] Ada likes green tea."
-
-
-def test_what_differs_by_a_fact_is_no_duplicate() -> None:
-    commits = [f"Commit 7f{n}: fix the login bug" for n in range(30)]
-    body = summary(*commits, share_max=1.0)
-    assert sum(commit in body for commit in commits) > 15  # as many as there is room for
-
-
 def test_the_budget_is_used_while_sentences_add_facts() -> None:
     """The budget is used as long as a sentence adds a fact.
 
@@ -125,12 +101,6 @@ def test_coverage_is_the_share_of_facts_a_summary_says() -> None:
     assert ExtractiveSummarizer(words_max=100).coverage(cluster(*texts[:200])) < shares[0]
 
 
-def test_facts_are_spread_over_the_time() -> None:
-    body = summary(*(f"Commit {n + 1000}: fix the login bug" for n in range(400)))
-    kept = [int(number) for number in re.findall(r"Commit (\d+)", body)]
-    assert max(np.diff([1000, *kept, 1400])) < 40
-
-
 def test_who_speaks_stays_with_what_is_said() -> None:
     """The greeting is said once, so what Bob and Ada say next stands without it."""
     body = summary(
@@ -144,26 +114,6 @@ def test_who_speaks_stays_with_what_is_said() -> None:
     assert "[2025-08-04] Ada: The new flat costs 900 euros." in body
 
 
-def test_a_question_gives_way_to_its_answer() -> None:
-    body = summary(
-        "Which database does billing use today?",
-        "The billing team uses Postgres as its database.",
-        *["Weather was fine over there and nobody complained."] * 3,
-    )
-    assert "uses Postgres" in body
-    assert "Which" not in body
-
-
-def test_vectors_bring_in_what_is_central() -> None:
-    """The text of a memory that many are near to wins over texts that say as much."""
-    texts = [f"Alpha{n} beta{n} gamma{n} delta{n} omega{n} sigma{n}." for n in "abcdefgh"]
-    vectors = np.eye(8, dtype=np.float32)
-    vectors[5] = vectors[:, :].mean(axis=0)
-    vectors[5] /= np.linalg.norm(vectors[5])
-    made = ExtractiveSummarizer(share_max=0.5).summarize_sync(cluster(*texts, vectors=vectors))
-    assert "Alphaf" in made
-
-
 # --- length
 
 
@@ -173,28 +123,6 @@ def test_a_summary_keeps_its_word_limit_with_its_heading(words_max: int) -> None
     texts = [f"Ada bought {n} apples and {n * 7} pears in town {n}." for n in range(300)]
     body = summary(*texts, words_max=words_max)
     assert 0.7 * words_max < count_words(cluster(*texts).heading + body) <= words_max
-
-
-def test_a_summary_takes_at_most_half_of_the_originals_bytes() -> None:
-    for share in (0.2, 0.5):
-        body = summary(*PROJECT * 3, share_max=share)
-        made = cluster(*PROJECT * 3)
-        assert len((made.heading + body).encode()) <= share * made.content_bytes
-
-
-def test_it_is_shorter_than_its_originals_where_that_is_possible() -> None:
-    assert summary("Likes green tea.", "Likes black tea.", "Likes all tea!", "Tea, tea, tea, ok?")
-    long = cluster("x" * 400)
-    assert len((long.heading + ExtractiveSummarizer().summarize_sync(long)).encode()) < 400
-    assert summary("ok", "ok") == "[2025-08-02] ok"  # nothing can be: the caller refuses it
-
-
-def test_only_a_sentence_that_alone_is_too_long_is_cut() -> None:
-    long = " ".join(f"word{n}" for n in range(2_000))
-    body = summary(long, "Ada likes green tea.", "Bob likes sweet cake.")
-    (cut,) = (line for line in body.split("\n") if line.endswith(MARKER))
-    assert count_words(cut) <= 61
-    assert "Ada likes green tea." in body
 
 
 @pytest.mark.parametrize(
@@ -308,19 +236,6 @@ def test_the_same_summary_is_made_in_every_process() -> None:
 
 
 # --- work
-
-
-@pytest.mark.anyio
-async def test_it_runs_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[str] = []
-
-    def note(self: Any, made: Cluster) -> str:
-        threads.append(threading.current_thread().name)
-        return "done"
-
-    monkeypatch.setattr(ExtractiveSummarizer, "summarize_sync", note)
-    assert await ExtractiveSummarizer().summarize(cluster("Likes tea.")) == "done"
-    assert threads != [threading.current_thread().name]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from memory_actors.base.errors import LLMError, SummarizerError
-from memory_actors.base.llm import ChatClient
-from memory_actors.compaction.summarizers import Cluster, OpenAISummarizer, count_words
+from memory_actors.compaction.summarizers import Cluster, OpenAISummarizer
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio
@@ -61,12 +60,6 @@ async def test_a_summary_is_asked_for_with_period_count_and_limits(server: Serve
     assert quoted(asked)[0]["time"].startswith("2025-08-0")
 
 
-async def test_few_memories_are_all_in_the_prompt(server: Server) -> None:
-    await summarize(server, *(f"Memory {n}." for n in range(50)))
-    assert "50 memories, from" in server.bodies[0]["messages"][1]["content"]
-    assert len(quoted(server.bodies[0])) == 50
-
-
 async def test_with_vectors_the_most_central_are_chosen(server: Server) -> None:
     vectors = np.tile(np.array([[0, 1], [1, 0]], np.float32), (50, 1))
     vectors[::2] = [0.8, 0.6]  # every second points where the mean does
@@ -83,15 +76,6 @@ async def test_memories_cannot_end_their_quotation(server: Server) -> None:
     first, second = quoted(server.bodies[0])
     assert first["text"] == attack[:1_000] + "…"
     assert second["text"] == "Likes tea."
-
-
-async def test_a_long_summary_is_trimmed_to_whole_sentences(server: Server) -> None:
-    """A summary that is too long is trimmed to whole sentences."""
-    server.script = [("says", "Ada paid 40 euros for a new chair. " * 200)]
-    body = await summarize(server, *["A memory."] * 100)
-    assert body.endswith("chair.")
-    heading = cluster(*["A memory."] * 100).heading
-    assert 480 < count_words(heading + body) <= 500
 
 
 @pytest.mark.parametrize(
@@ -113,11 +97,3 @@ async def test_without_an_answer_there_is_no_summary(server: Server, step: Any) 
         await summarize(server, "SECRET", timeout_s=0.3)
     assert isinstance(why.value.__cause__, LLMError)
     assert "SECRET" not in str(why.value)
-
-
-async def test_a_client_of_yours_stays_open(server: Server) -> None:
-    async with ChatClient("tiny", base_url=server.url) as client:
-        made = OpenAISummarizer(client=client)
-        await made.aclose()
-        assert await made.summarize(cluster("Likes tea.")) == "A summary."
-    assert made.name == "llm:tiny"

@@ -1,13 +1,12 @@
 """A run gives way to others, and to nobody if it is alone."""
 
 import asyncio
-import sys
 from typing import Any
 
 import pytest
 
 from memory_actors.compaction import throttling
-from memory_actors.compaction.throttling import REST, REST_S_MAX, TURN_S_MAX, Pace, short_turns
+from memory_actors.compaction.throttling import REST, REST_S_MAX, Pace
 
 pytestmark = pytest.mark.anyio
 
@@ -63,22 +62,3 @@ async def test_who_is_to_stop_rests_no_longer(monkeypatch: pytest.MonkeyPatch, c
     halt.set()
     async with asyncio.timeout(5):
         await resting
-
-
-def test_of_two_runs_the_last_one_restores_what_was_set() -> None:
-    before = sys.getswitchinterval()
-    with short_turns():
-        with short_turns():
-            assert sys.getswitchinterval() == pytest.approx(TURN_S_MAX)
-        assert sys.getswitchinterval() == pytest.approx(TURN_S_MAX)
-    assert sys.getswitchinterval() == before
-
-
-def test_who_has_shorter_turns_keeps_them() -> None:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(TURN_S_MAX / 5)
-    try:
-        with short_turns():
-            assert sys.getswitchinterval() == pytest.approx(TURN_S_MAX / 5, abs=2e-6)
-    finally:
-        sys.setswitchinterval(before)

@@ -1,13 +1,11 @@
 """The times at which compaction is due, and the loop that runs it, on a clock of the tests."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -62,14 +60,6 @@ async def test_sundays_at_three_in_local_time() -> None:
     assert next_run(SUNDAYS, found, BERLIN) == berlin("2025-01-12T03:00")
 
 
-async def test_a_due_time_follows_the_one_before() -> None:
-    """A due time is after the one before, to the microsecond."""
-    three = berlin("2025-01-05T03:00")
-    moment = timedelta(microseconds=1)
-    assert next_run(SUNDAYS, three - moment, BERLIN) == three
-    assert next_run(SUNDAYS, three, BERLIN) == three + timedelta(days=7)
-
-
 @pytest.mark.parametrize("forward", ["2025-03-30", "2026-03-29"])
 async def test_a_time_the_clocks_skip_is_due_after(forward: str) -> None:
     """A time that the clocks skip is due after the gap."""
@@ -86,25 +76,6 @@ async def test_a_time_that_comes_twice_is_due_once() -> None:
     first, second = dues("30 2 * * *", berlin("2025-10-26T00:00"), 2)
     assert first == berlin("2025-10-26T02:30", fold=0)
     assert second == berlin("2025-10-27T02:30")
-
-
-@pytest.mark.parametrize("minute", [0, 10, 29, 30, 59])
-async def test_nothing_is_due_twice_in_a_repeated_hour(minute: int) -> None:
-    """Nothing is due again in the second pass of an hour."""
-    in_second_pass = berlin(f"2025-10-26T02:{minute:02}", fold=1)
-    assert next_run("30 2 * * *", in_second_pass, BERLIN) == berlin("2025-10-27T02:30")
-
-
-async def test_a_star_goes_on_through_both_passes() -> None:
-    found = dues("*/30 * * * *", berlin("2025-10-26T01:45"), 5)
-    assert [later - earlier for earlier, later in pairwise(found)] == [timedelta(minutes=30)] * 4
-
-
-async def test_due_times_rise_over_a_year_with_each_sunday_once() -> None:
-    found = dues(SUNDAYS, berlin("2025-01-01T00:00"), 52)
-    days = [due.astimezone(BERLIN).date() for due in found]
-    assert all((later - day).days == 7 for day, later in pairwise(days))
-    assert {due.astimezone(BERLIN).hour for due in found} == {3}
 
 
 @pytest.mark.parametrize(
@@ -142,24 +113,7 @@ async def test_the_local_zone_has_the_rules_of_the_machine(
         moment = expected
 
 
-async def test_the_local_zone_tells_both_passes_of_an_hour_apart(in_berlin: None) -> None:
-    for hour in (0, 1):
-        wall = utc(f"2025-10-26T0{hour}:30").astimezone(LOCAL)
-        assert (wall.hour, wall.minute, wall.fold) == (2, 30, hour)
-        assert wall.tzname() == ("CEST", "CET")[hour]
-        assert wall.astimezone(UTC) == utc(f"2025-10-26T0{hour}:30")
-
-
 # --- the file
-
-
-async def test_the_time_is_kept_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "compaction.json"
-    assert LastRunFile(path).read() is None
-    LastRunFile(path).write(berlin("2025-01-05T03:00"))
-    assert LastRunFile(path).read() == berlin("2025-01-05T03:00")
-    assert json.loads(path.read_text()) == {"since": "2025-01-05T02:00:00Z"}
-    assert list(tmp_path.iterdir()) == [path]
 
 
 async def test_a_write_that_is_cut_off_leaves_the_time_before(
@@ -287,35 +241,11 @@ async def test_it_runs_each_sunday_at_three() -> None:
     assert max(clock.naps) == 60
 
 
-async def test_the_first_start_catches_nothing_up_but_is_kept() -> None:
-    clock, kept = Clock(berlin("2025-03-20T12:00")), Kept()
-    runs = Runs(clock, 1)
-    started_at = clock.now
-    await scheduled(runs, clock, kept, runs.enough)
-    assert kept.times[0] == started_at
-    assert runs.began == [berlin("2025-03-23T03:00")]
-
-
 async def test_many_missed_runs_are_caught_up_by_one() -> None:
     clock = Clock(berlin("2025-03-20T12:00"))
     kept, runs = Kept(berlin("2025-01-05T03:01")), Runs(clock, 2)
     await scheduled(runs, clock, kept, runs.enough)
     assert runs.began == [berlin("2025-03-20T12:00"), berlin("2025-03-23T03:00")]
-
-
-async def test_a_restart_between_runs_runs_nothing() -> None:
-    kept = Kept()
-    for start, expected in (("2025-03-20", "2025-03-23"), ("2025-03-24", "2025-03-30")):
-        clock = Clock(berlin(start))
-        runs = Runs(clock, 2)
-        first = asyncio.Event()
-
-        async def run(runs: Runs = runs, first: asyncio.Event = first) -> None:
-            await runs()
-            first.set()
-
-        await scheduled(run, clock, kept, first)
-        assert runs.began[0] == berlin(f"{expected}T03:00")
 
 
 async def test_a_due_run_waits_at_most_ten_minutes() -> None:
@@ -328,14 +258,6 @@ async def test_a_due_run_waits_at_most_ten_minutes() -> None:
     assert delays == pytest.approx([300, 599.4, 0])
 
 
-async def test_a_run_caught_up_draws_a_new_delay() -> None:
-    """The delay is drawn anew for a run that is caught up."""
-    clock = Clock(berlin("2025-03-20T12:00"))
-    runs = Runs(clock, 1)
-    await scheduled(runs, clock, Kept(utc("2025-01-05T00:00")), runs.enough, chance=lambda: 0.1)
-    assert runs.began == [berlin("2025-03-20T12:01")]
-
-
 async def test_runs_do_not_overlap_and_are_not_made_up() -> None:
     """One run at a time, and a run that fell due meanwhile is not made up for."""
     clock = Clock(berlin("2025-03-20T12:00"))
@@ -343,14 +265,6 @@ async def test_runs_do_not_overlap_and_are_not_made_up() -> None:
     await scheduled(runs, clock, Kept(), runs.enough, expression="0 * * * *")
     assert runs.most == 1
     assert runs.began == [berlin(f"2025-03-20T{hour}:00") for hour in (13, 16, 19)]
-
-
-async def test_the_repeated_hour_runs_once() -> None:
-    """The hour that comes twice runs once, however long the run."""
-    clock = Clock(berlin("2025-10-26T00:00"))
-    runs = Runs(clock, 2, took=timedelta(minutes=50))  # ends at 02:20 of the second pass
-    await scheduled(runs, clock, Kept(), runs.enough, expression="30 2 * * *")
-    assert runs.began == [berlin("2025-10-26T02:30", fold=0), berlin("2025-10-27T02:30")]
 
 
 async def test_a_suspended_machine_finds_out_within_a_minute() -> None:
@@ -412,22 +326,6 @@ async def test_a_run_cut_off_by_closing_is_caught_up() -> None:
     assert runs.began == [berlin("2025-03-23T08:00")]
 
 
-async def test_a_quietly_cancelled_run_was_cut_off_too() -> None:
-    """A run that ends quietly when it is cancelled was cut off too."""
-    clock, before = Clock(berlin("2025-03-23T03:00")), berlin("2025-03-20T12:00")
-    kept, began = Kept(before), asyncio.Event()
-
-    async def run() -> None:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return
-
-    await scheduled(run, clock, kept, began)
-    assert kept.read() == before
-
-
 async def test_a_run_that_kills_the_process_is_not_repeated() -> None:
     """A run that takes the process down is not begun at each start."""
     clock = Clock(berlin("2025-03-23T03:00"))
@@ -473,14 +371,3 @@ async def test_closing_waits_no_longer_than_its_deadline() -> None:
         await scheduler.close(0.01)
     assert [log["event"] for log in logs] == ["compaction under way did not end in time"]
     end.set()
-
-
-async def test_closing_before_the_start_runs_and_keeps_nothing() -> None:
-    clock, due = Clock(berlin("2025-03-23T03:00")), utc("2025-01-01T00:00")
-    runs, kept = Runs(clock, 1), Kept(due)
-    scheduler = Scheduler(runs, SUNDAYS, clock, kept, chance=lambda: 0.0, sleep=clock.sleep)
-    await scheduler.close(1)
-    scheduler.start()
-    with anyio.move_on_after(0.05):
-        await runs.enough.wait()
-    assert (runs.began, kept.times) == ([], [due])

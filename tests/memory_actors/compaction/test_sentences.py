@@ -2,18 +2,15 @@
 
 import time
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.compaction.summarizers.coverage import evenly, scattered, typical
 from memory_actors.compaction.summarizers.sentences import (
     MARKER,
     clip,
     count_words,
     sentences,
-    within,
 )
 
 
@@ -76,44 +73,3 @@ def test_a_clip_keeps_the_limits_and_says_that_it_cut(text: str, words: int, siz
     assert len(cut.encode()) <= size
     assert count_words(cut) <= words
     assert cut in (text, "") or (cut[-1] == MARKER and text.startswith(cut[:-1]))
-
-
-def test_a_clip_cuts_between_words_or_whole_letters() -> None:
-    """A clip cuts between words, or before a letter with its marks."""
-    assert clip("one two three", 99, 11) == "one two…"
-    assert clip("e\u0301" * 20, 99, 14) == "e\u0301" * 3 + "…"
-    assert clip("a" + "\u0301" * 50, 99, 24)[-1] == "…"  # nothing but marks: anywhere
-
-
-def test_a_text_is_trimmed_to_whole_sentences() -> None:
-    assert within("One is. Two are. Three.", 4, 99) == "One is. Two are."
-    assert within("One is. Two are.", 99, 99) == "One is. Two are."
-    assert within("One sentence that is long.", 3, 99) == "One sentence that…"
-
-
-@given(st.integers(1, 300), st.integers(1, 60))
-def test_samples_are_in_order_without_repeats_and_spread(count: int, at_most: int) -> None:
-    for chosen in (evenly(count, at_most), typical(None, count, at_most)):
-        assert len(chosen) == min(count, at_most)
-        assert chosen == sorted({*chosen})
-        assert 0 <= chosen[0] <= chosen[-1] < count
-        gaps = np.diff([-1, *chosen, count])
-        assert gaps.max() <= 2 * count / min(count, at_most) + 1
-
-
-def test_a_sample_keeps_to_no_beat() -> None:
-    """Turns of two people, or ten messages a day: some of each are taken."""
-    for beat in (2, 3, 10):
-        counts = np.bincount([place % beat for place in evenly(10_000, 1_000)])
-        assert counts.min() > 0.8 * 1_000 / beat
-
-
-def test_a_typical_sample_has_what_is_central() -> None:
-    vectors = np.array([[0, 1], [1, 0], [0.6, 0.8], [1, 0], [1, 0], [0, 1]], np.float32)
-    assert typical(vectors, 6, 2) == [2, 3]
-
-
-@given(st.integers(1, 200))
-def test_scattered_is_every_number_once(count: int) -> None:
-    assert sorted(scattered(count)) == list(range(count))
-    assert scattered(8) == [0, 4, 2, 6, 1, 5, 3, 7]

@@ -8,7 +8,7 @@ import pytest
 from support.compacting import LONG_AGO, outcomes, summaries
 
 from memory_actors import Item
-from memory_actors.compaction.series import Entries, entries, joined, may_be_entries
+from memory_actors.compaction.series import SeriesEntries, entries, joined
 
 ENGLISH = (
     "fix login bug", "add user tests", "update the README", "refactor the payment module",
@@ -108,21 +108,9 @@ def test_the_same_metadata_makes_a_series_of_texts_that_begin_otherwise() -> Non
     assert found(cluster(fixed, kind="commit"), cluster(tested, kind="call")) == [[0], [1]]
 
 
-def test_a_cluster_that_hardly_repeats_itself_is_of_no_series() -> None:
-    three = [f"Commit 1: {word}" for word in ("a", "b", "c")]
-    assert entries(*cluster(three * 3)) is not None
-    assert entries(*cluster((three * 3)[:-1])) is None
-
-
 def test_a_series_has_room_in_half_of_a_summary() -> None:
-    def long(letter: str, words: int) -> Entries | None:
+    def long(letter: str, words: int) -> SeriesEntries | None:
         return entries(*cluster(["Commit 1: " + " ".join([letter] * (words - 2))] * 6))
 
     assert joined([long("a", 125), long("b", 125)]) == [[0, 1]]
     assert joined([long("a", 125), long("b", 126)]) == [[0], [1]]
-
-
-def test_long_texts_and_several_roles_are_not_read_for_series() -> None:
-    assert may_be_entries([Told(0, 500), Told(1, 500)])
-    assert not may_be_entries([Told(0, 500), Told(1, 501)])
-    assert not may_be_entries([Told(0, role="user"), Told(1)])

@@ -12,7 +12,6 @@ from support.compacting import summaries
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, MemorySystem, UserMemory
-from memory_actors.compaction import clusters
 from memory_actors.compaction.clusters import dbscan, topics
 from memory_actors.compaction.selection import Old, vectors_of
 from memory_actors.kinds import long_term
@@ -160,29 +159,3 @@ def test_without_a_real_split_there_is_one_topic(vectors: Callable[[], Any]) -> 
     given = vectors()
     (found,) = topics(given, 5)
     assert np.array_equal(found, np.arange(len(given)))
-
-
-def test_repetitions_outweigh_nothing() -> None:
-    """A text said 100 times is a topic beside the others, and the others stay whole."""
-    vectors, of = around(3, 120, 5, (0.1, 0.3))
-    again = np.repeat(vectors[:1], 100, axis=0)
-    found = topics(np.concatenate([again, vectors]), 5)
-    assert len(found) == 4 or len(found) == 3
-    for members in found:
-        whose = np.concatenate([np.full(100, of[0]), of])[members]
-        assert len(set(whose.tolist())) == 1
-
-
-def test_topics_within_topics_are_walked_without_recursion(monkeypatch: Any) -> None:
-    """1,000 pairs, each farther off than the last: a split within a split, 999 deep."""
-    angles = np.cumsum(np.repeat(np.geomspace(1e-4, 3e-2, 300), 2) * np.tile([1e-3, 1], 300))
-    vectors = np.stack([np.cos(angles / 4), np.sin(angles / 4)], axis=1).astype(np.float32)
-    monkeypatch.setattr(clusters, "NEAR", 1e-12)
-    assert sum(map(len, topics(vectors, 2))) == 600
-
-
-def test_the_same_vectors_give_the_same_topics() -> None:
-    vectors, _ = around(20, 1_000, 9)
-    once, again = topics(vectors, 5), topics(vectors.copy(), 5)
-    assert all(map(np.array_equal, once, again))
-    assert len(once) == len(again)

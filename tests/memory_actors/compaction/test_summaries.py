@@ -82,23 +82,6 @@ async def test_undoing_beyond_the_quota_does_nothing(open_memory: Any) -> None:
         assert len(await user.undo_compaction(login.memory_id)) == 12
 
 
-async def test_a_summary_and_an_original_can_be_restored(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = await with_a_past(memory)
-        await memory.compact()
-        lunch, _ = await summaries(user)
-        await user.delete(lunch.memory_id)
-        (receipt,) = await user.restore([lunch.memory_id])
-        assert receipt.memory_id == lunch.memory_id
-        back = await user.get(lunch.memory_id)
-        assert (back.content, back.data, back.source) == (lunch.content, lunch.data, "compressed")
-        assert len(await user.expand(lunch.memory_id)) == 7
-        await user.restore(["lunch3"])
-        assert (await user.get("lunch3")).content == f"{LUNCH} #3"
-        assert len(await user.undo_compaction(lunch.memory_id)) == 6
-        assert (await memory.compaction_stats()).originals == 12
-
-
 async def test_a_summary_does_not_come_back_beside_its_originals(open_memory: Any) -> None:
     async with open_memory(summarizer=SHORT) as memory:
         user = await with_a_past(memory)
@@ -161,17 +144,6 @@ async def test_summaries_come_beside_the_regular_results(open_memory: Any) -> No
         since = await user.retrieve("login bug", since="2023-11-01")
         assert [hit.source for hit in since] == ["memory"]
         assert not await user.retrieve("login bug", filters={"a": 1})
-
-
-async def test_summaries_are_found_when_nothing_else_is_left(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = memory.user("ada")
-        await user.add_many(some(LOGIN, 12))
-        await memory.compact()
-        assert [hit.source for hit in await user.retrieve("login")] == ["compressed"]
-    async with open_memory(summarizer=SHORT) as memory:
-        assert [h.source for h in await memory.user("ada").retrieve("login")] == ["compressed"]
-        assert await memory.user("ada").retrieve("login", compressed=False) == []
 
 
 async def test_each_part_of_a_long_summary_is_found(open_memory: Any) -> None:
@@ -324,14 +296,3 @@ async def test_a_line_that_is_no_summary_is_refused(
         path.write_bytes(msgspec.json.encode(line))
         with pytest.raises(InvalidInputError):
             await import_jsonl(memory.user("bob"), path)
-
-
-async def test_compressed_means_something_else_in_lines_of_others(
-    open_memory: Any, tmp_path: Any
-) -> None:
-    path = tmp_path / "lines.jsonl"
-    path.write_text('{"content": "tea", "compressed": true}')
-    async with open_memory() as memory:
-        await import_jsonl(memory.user("ada"), path)
-        (tea,) = await memory.user("ada").list_memories()
-        assert (tea.metadata, tea.source) == ({"compressed": True}, "memory")

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.compacting import SHORT, summaries, with_a_past
+from support.compacting import SHORT, with_a_past
 from support.fakes import FakeClock
 from support.given import pro
 
@@ -16,15 +16,9 @@ from memory_actors import (
     MemorySystem,
     NotFoundError,
     PayloadDropped,
-    UserMemory,
 )
 
 pytestmark = pytest.mark.anyio
-
-
-async def lives_in(user: UserMemory, town: str, since: str) -> str:
-    receipt = await user.entities.relate("Ann", "lives_in", town, valid_from=since)
-    return receipt.memory_id
 
 
 async def position_of(memory: MemorySystem) -> int:
@@ -75,22 +69,6 @@ async def test_each_change_has_before_after_and_who_did_it(open_memory: Any) -> 
         msgspec.json.encode(diff)
 
 
-async def test_compaction_and_what_it_undoes_are_changes(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = await with_a_past(memory)
-        a = await position_of(memory)
-        await memory.compact()
-        b = await position_of(memory)
-        _, login = await summaries(user)
-        await user.undo_compaction(login.memory_id)
-        found = changes(await memory.diff("ada", a, b))
-        assert (found[login.memory_id].change, found["fixed3"].change) == ("added", "compressed")
-        assert found["fixed3"].steps[0].by == login.memory_id
-        assert content(found["fixed3"].before) == "fixed the login bug of the web page #3"
-        undone = changes(await memory.diff("ada", b))
-        assert (undone[login.memory_id].change, undone["fixed3"].change) == ("undone", "restored")
-
-
 async def test_what_made_room_and_what_expired_is_told_apart(
     open_memory: Any, clock: FakeClock
 ) -> None:
@@ -112,20 +90,6 @@ async def test_what_made_room_and_what_expired_is_told_apart(
         (silent,) = (await memory.diff("ada", b)).changes
         assert (silent.memory_id, silent.change, silent.steps) == ("second", "expired", ())
         assert content(silent.before) == "again"
-
-
-async def test_relationships_that_end_are_changed(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        for name in ("Ann", "Bonn", "Rome"):
-            await user.entities.add_entity(name, "thing")
-        bonn = await lives_in(user, "Bonn", since="2020-01-01")
-        a = await position_of(memory)
-        await user.entities.relate("Ann", "lives_in", "Rome", valid_from="2021-01-01")
-        found = changes(await memory.diff("ada", a))
-        assert found[bonn].change == "changed"
-        assert found[bonn].before.data["valid_to"] is None
-        assert found[bonn].after.data["valid_to"].startswith("2021")
 
 
 async def test_moments_must_be_in_order_and_of_somebody(open_memory: Any) -> None:

@@ -21,7 +21,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.base.streams import stream_of
-from memory_actors.history.past_user import state_at
+from memory_actors.history.past_user import state_then
 from memory_actors.users import index_files, live_user
 
 pytestmark = pytest.mark.anyio
@@ -173,18 +173,6 @@ async def test_any_position_will_do_and_none_beyond_the_end(open_memory: Any) ->
                 pass
 
 
-async def test_what_expires_is_decided_at_that_time(open_memory: Any, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.short_term.add_message("hello")
-        clock.move(10_000)
-        assert await user.short_term.messages() == []
-        for seconds, count in ((10, 1), (3_599, 1), (3_600, 0)):
-            as_of = to_datetime(START_US + seconds * SECOND_US)
-            async with memory.replay("ada", as_of) as past:
-                assert len(await past.short_term.messages()) == count
-
-
 async def test_the_past_takes_no_writes(open_memory: Any, embedder: FakeEmbedder) -> None:
     async with open_memory() as memory:
         ids = await some_of_everything(memory)
@@ -271,17 +259,6 @@ async def test_originals_of_a_summary_are_there_before_it(open_memory: Any) -> N
             assert found == compacted
 
 
-async def test_an_erased_user_has_no_past(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await some_of_everything(memory)
-        position = await position_of(memory)
-        await memory.erase("ada")
-        for as_of in (None, position, 1, 0, to_datetime(START_US)):
-            with pytest.raises(NotFoundError):
-                async with memory.replay("ada", as_of):
-                    pass
-
-
 async def test_who_came_back_has_a_past_from_then_on(open_memory: Any, clock: FakeClock) -> None:
     async with open_memory() as memory:
         await some_of_everything(memory)
@@ -313,22 +290,11 @@ async def test_an_erasure_during_a_read_is_said(open_memory: Any) -> None:
     """A user who is erased while they are read is said to be erased."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
-        log, decider = memory._services.log, memory._services.decider
-        before = await log.head("user:ada")
+        services = memory._services
+        before = await services.log.head("user:ada")
         await memory.erase("ada")
         with pytest.raises(PayloadErased):
-            await state_at(log, decider, "user:ada", before.version, erased=before.erased_version)
-
-
-async def test_who_only_has_working_memory_is_known_at_once(open_memory: Any) -> None:
-    async with open_memory(check_replay=False) as memory:
-        await memory.user("bob").working.set("colour", "blue")
-        assert await memory.users() == ["bob"]
-        assert await memory.check_replay() == []
-        await memory.user("ada").working.set("colour", "red")
-        assert (await memory.compact("ada")).users == 1
-        async with memory.replay("ada") as past:
-            assert await past.working.get("colour") == "red"
+            await state_then(services, "user:ada", before, None, "raise")
 
 
 async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:

@@ -10,7 +10,7 @@ from support.given import pro
 
 from memory_actors import Limits, NotFoundError, UserMemory, Why
 from memory_actors.history.why import sentence
-from memory_actors.kinds.events import Effect, KindRegistry, effect
+from memory_actors.kinds.effects import Effect, KindRegistry, effect
 from memory_actors.kinds.user_state import event_registry
 
 pytestmark = pytest.mark.anyio
@@ -73,26 +73,6 @@ async def test_a_compressed_memory_leads_to_its_summary_and_back(open_memory: An
         gone = await user.why(login.memory_id)
         assert (gone.alive, gone.steps[-1].effect) == (False, "undone")
         assert gone.says == ("It is not there: taken away, so that its originals could come back.")
-
-
-async def test_a_summarys_fate_belongs_to_its_originals(open_memory: Any, clock: FakeClock) -> None:
-    """The fate of the summary belongs to the life of its originals."""
-    async with open_memory(summarizer=SHORT, archive_retention_days=0) as memory:
-        user = await with_a_past(memory)
-        await memory.compact()
-        _, login = await summaries(user)
-        await memory.user("ada", agent_id="janitor").delete(login.memory_id)
-        clock.move(1)
-        await memory.compact()
-        why = await user.why("fixed0")
-        assert [(step.effect, step.memory_id) for step in why.steps] == [
-            ("added", "fixed0"), ("compressed", "fixed0"), ("deleted", login.memory_id),
-        ]  # fmt: skip
-        assert why.steps[-1].agent_id == "janitor"
-        assert why.steps[0].says.startswith("Added. Retention dropped the details on 2023-11-14")
-        assert why.says == (
-            f"Its summary {login.memory_id} is not there: deleted by agent janitor."
-        )
 
 
 async def test_who_made_room_for_whom_is_said(open_memory: Any, clock: FakeClock) -> None:

@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
-from memory_actors.improve.local import WEIGHTS
 
 NOTE = Path(__file__).with_name("note.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
-PLAIN = "The cat sat on the mat. It was warm there. The dog came in and barked at the cat."
 CODE = """\
 Run it in order to test it.
 
@@ -58,23 +56,6 @@ async def test_a_real_note_gets_better_until_nothing_safe_is_left(
     assert NOTE.count("The positions of the ferries are read by") == 2
     assert result.text.count("The positions of the ferries are read by") == 1
     assert len(result.text.split()) < len(NOTE.split()) - 35
-
-
-@pytest.mark.anyio
-async def test_the_same_text_gets_the_same_result() -> None:
-    pair = {"critic": LocalCritic(TERMS), "reviser": LocalReviser(TERMS)}
-    one, two = await improve(NOTE, **pair), await improve(NOTE, **pair)
-    assert (one.text, one.score, one.history) == (two.text, two.score, two.history)
-
-
-def test_a_plain_text_is_perfect_and_stays_as_it_is() -> None:
-    critique = LocalCritic().judge(PLAIN)
-    assert (critique.score, critique.text, critique.findings) == (1.0, "", ())
-    assert revised(PLAIN) == PLAIN
-
-
-def test_the_weights_add_up_to_one() -> None:
-    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
 
 
 TEXTS = st.text(alphabet=st.sampled_from("aeT.;, \n`|é\u4e2d\u0301"), max_size=120)
@@ -137,10 +118,6 @@ def test_misspelt_terms_are_mended_and_nothing_else() -> None:
     )
 
 
-def test_a_term_of_several_words_is_known_word_by_word() -> None:
-    assert revised("The Harbour Mastr saw it.", "Harbour Master") == "The Harbour Master saw it."
-
-
 # --- repetition, wordiness
 
 
@@ -148,10 +125,6 @@ def test_a_sentence_that_stands_twice_is_said_once() -> None:
     text = "It works well now. We know. It works well now! We know.\n\nit works  well now\n\nDone."
     assert kinds(text) == ["repetition", "repetition"]
     assert revised(text) == "It works well now. We know. We know.\n\n\nDone."
-
-
-def test_sentences_that_differ_in_a_number_are_not_the_same() -> None:
-    assert kinds("The job ran 3 times. The job ran 4 times.") == []
 
 
 @pytest.mark.parametrize(
@@ -196,21 +169,6 @@ def test_what_is_quoted_stays_as_it_was_said(quoted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["The dogs' in order to", 'A 5" pipe in order to', '"in order to', "It's in order to"]
-)
-def test_an_apostrophe_an_inch_and_an_open_mark_quote_nothing(said: str) -> None:
-    assert revised(f"{said} see.") == f"{said} see.".replace("in order to", "to")
-
-
-def test_quotations_keep_their_sentences() -> None:
-    speech = 'Ann said: "We won the game. We have it all." Bob said: "So it is. We have it all."'
-    assert revised(speech) == speech
-    verse = "> We go down now.\n> We go down now.\n"
-    assert revised(verse) == verse
-    assert revised(speech, words_max=5).count('"') % 2 == 0
-
-
-@pytest.mark.parametrize(
     "heading", ["# We go down now", "We go down now\n===", "## We go down now #"]
 )
 def test_a_heading_is_no_repetition_nor_what_repeats_it(heading: str) -> None:
@@ -235,12 +193,6 @@ def test_shortening_spares_the_first_sentence() -> None:
     assert "Oh well" not in after
     assert "So it goes" not in after
     assert revised(text, words_max=1) == "The ferry tracker shows every ferry."
-
-
-def test_a_long_sentence_is_found_and_stays() -> None:
-    text = f"{'word ' * 30}and one more."
-    assert kinds(text) == ["long sentence"]
-    assert revised(text) == text
 
 
 # --- what is refused

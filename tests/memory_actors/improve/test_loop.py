@@ -10,15 +10,11 @@ import anyio
 import pytest
 from support.improving import FakeCritic, FakeReviser
 
-import memory_actors
 from memory_actors import (
     Critique,
-    CritiqueFinding,
     ImprovementError,
     Improver,
     InvalidInputError,
-    LocalCritic,
-    LocalReviser,
     MemoryLimitError,
     MemoryMonitor,
     improve,
@@ -63,23 +59,6 @@ async def improved(
     )
 
 
-async def test_the_local_pair_is_the_default() -> None:
-    """Without a critic and a reviser the local pair improves a text."""
-    text = "In order to sail, you should in order to wait. It is very very good."
-    by_local = await improve(text, critic=LocalCritic(), reviser=LocalReviser())
-    assert by_local.text != text
-    assert (await improve(text)).text == by_local.text
-    assert (await improve(text, reviser=None, critic=LocalCritic())).text == by_local.text
-    async with aclosing(improve_stream(text)) as stream:
-        *_, last = [event async for event in stream]
-    assert isinstance(last, Finished)
-    assert last.result.text == by_local.text
-    async with Improver(patience=1) as improver:
-        assert (await improver.improve(text)).score > 0
-    by_another = await improve("text 0", reviser=FakeReviser(), stop=lambda state: True)
-    assert by_another.history
-
-
 async def collect(stream: AsyncIterator[Event], into: list[Event]) -> None:
     """Put events into a list, also those before an error."""
     async for event in stream:
@@ -95,11 +74,6 @@ def stats(result: Result) -> dict[str, Any]:
 
 
 # --- order and result
-
-
-async def test_the_packages_name_is_the_function() -> None:
-    """The name in the package is the function, and not the module."""
-    assert memory_actors.improve is improve
 
 
 async def test_events_come_in_order() -> None:
@@ -128,25 +102,6 @@ async def test_the_result_is_the_earliest_best_text() -> None:
     assert [one.best_round for one in scored] == [1, 2, 2, 2, 2]
     assert [one.best_score for one in scored] == [0.1, 0.8, 0.8, 0.8, 0.8]
     assert stats(result)["stopped_because"] == "no_rise"
-
-
-async def test_the_statistics_say_what_was_done() -> None:
-    result = await improved("äb", reviser=FakeReviser(["cde", "cde"]))
-    peak = stats(result).pop("peak_usage_mb")
-    assert 1 < peak < 100_000
-    assert stats(result) == {
-        "history_entries_evicted": 0,
-        "total_text_processed": 6,
-        "iterations": 2,
-        "stopped_because": "unchanged",
-    }
-
-
-async def test_the_reviser_gets_the_text_and_its_critique() -> None:
-    critic, reviser = FakeCritic(0.1, 0.2), FakeReviser(["better"])
-    await improved("good", critic, reviser, memory_limits={"max_iterations": 1})
-    assert critic.asked == ["good", "better"]
-    assert reviser.asked == [("good", Critique(score=0.1, text="Say it better."))]
 
 
 # --- ends
@@ -235,38 +190,7 @@ async def test_what_cannot_be_is_refused_before_any_work(
     assert critic.asked == []
 
 
-async def test_a_text_at_the_limit_is_taken() -> None:
-    result = await improved("ä" * 51_200, memory_limits={"max_iterations": 0})
-    assert stats(result)["total_text_processed"] == 102_400
-
-
 # --- what is too long on the way
-
-
-async def test_an_overlong_critique_is_cut_with_a_marker() -> None:
-    """An overlong critique is cut at a character, with a marker."""
-    events = await events_of(critic=FakeCritic(0.5, text="ä" * 6_000))
-    critiqued = events[1]
-    assert isinstance(critiqued, Critiqued)
-    assert critiqued.cut
-    assert critiqued.critique.text.endswith("ä… [cut]")
-    assert 10_230 < critiqued.critique.size_bytes <= 10_240
-
-
-async def test_findings_that_do_not_fit_are_counted_in_the_text() -> None:
-    finding = CritiqueFinding(kind="k", message="m" * 99)
-    long = Critique(score=0.5, text="Much.", findings=(finding,) * 200)
-    events = await events_of(critic=FakeCritic(long))
-    kept = events[1].critique
-    assert kept.size_bytes <= 10_240
-    assert kept.text == f"Much. … [cut] {200 - len(kept.findings)} findings more"
-    assert len(kept.findings) == 102
-
-
-async def test_a_critique_within_the_limit_is_left_as_it_is() -> None:
-    events = await events_of(critic=FakeCritic(0.5, text="x" * 10_240))
-    assert not events[1].cut
-    assert events[1].critique.text == "x" * 10_240
 
 
 @pytest.mark.parametrize(
@@ -284,14 +208,6 @@ async def test_an_impossible_revision_is_refused(revised: Any, said: str) -> Non
     assert (result.text, result.history[0].text) == ("good", None)
     assert result.history[0].error == warning.message
     assert critic.asked == ["first", "first", "good"]
-
-
-async def test_a_reviser_always_refused_ends_the_run() -> None:
-    """A reviser that is always refused ends for want of a rise."""
-    reviser = FakeReviser(make=lambda _: "")
-    result = await improved("first", reviser=reviser)
-    assert (result.text, stats(result)["stopped_because"]) == ("first", "no_rise")
-    assert len(reviser.asked) == 3
 
 
 # --- history
@@ -313,26 +229,6 @@ async def test_the_history_is_bounded_and_tells_what_left() -> None:
     assert sum(one.size_bytes for one in rounds) + sum(one.size for one in markers) <= 10_000
     assert markers[-1].sha256 == evicted[-1].sha256
     assert markers[-1].snippet.startswith(f"{evicted[-1].round} x")
-
-
-async def test_rounds_with_an_error_stay_in_the_history() -> None:
-    texts: list[Any] = [" "] + [f"{number} ".ljust(2_000, "x") for number in range(30)]
-    texts.insert(7, " ")
-    limits = {"max_history_size": 8_000, "max_iterations": 30}
-    result = await improved(reviser=FakeReviser(texts), memory_limits=limits, stop=lambda _: False)
-    rounds = [entry for entry in result.history if isinstance(entry, Round)]
-    assert [one.number for one in rounds if one.error] == [1, 8]
-
-
-async def test_a_round_too_large_is_told_and_not_kept() -> None:
-    """A round larger than the history is not kept but told."""
-    events = await events_of(
-        reviser=FakeReviser(["x" * 500, "y"]), memory_limits={"max_history_size": 100}
-    )
-    (evicted,) = [event for event in events if isinstance(event, Evicted)]
-    assert (evicted.round, evicted.size_bytes) == (1, 514)
-    assert [one.number for one in events[-1].result.history] == [2, 3]
-    assert stats(events[-1].result)["history_entries_evicted"] == 1
 
 
 # --- memory of the process
@@ -383,13 +279,6 @@ async def test_the_hard_limit_ends_with_the_result_so_far() -> None:
     assert stats(failed.result)["stopped_because"] == "memory_limit"
 
 
-async def test_limits_of_the_process_may_stand_among_the_others() -> None:
-    with pytest.raises(MemoryLimitError) as caught:
-        await improved(memory_limits={"hard_limit_bytes": MIB})
-    assert caught.value.result.score is None
-    assert caught.value.result.text == "text 0"
-
-
 # --- failures
 
 
@@ -425,34 +314,6 @@ def raises(_text: str) -> Any:
     raise ValueError("SECRET")
 
 
-@pytest.mark.parametrize(
-    ("pair", "said"),
-    [
-        ({"critic": raises}, "the critic raised ValueError"),
-        ({"critic": lambda _: Critique(score=0.5)}, "the critic raised TypeError"),
-        ({"reviser": lambda text: text}, "the reviser raised TypeError"),
-    ],
-)
-async def test_a_failing_plain_function_fails_the_run(pair: dict[str, Any], said: str) -> None:
-    """A plain function that fails at its call fails the run too."""
-    seen: list[Event] = []
-    given = {"critic": FakeCritic(0.4), "reviser": FakeReviser(), **pair}
-    with pytest.raises(ImprovementError, match=said) as caught:
-        await collect(improve_stream("text 0", **given), seen)
-    assert "SECRET" not in str(caught.value)
-    assert isinstance(caught.value.__cause__, (ValueError, TypeError))
-    assert isinstance(seen[-1], Failed)
-    assert seen[-1].result == caught.value.result
-
-
-async def test_a_stop_function_that_raises_ends_the_run() -> None:
-    with pytest.raises(ImprovementError, match="stop raised ZeroDivisionError") as caught:
-        await improved(stop=lambda _: bool(1 / 0))
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    (kept,) = caught.value.result.history
-    assert kept.error.startswith("stop raised")
-
-
 @pytest.mark.parametrize("who", ["critic", "reviser"])
 async def test_who_hangs_is_cancelled_at_the_deadline(who: str) -> None:
     ended: list[str] = []
@@ -485,18 +346,6 @@ async def test_nothing_goes_on_while_nobody_takes_an_event() -> None:
         ]  # fmt: skip
         await anyio.sleep(0.02)
         assert (len(critic.asked), len(reviser.asked)) == (2, 1)
-
-
-async def test_closing_a_stream_early_ends_it_for_good() -> None:
-    reviser = FakeReviser()
-    stream = improve_stream("text 0", critic=FakeCritic(), reviser=reviser)
-    while not isinstance(await anext(stream), Revised):
-        pass
-    await stream.aclose()
-    with pytest.raises(StopAsyncIteration):
-        await anext(stream)
-    await stream.aclose()
-    assert len(reviser.asked) == 1
 
 
 @pytest.mark.parametrize("who", ["critic", "reviser"])
@@ -544,12 +393,6 @@ async def test_an_improver_closes_its_streams_and_its_pair() -> None:
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
     assert (critic.closed, reviser.closed) == (1, 1)
-
-
-async def test_the_function_leaves_critic_and_reviser_open() -> None:
-    critic, reviser = Closing(FakeCritic()), Closing(FakeReviser())
-    await improved(critic=critic, reviser=reviser)
-    assert (critic.closed, reviser.closed) == (0, 0)
 
 
 # --- flat

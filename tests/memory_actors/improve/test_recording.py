@@ -5,7 +5,6 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.testing import capture_logs
 from support.improving import FakeCritic, FakeReviser
 
 from memory_actors import (
@@ -13,16 +12,12 @@ from memory_actors import (
     CritiqueFinding,
     ImprovementError,
     InvalidInputError,
-    Limits,
     NotFoundError,
-    Plan,
-    QuotaExceededError,
-    Tier,
     improve,
     improve_stream,
     recorded_run,
 )
-from memory_actors.improve import Result, Revised, Round, Started
+from memory_actors.improve import Result, Revised, Round
 
 pytestmark = pytest.mark.anyio
 
@@ -32,13 +27,6 @@ OPEN = {"stop": lambda _: False}
 async def improved(user: Any, text: str = "text 0", **options: Any) -> Result:
     given = {"critic": FakeCritic(), "reviser": FakeReviser(), "record_to": user, **options}
     return await improve(text, **given)
-
-
-async def test_without_a_user_nothing_is_stored(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        result = await improved(None)
-        assert "episode_id" not in result.metadata
-        assert await memory.user("u").episodes.recent() == []
 
 
 async def test_a_run_is_an_episode_with_a_step_a_round(open_memory: Any) -> None:
@@ -56,18 +44,6 @@ async def test_a_run_is_an_episode_with_a_step_a_round(open_memory: Any) -> None
     assert actions == ["given", "round 1", "round 2", "finished"]
     assert (episode.steps[0].outcome, episode.steps[1].outcome) == ("A  text\nto improve", "B")
     assert '"score":0.1' in str(episode.steps[1].observation)
-
-
-async def test_the_started_event_names_the_episode(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        stream = improve_stream(
-            "text 0", critic=FakeCritic(), reviser=FakeReviser(), record_to=user
-        )
-        started = await anext(stream)
-        assert isinstance(started, Started)
-        assert (await user.episodes.get(str(started.episode_id))).status == "running"
-        await stream.aclose()
 
 
 async def test_every_round_is_in_the_log(
@@ -93,15 +69,6 @@ async def test_every_round_is_in_the_log(
     assert "is empty" in str(recorded.rounds[40].error)
     assert (recorded.status, recorded.stopped_because) == ("done", "max_iterations")
     assert (recorded.text, recorded.result) == ("text 0", result.text)
-
-
-async def test_memory_and_log_agree(open_memory: Any) -> None:
-    """The state in memory agrees with the log."""
-    async with open_memory() as memory:
-        user = memory.user("u")
-        result = await improved(user, critic=FakeCritic(0.1, 0.5, 0.3))
-        recorded = await recorded_run(user, result.metadata["episode_id"])
-    assert recorded.rounds == result.history
 
 
 async def test_a_recorded_run_replays_without_its_critic_and_reviser(open_memory: Any) -> None:
@@ -151,22 +118,6 @@ async def test_the_best_text_is_read_back_however_long_it_is(open_memory: Any) -
     assert recorded.result == result.text == texts[1]
 
 
-async def test_a_synchronous_critic_fails_the_run(
-    open_memory: Any,
-) -> None:
-    """A critic that is not async fails a run, and does not close it early."""
-
-    def critic(_text: str) -> Any:
-        raise ValueError
-
-    async with open_memory() as memory:
-        user = memory.user("u")
-        with pytest.raises(ImprovementError) as caught:
-            await improved(user, critic=critic)
-        recorded = await recorded_run(user, caught.value.result.metadata["episode_id"])
-    assert (recorded.status, recorded.stopped_because) == ("failed", "error")
-
-
 @pytest.mark.parametrize("events", [1, 3, 6])
 async def test_a_stream_that_is_closed_early_leaves_a_failed_episode(
     open_memory: Any, events: int
@@ -204,35 +155,6 @@ async def test_a_cancelled_run_leaves_a_failed_episode(open_memory: Any) -> None
     assert (episode.status, episode.result) == ("failed", "closed early")
 
 
-async def test_a_cancelled_runs_episode_ends(
-    open_memory: Any,
-) -> None:
-    """At whatever point a run is cancelled, its episode does not go on running."""
-    ends = []
-    async with open_memory(check_replay=False) as memory:
-        for turns in range(0, 120, 3):
-            user = memory.user(f"u{turns}")
-            task = asyncio.create_task(improved(user))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            ends += [(one.status, one.result) for one in await user.episodes.recent()]
-    assert ("failed", "closed early") in ends
-    assert not [end for end in ends if end[0] == "running"]
-
-
-async def test_a_run_without_its_episode_fails_unnamed(open_memory: Any) -> None:
-    """A run that cannot begin its episode fails, and names none."""
-    plan = Plan(limits=Limits(episodic_bytes=5))
-    critic = FakeCritic()
-    async with open_memory(tiers={Tier.LOCAL: plan}) as memory:
-        with pytest.raises(ImprovementError, match="could not be recorded") as caught:
-            await improved(memory.user("u"), critic=critic)
-    assert "episode_id" not in caught.value.result.metadata
-    assert critic.asked == []
-
-
 async def test_a_failed_run_keeps_its_last_critique_and_its_error(open_memory: Any) -> None:
     reviser = FakeReviser(["text 1", RuntimeError("SECRET")])
     async with open_memory() as memory:
@@ -250,21 +172,6 @@ async def test_a_failed_run_keeps_its_last_critique_and_its_error(open_memory: A
     assert "RuntimeError" in str(recorded.rounds[1].error)
 
 
-async def test_a_run_of_a_full_user_fails(open_memory: Any) -> None:
-    """A run whose user is full fails with the result so far."""
-    plan = Plan(limits=Limits(episodic_bytes=3_000))
-    reviser = FakeReviser(make=lambda number: f"{number} ".ljust(1_000, "x"))
-    async with open_memory(tiers={Tier.LOCAL: plan}) as memory:
-        with (
-            capture_logs() as logs,
-            pytest.raises(ImprovementError, match="could not be recorded") as caught,
-        ):
-            await improved(memory.user("u"), reviser=reviser, **OPEN)
-    assert isinstance(caught.value.__cause__, QuotaExceededError)
-    assert caught.value.result.text == "text 0"
-    assert all("text" not in log for log in logs)
-
-
 async def test_what_is_no_run_is_not_read_as_one(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -273,14 +180,3 @@ async def test_what_is_no_run_is_not_read_as_one(open_memory: Any) -> None:
             await recorded_run(user, other.memory_id)
         with pytest.raises(NotFoundError):
             await recorded_run(user, "nothing")
-
-
-async def test_a_run_that_was_deleted_and_restored_is_read_once(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        result = await improved(user)
-        episode_id = result.metadata["episode_id"]
-        before = await recorded_run(user, episode_id)
-        await user.delete(episode_id)
-        await user.restore([episode_id])
-        assert await recorded_run(user, episode_id) == before

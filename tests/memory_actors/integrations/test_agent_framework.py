@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from memory_actors import InvalidInputError
-
 pytest.importorskip("agent_framework", reason="needs agent-framework-core, of the extra dev")
 
 from agent_framework import Agent, BaseChatClient, ChatResponse, Message
@@ -58,15 +56,6 @@ async def test_an_agent_recalls_across_sessions(open_memory) -> None:
     assert "quoted" not in words(model.given[0])
 
 
-async def test_another_user_is_told_nothing(open_memory) -> None:
-    model = Scripted("Noted.", "I do not know.")
-    async with open_memory() as memory:
-        for user, text in (("ada", "I ski in Davos"), ("grace", "Who skis in Davos?")):
-            provider = MemoryActorsProvider(memory.user(user))
-            await Agent(model, context_providers=[provider]).run(text)
-    assert words(model.given[1]) == "Who skis in Davos?"
-
-
 async def test_a_provider_that_only_reads_keeps_nothing(open_memory) -> None:
     model = Scripted("Hello.", "Hello.")
     async with open_memory() as memory:
@@ -89,12 +78,3 @@ async def test_what_an_agent_is_told_fits_the_budget(open_memory) -> None:
     counts = [told.text.count("slope number") for told, _ in model.given]
     assert 0 < counts[0] < counts[1] == 20
     assert [asked.text for _, asked in model.given] == ["Where does Ada ski?"] * 2
-
-
-async def test_what_cannot_be_is_refused(open_memory) -> None:
-    wrong: Any = "ada"
-    with pytest.raises(InvalidInputError, match=r"give memory\.user"):
-        MemoryActorsProvider(wrong)
-    async with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="token_budget"):
-            MemoryActorsProvider(memory.user("ada"), token_budget=0)

@@ -46,11 +46,6 @@ def test_a_file_is_a_document_of_the_user(tool, user) -> None:
     assert said == f"Here's the content of {NOTES} with line numbers:\n     1\tone\n     2\ttwo"
 
 
-def test_an_insert_ends_the_file_as_the_sdk_does(tool, user) -> None:
-    tool.call({"command": "insert", "path": NOTES, "insert_line": 1, "insert_text": "x"})
-    assert user.context.document("notes.md").render() == "one\nx\ntwo\n"
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -89,17 +84,6 @@ def test_refusals_are_errors_of_the_sdk_in_its_words(tool, command: Any, words: 
     with pytest.raises(ToolError) as raised:
         tool.call(command)
     assert str(raised.value) == raised.value.content == words
-
-
-def test_a_path_with_dots_that_stays_inside_is_resolved(tool) -> None:
-    said = tool.call({"command": "view", "path": "/memories/a/../notes.md"})
-    assert said.startswith(f"Here's the content of {NOTES}")
-
-
-def test_a_file_beyond_the_limit_is_refused_with_advice(tool) -> None:
-    text = "word " * 4_000
-    with pytest.raises(ToolError, match="Shorten or delete something first"):
-        tool.call({"command": "create", "path": "/memories/long.md", "file_text": text})
 
 
 def test_all_files_can_be_cleared(tool, user) -> None:

@@ -1,15 +1,12 @@
 """A memory service of Google's ADK, and its runner: a session ends, and a new one recalls it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fakes import FakeEmbedder
 
-from memory_actors import InvalidInputError, NotFoundError, sync
+from memory_actors import InvalidInputError, NotFoundError
 
 pytest.importorskip("google.adk", reason="needs google-adk: scripts/contracts runs it")
 
@@ -84,28 +81,6 @@ async def test_what_was_deleted_does_not_come_back_with_its_session(open_memory)
             await service.delete_memory(**ADA, memory_id=entry.id)
         with pytest.raises(InvalidInputError, match="memory_id"):
             await service.delete_memory(**ADA)
-
-
-async def test_facts_are_added_as_they_are(open_memory) -> None:
-    async with open_memory() as memory:
-        service = MemoryActorsService(memory)
-        fact = MemoryEntry(
-            content=types.Content(parts=[types.Part(text="Ada skis")]),
-            custom_metadata={"topic": "sports"},
-            timestamp="2026-03-01T00:00:00Z",
-        )
-        await service.add_memory(**ADA, memories=[fact], custom_metadata={"by": "hand"})
-        (entry,) = await found(service, "skis")
-        assert {"topic": "sports", "by": "hand"}.items() <= entry.custom_metadata.items()
-        assert entry.timestamp == AT.isoformat()
-
-
-def test_a_memory_without_await_serves_every_loop(tmp_path: Path) -> None:
-    with sync.MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), alerts=[]) as memory:
-        service = MemoryActorsService(memory)
-        asyncio.run(service.add_events_to_memory(**ADA, events=[event("I ski in Davos")]))
-        assert len(asyncio.run(found(service, "Davos"))) == 1
-        assert memory.user("trips/ada").count() == 1
 
 
 class Scripted(BaseLlm):

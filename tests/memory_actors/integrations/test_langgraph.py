@@ -35,7 +35,6 @@ pytest.importorskip("langgraph.store", reason="needs langgraph-checkpoint, of th
 
 from langgraph.store.base import (
     GetOp,
-    InvalidNamespaceError,
     ListNamespacesOp,
     PutOp,
     SearchOp,
@@ -82,14 +81,6 @@ def test_a_user_and_a_collection_say_which_namespace_they_are(
     assert namespace_of(*NamespaceNames(user).place(namespace)) == namespace
 
 
-@given(NAMESPACES, NAMESPACES, USERS)
-def test_two_namespaces_are_never_in_one_place(
-    one: tuple[str, ...], other: tuple[str, ...], user: int | str
-) -> None:
-    names = NamespaceNames(user)
-    assert (names.place(one) == names.place(other)) == (one == other)
-
-
 @pytest.mark.parametrize("collection", ["default", "langgraph", "langgraph@x/a", "langgraph@/a"])
 def test_other_collections_are_no_namespaces(collection: str) -> None:
     assert namespace_of("ada", collection) is None
@@ -109,16 +100,6 @@ def test_namespaces_of_any_characters_come_back(opened: Opened, user: int | str)
             assert item.value == {"at": list(namespace)}
             assert [one.namespace for one in store.search(namespace)] == [namespace]
         assert store.list_namespaces() == sorted(JUNK)
-
-
-@pytest.mark.parametrize("bad", ["x" * 600, "half a pair \ud800"])
-def test_a_label_that_cannot_be_is_refused(opened: Opened, bad: str) -> None:
-    """A label that is too long or no text is refused."""
-    with opened() as store:
-        for namespace in [(bad,), ("ada", bad)]:
-            with pytest.raises(InvalidInputError):
-                store.put(namespace, "k", {})
-        assert store.search(()) == []
 
 
 def test_an_erased_user_has_no_items(tmp_path: Path) -> None:
@@ -234,14 +215,6 @@ def nested(levels: int) -> list[Any]:
     return value
 
 
-def test_values_of_python_are_kept_as_json(opened: Opened) -> None:
-    with opened() as store:
-        store.put(ADA, "k", {"at": datetime(2026, 3, 4, tzinfo=UTC), "pair": (1, 2), "b": b"x"})
-        item = store.get(ADA, "k")
-        assert item is not None
-        assert item.value == {"at": "2026-03-04T00:00:00Z", "pair": [1, 2], "b": "eA=="}
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -300,17 +273,6 @@ async def test_a_bad_put_is_its_callers_alone(tmp_path: Path) -> None:
         )  # fmt: skip
         assert isinstance(bad, InvalidInputError)
         assert good is None
-
-
-def test_a_full_quota_is_said(tmp_path: Path) -> None:
-    full = Settings(tiers={Tier.LOCAL: Plan(limits=Limits(documents=2))})
-    with MemoryActorsStore.open(tmp_path, embedder=FakeEmbedder(), settings=full) as store:
-        for key in ("k", "l"):
-            store.put(ADA, key, {"n": 1})
-        with pytest.raises(QuotaExceededError, match="2"):
-            store.put(ADA, "m", {"n": 1})
-        store.put(ADA, "k", {"n": 2})  # in the place of another
-        store.put(("bob",), "k", {"n": 1})
 
 
 # --- time to live
@@ -472,14 +434,6 @@ async def test_the_sweeper_sweeps_until_the_store_is_closed(tmp_path: Path, is_a
             await gone(store)
 
 
-def test_a_sweeper_is_stopped_once_and_begun_once(opened: Opened) -> None:
-    with opened(ttl={}) as store:
-        store.start_ttl_sweeper(10)
-        store.start_ttl_sweeper(10)
-        assert store.stop_ttl_sweeper(timeout=10)
-        assert store.stop_ttl_sweeper()
-
-
 # --- search
 
 
@@ -548,11 +502,6 @@ def test_what_cannot_be_embedded_is_not_put(opened: Opened) -> None:
             assert store.get(ADA, "k") is None
 
 
-def test_an_index_must_say_what_it_is(opened: Opened) -> None:
-    with pytest.raises(InvalidInputError, match="dims"), opened(index={"fields": ["text"]}):
-        pass
-
-
 @pytest.mark.parametrize(
     "asked", [{"a'b": 1}, {"$or": []}, {"n": {"$in": [1]}}, {"n": {"$gt": 1, "eq": 2}}, {1: 1}]
 )
@@ -561,13 +510,6 @@ def test_a_filter_that_is_none_is_refused(opened: Opened, asked: dict[Any, Any])
         store.put(ADA, "k", {"n": 1})
         with pytest.raises(InvalidInputError):
             store.search(ADA, filter=asked)
-
-
-def test_fields_may_be_named_as_operators_are(opened: Opened) -> None:
-    with opened() as store:
-        store.put(ADA, "k", {"and": 1, "not": {"or": 2}})
-        assert len(store.search(ADA, filter={"and": 1, "not.or": 2})) == 1
-        assert store.search(ADA, filter={"and": 2}) == []
 
 
 # --- event loops
@@ -584,22 +526,6 @@ async def test_a_store_belongs_to_its_loop(tmp_path: Path) -> None:
         assert await asyncio.to_thread(store.get, ADA, "k") == here
         elsewhere = await asyncio.to_thread(lambda: asyncio.run(store.aget(ADA, "k")))
         assert elsewhere == here
-
-
-async def test_any_loop_and_thread_may_call_over_sync_memory(opened: Opened) -> None:
-    """Over the memory without await any loop and thread may call."""
-    with opened() as store:
-        await store.aput(ADA, "k", {"n": 1})
-        assert store.get(ADA, "k") == await store.aget(ADA, "k")
-
-
-async def test_many_calls_at_once_are_all_answered(tmp_path: Path) -> None:
-    async with MemoryActorsStore.aopen(tmp_path, embedder=FakeEmbedder()) as store:
-        await asyncio.gather(*(store.aput(ADA, f"k{n}", {"n": n}) for n in range(300)))
-        found = await asyncio.gather(*(store.aget(ADA, f"k{n}") for n in range(300)))
-        assert [item.value["n"] for item in found if item is not None] == [*range(300)]
-        await store.abatch([PutOp(ADA, f"k{n}", None) for n in range(300)])
-        assert await store.asearch(()) == []
 
 
 async def test_of_calls_at_once_each_has_its_own_answer(tmp_path: Path) -> None:
@@ -623,28 +549,6 @@ async def test_of_calls_at_once_each_has_its_own_answer(tmp_path: Path) -> None:
         last = await store.aget(ADA, "k")
         assert last is not None
         assert last.value == {"n": 8}
-
-
-async def test_a_call_that_is_cancelled_stops_no_other(tmp_path: Path) -> None:
-    async with MemoryActorsStore.aopen(tmp_path, embedder=FakeEmbedder()) as store:
-        given_up = asyncio.create_task(store.aput(ADA, "k", {"n": 1}))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        await store.aput(ADA, "l", {"n": 1})
-        assert given_up.cancelled()
-        assert "l" in {item.key for item in await store.asearch(ADA)}
-
-
-def test_without_a_loop_the_memory_must_need_none() -> None:
-    with pytest.raises(InvalidInputError, match="event loop"):
-        MemoryActorsStore(object.__new__(MemorySystem))
-
-
-async def test_a_bad_label_in_a_batch_refuses_all_of_it(opened: Opened) -> None:
-    with opened() as store:
-        with pytest.raises(InvalidNamespaceError):
-            await store.abatch([PutOp(ADA, "k", {}), GetOp(("a.b",), "k")])
-        assert store.get(ADA, "k") is None
 
 
 # --- what was imported

@@ -70,18 +70,6 @@ def test_an_agent_writes_down_changes_and_deletes(tmp_path: Path) -> None:
         assert store.search(()) == []
 
 
-async def test_what_one_agent_wrote_another_finds_and_no_other_users(tmp_path: Path) -> None:
-    async with MemoryActorsStore.aopen(tmp_path, user=1, embedder=FakeEmbedder()) as store:
-        writes = agent(store, calls("manage_memory", content="Ada skis in Davos"))
-        await writes.ainvoke(SAID, user("ada"))
-    async with MemoryActorsStore.aopen(tmp_path, user=1, embedder=FakeEmbedder()) as store:
-        search = calls("search_memory", query="Davos")
-        (found,) = told(await agent(store, search).ainvoke(SAID, user("ada")))
-        assert "Ada skis in Davos" in found
-        (nothing,) = told(await agent(store, search).ainvoke(SAID, user("bob")))
-        assert "Ada" not in nothing
-
-
 def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
     program = "\n".join(blocks("docs/integrations/langmem.md"))
     check_printed(program, printed_by(tmp_path, "-c", program))

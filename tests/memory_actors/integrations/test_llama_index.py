@@ -1,15 +1,10 @@
 """A memory block of LlamaIndex: what leaves its queue is recalled by a new agent."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fakes import FakeEmbedder
-
-from memory_actors import sync
 
 pytest.importorskip("llama_index.core", reason="needs llama-index-core: scripts/contracts runs it")
 
@@ -68,13 +63,6 @@ async def test_truncating_leaves_out_the_last_memories(open_memory) -> None:
         assert await block.atruncate("no quotation", 1) is None
 
 
-def test_a_user_without_await_serves_every_loop(tmp_path: Path) -> None:
-    with sync.MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), alerts=[]) as memory:
-        block = MemoryActorsBlock(user=memory.user("ada"))
-        asyncio.run(block.aput(asks("I ski in Davos")))
-        assert "I ski in Davos" in asyncio.run(block.aget(asks("Davos?")))
-
-
 @asynccontextmanager
 async def queue() -> AsyncIterator[Any]:
     """Hold the database of LlamaIndex's own queue, which it does not close itself."""
@@ -117,8 +105,3 @@ async def test_an_agent_recalls_across_sessions(open_memory) -> None:
         assert {one.session_id for one in kept} == {"monday"}
     assert "I ski in Davos" in given[-1]
     assert "<memory_actors>" in given[-1]
-
-
-def test_what_is_no_user_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"give memory\.user"):  # pydantic's, which says ours
-        MemoryActorsBlock(user="ada")

@@ -17,7 +17,6 @@ from support.pages import blocks, check_printed, printed_by
 from memory_actors import (
     Conversation,
     ExtractorError,
-    InvalidInputError,
     MemorySystem,
     Proposal,
     Settings,
@@ -25,7 +24,6 @@ from memory_actors import (
 )
 from memory_actors.integrations.mem0 import AsyncMemory, Memory, ValidationError
 from memory_actors.integrations.mem0 import MemoryError as Mem0Error
-from memory_actors.integrations.mem0.checks import translated
 from memory_actors.integrations.mem0.shapes import may_own, new_id, owner_of
 
 PARTS: Any = {
@@ -105,16 +103,6 @@ def test_history_tells_of_a_memory_that_is_gone(memory: Memory) -> None:
     assert memory.history("nobody's") == []
 
 
-@pytest.mark.parametrize("memory_id", ["nobody's", str(uuid.UUID(int=5)), "", 5])
-def test_what_is_not_there_is_none_or_a_value_error(memory: Memory, memory_id: Any) -> None:
-    kept(memory)
-    assert memory.get(memory_id) is None
-    with pytest.raises(ValueError, match="not found"):
-        memory.delete(memory_id)
-    with pytest.raises(ValueError, match="not found"):
-        memory.update(memory_id, "x")
-
-
 # --- scopes and filters
 
 
@@ -161,21 +149,6 @@ def test_what_has_expired_is_shown_only_on_request(memory: Memory) -> None:
     (one,) = memory.search("old", filters=filters, show_expired=True, top_k=1)["results"]
     memory.update(one["id"], expiration_date=None)
     assert texts(memory.get_all(filters=filters)) == ["ever", "new", "old"]
-
-
-def test_a_field_may_have_any_name() -> None:
-    assert translated({"and": 1, "$x": "*"}) == {"and": [{"\\and": {"eq": 1}}, {}]}
-
-
-def test_texts_that_say_the_same_are_hits_of_their_own(memory: Memory) -> None:
-    ids = {kept(memory), kept(memory)}
-    assert {one["id"] for one in memory.search("tea", filters={"user_id": "u"})["results"]} == ids
-
-
-def test_signals_of_a_score_are_told_on_request(memory: Memory) -> None:
-    kept(memory)
-    (hit,) = memory.search("likes tea", filters={"user_id": "u"}, explain=True)["results"]
-    assert hit["score_details"]
 
 
 @pytest.mark.parametrize("wild", ["*", " * "])
@@ -288,18 +261,6 @@ async def test_a_failed_add_leaves_no_message_to_the_next(tmp_path: Path) -> Non
         assert [one.content for one in kept] == ["I like tea"]
 
 
-async def test_an_inferred_fact_has_scope_and_metadata(
-    tmp_path: Path,
-) -> None:
-    """An inferred fact has its scope and metadata from the first event on."""
-    async with AsyncMemory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
-        added = await memory.add("I like tea", user_id="u", run_id="r", metadata={"n": 1})
-        native = (await memory._opened()).user("u")
-        (entry,) = await native.history(added["results"][0]["id"])
-        kept = entry.data["metadata"]
-        assert (kept["user_id"], kept["run_id"], kept["n"]) == ("u", "r", 1)
-
-
 def test_more_messages_than_a_session_holds_are_all_read(tmp_path: Path) -> None:
     with Memory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
         said = [{"role": "user", "content": f"fact {n}"} for n in range(130)]
@@ -322,15 +283,6 @@ def test_a_fact_said_again_is_doubled_only_in_another_scope(tmp_path: Path) -> N
         assert len(memory.get_all(filters={"user_id": "u"})["results"]) == 2
 
 
-def test_a_later_part_may_forget_a_fact(tmp_path: Path) -> None:
-    """A fact may be forgotten by a later part of the same add."""
-    said = [{"role": "user", "content": f"forget me {n // 20}"} for n in range(40)]
-    with Memory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
-        events = [one["event"] for one in memory.add(said, user_id="u")["results"]]
-        assert set(events) == {"ADD", "DELETE"}
-        assert texts(memory.get_all(filters={"user_id": "u"})) == ["Fact: forget me 1"]
-
-
 def test_delete_all_drops_the_messages_of_a_scope_as_well(tmp_path: Path) -> None:
     shown: list[str] = []
 
@@ -345,12 +297,6 @@ def test_delete_all_drops_the_messages_of_a_scope_as_well(tmp_path: Path) -> Non
         memory.add("and cake", user_id="u", agent_id="a")
         memory.add("and cake", user_id="u", agent_id="b")
         assert shown == ["I like tea"]
-
-
-def test_without_an_extractor_it_is_said_how_to_have_one(memory: Memory) -> None:
-    with pytest.raises(InvalidInputError, match="infer=False"):
-        memory.add("I like tea", user_id="u")
-    assert memory.get_all(filters={"user_id": "u"}) == {"results": []}
 
 
 def test_a_configuration_of_mem0s_names_the_place_and_the_model(

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from support.context import FakeContext
 
-from memory_actors import UnavailableError
 from memory_actors.integrations.memory_tool import MemoryTool, MemoryToolError
 
 pytestmark = pytest.mark.anyio
@@ -72,10 +71,6 @@ async def test_a_directory_is_listed_two_levels_deep_with_sizes(tool) -> None:
     )
 
 
-async def test_an_empty_memory_is_an_empty_directory() -> None:
-    assert (await Tool()("view", "/memories")).splitlines()[1:] == ["0B\t/memories"]
-
-
 async def test_a_file_is_shown_with_line_numbers_six_wide(tool) -> None:
     assert await tool("view", "/memories/notes.txt") == (
         "Here's the content of /memories/notes.txt with line numbers:\n"
@@ -91,14 +86,6 @@ async def test_a_range_of_lines_is_shown(tool, view_range, shown: list[int]) -> 
     said = await tool("view", "/memories/notes.txt", view_range=view_range)
     lines = said.split("\n")[1:]
     assert [int(line.split("\t")[0]) for line in lines if line] == shown
-
-
-async def test_a_file_with_too_many_lines_is_not_shown(tool) -> None:
-    tool.user.held["notes.txt"].limit = 10_000_000
-    await tool("insert", "/memories/notes.txt", insert_line=0, insert_text="\n" * 999_998)
-    assert await tool("view", "/memories/notes.txt") == (
-        "File /memories/notes.txt exceeds maximum line limit of 999,999 lines."
-    )
 
 
 # --- errors to the letter
@@ -262,13 +249,6 @@ async def test_a_document_whose_name_is_no_path_is_not_served(tool) -> None:
 # --- writes
 
 
-@pytest.mark.parametrize("text", ["", "a", "a\r\n\r\n b", "\n\n# T\n- a\n\n```\n", "é\u2028\x0c"])
-async def test_a_file_reads_back_byte_for_byte(tool, text: str) -> None:
-    said = await tool("create", "/memories/new/file.md", file_text=text)
-    assert said == "File created successfully at: /memories/new/file.md"
-    assert await tool.text("new/file.md") == text
-
-
 async def test_a_text_is_replaced_and_shown(tool) -> None:
     await tool("create", "/memories/a", file_text="1\n2\n3\n4 old\n5\n6\n7\n")
     assert await tool("str_replace", "/memories/a", old_str="old", new_str="new\nnewer") == (
@@ -306,26 +286,12 @@ async def test_directories_are_renamed_and_deleted_as_a_whole(tool) -> None:
     assert list(tool.user.held) == ["notes.txt"]
 
 
-async def test_a_limit_is_named_and_nothing_is_written(tool) -> None:
-    tool.user.held["notes.txt"].limit = 40
-    said = await tool("insert", "/memories/notes.txt", insert_line=0, insert_text="x" * 20)
-    assert said == "Error: the document exceeds its hard limit"
-    assert await tool.text("notes.txt") == "Hello World\nThis is line two\n"
-
-
 async def test_an_edit_applies_to_the_newest_text(tool) -> None:
     """An edit is made on the text that somebody else has just written."""
     document = tool.user.held["notes.txt"]
     document.before_append = [lambda: document.set("Hello World\nmeanwhile\n")]
     await tool("str_replace", "/memories/notes.txt", old_str="World", new_str="you")
     assert document.text == "Hello you\nmeanwhile\n"
-
-
-async def test_who_writes_without_end_is_told_to_come_back(tool) -> None:
-    document = tool.user.held["notes.txt"]
-    document.before_append = [lambda n=n: document.set(f"Hello {n}\n") for n in range(50)]
-    with pytest.raises(UnavailableError):
-        await tool("insert", "/memories/notes.txt", insert_line=0, insert_text="x")
 
 
 def test_the_definition_names_every_parameter() -> None:

@@ -14,7 +14,7 @@ from memory_actors import InvalidInputError, Settings, WrongLoopError, sync
 pytest.importorskip("agents", reason="needs openai-agents, of the extra dev")
 
 from agents import Agent, Runner, function_tool, set_tracing_disabled
-from agents.memory import Session, SessionSettings
+from agents.memory import Session
 from agents.testing import ScriptedModel
 from openai.types.responses import (
     ResponseFunctionToolCall,
@@ -83,29 +83,6 @@ async def test_each_item_comes_back_when_it_is_popped(session, item) -> None:
     assert await session.get_items() == []
 
 
-async def test_the_last_items_are_returned_as_many_as_asked(session, memory) -> None:
-    await session.add_items(ITEMS[:4])
-    assert await session.get_items(2) == ITEMS[2:4]
-    assert await session.get_items(9) == ITEMS[:4]
-    assert await session.get_items(0) == await session.get_items(-1) == []
-    limited = MemoryActorsSession("s", memory.user("ada"), session_settings={"limit": 1})
-    assert await limited.get_items() == ITEMS[3:4]
-    assert await limited.get_items(3) == ITEMS[1:4]
-    assert limited.session_settings == SessionSettings(limit=1)
-
-
-async def test_sessions_and_users_are_apart(session, memory) -> None:
-    other = MemoryActorsSession("other", memory.user("ada"))
-    somebody = MemoryActorsSession("s", memory.user("grace"))
-    await session.add_items(ITEMS[:2])
-    await other.add_items(ITEMS[2:3])
-    assert await somebody.get_items() == []
-    await other.clear_session()
-    await other.clear_session()
-    assert await other.get_items() == []
-    assert await session.get_items() == ITEMS[:2]
-
-
 async def test_clearing_leaves_what_is_no_item(session, memory) -> None:
     user = memory.user("ada", session_id="s")
     await asyncio.to_thread(user.add, "likes tea")
@@ -113,23 +90,6 @@ async def test_clearing_leaves_what_is_no_item(session, memory) -> None:
     await session.clear_session()
     (left,) = await asyncio.to_thread(user.list_memories)
     assert left.content == "likes tea"
-
-
-async def test_what_was_said_is_found_by_its_words(session, memory) -> None:
-    await session.add_items(ITEMS[:6])
-    found = await asyncio.to_thread(memory.user("ada").retrieve, "Davos")
-    assert found[0].content == "I ski in Davos"
-    assert (found[0].role, found[0].session_id) == ("user", "s")
-
-
-async def test_a_picture_of_megabytes_comes_back_as_it_was(session) -> None:
-    picture = {"type": "input_image", "image_url": "data:image/png;base64," + "iVBO" * 1_000_000}
-    items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "what is this?"}, picture]},
-        {"type": "function_call_output", "call_id": "1", "output": "row\n" * 80_000},
-    ]
-    await session.add_items(items)
-    assert await session.get_items() == items
 
 
 async def test_items_are_added_all_or_none(session) -> None:
@@ -185,14 +145,6 @@ async def test_a_session_on_an_async_memory_is_of_its_loop(open_memory) -> None:
         assert await session.get_items() == ITEMS[:2]
         with pytest.raises(WrongLoopError):
             await asyncio.to_thread(asyncio.run, session.get_items())
-
-
-def test_what_is_no_user_is_refused(memory) -> None:
-    wrong: Any = memory
-    with pytest.raises(InvalidInputError, match=r"give memory\.user"):
-        MemoryActorsSession("s", wrong)
-    with pytest.raises(InvalidInputError, match="session_id"):
-        MemoryActorsSession("", memory.user("ada"))
 
 
 def said(text: str) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors import InvalidInputError, QuotaExceededError, Settings, sync
+from memory_actors import Settings, sync
 
 pytest.importorskip("strands", reason="needs strands-agents: scripts/contracts runs it")
 
@@ -51,25 +51,6 @@ async def test_what_is_added_is_found_with_its_id_and_score(store) -> None:
     assert await store.search(" … ") == []
 
 
-async def test_results_are_as_many_as_asked(memory) -> None:
-    store = MemoryActorsStore(memory.user("ada"), max_search_results=2)
-    for n in range(4):
-        await store.add(f"tea number {n}")
-    assert len(await store.search("tea")) == 2
-    assert len(await store.search("tea", {"max_search_results": 3})) == 3
-
-
-async def test_labels_keep_stores_of_one_user_apart(memory) -> None:
-    user = memory.user("ada")
-    work = MemoryActorsStore(user, name="work", labels={"area": "work"})
-    home = MemoryActorsStore(user, name="home", labels={"area": "home"})
-    await work.add("likes tea")
-    await home.add("likes coffee")
-    assert [entry.content for entry in await work.search("likes")] == ["likes tea"]
-    everything = await MemoryActorsStore(user).search("likes")
-    assert len(everything) == 2
-
-
 async def test_messages_are_memories_of_one_session_each_of_them_once(store, memory) -> None:
     await store.initialize()
     result = {"toolResult": {"toolUseId": "t", "content": [], "status": "success"}}
@@ -88,25 +69,6 @@ async def test_messages_are_memories_of_one_session_each_of_them_once(store, mem
     await store.add_messages(messages[:1])
     assert len({one.session_id for one in memory.user("ada").list_memories()}) == 2
     assert memory.user("ada").count() == 5
-
-
-async def test_what_cannot_be_is_refused(store, memory) -> None:
-    reader = MemoryActorsStore(memory.user("ada"), writable=False)
-    with pytest.raises(InvalidInputError, match="not writable"):
-        await reader.add("tea")
-    with pytest.raises(InvalidInputError, match="not writable"):
-        await reader.add_messages([message("tea")])
-    assert reader.get_tools() == []
-    with pytest.raises(InvalidInputError, match="must not be empty"):
-        await store.add(" ")
-    with pytest.raises(InvalidInputError, match="at least 1"):
-        await store.search("tea", {"max_search_results": 0})
-    with pytest.raises(InvalidInputError, match="name"):
-        MemoryActorsStore(memory.user("ada"), name=" ")
-    memory.user("grace").set_tier("free")
-    small = MemoryActorsStore(memory.user("grace"))
-    with pytest.raises(QuotaExceededError):
-        await small.add_messages([message(f"tea {n}") for n in range(101)])
 
 
 class Scripted(Model):

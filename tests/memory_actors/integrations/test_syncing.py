@@ -6,11 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import anyio
 import pytest
 from support.context import Entry, FakeDocument
 
-from memory_actors import InvalidInputError, MemoryActorsError, UnavailableError
+from memory_actors import MemoryActorsError
 from memory_actors.base import text_files as files
 from memory_actors.base.errors import ContextFileError
 from memory_actors.integrations.context_files.merge import base_of
@@ -41,45 +40,6 @@ async def test_a_missing_file_is_made_from_the_document(document, file) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600  # it quotes memories
 
 
-async def test_where_there_is_neither_nothing_is_made(file) -> None:
-    document = FakeDocument()
-    assert (await sync(document, file)).quiet
-    assert (file.exists(), document.appends) == (False, 0)
-
-
-async def test_an_empty_document_is_made_from_the_file(file) -> None:
-    file.write_bytes(TEXT.encode())
-    document = FakeDocument()
-    report = await sync(document, file)
-    assert (file.read_text(), document.text) == (TEXT, TEXT)
-    assert (report.changes > 0, report.file_changed) == (True, False)
-    assert document.appends == 1
-
-
-async def test_a_sync_without_edits_changes_nothing(document, file) -> None:
-    await sync(document, file)
-    before, appends = file.stat(), document.appends
-    report = await sync(document, file)
-    assert report.quiet
-    assert (file.stat(), document.appends) == (before, appends)
-
-
-async def test_edits_of_both_sides_reach_the_other(document, file) -> None:
-    await sync(document, file)
-    ids = {block.raw: block.block_id for block in document.live}
-    file.write_text(TEXT.replace("likes tea", "likes green tea").replace("- Uses uv\n", ""))
-    document.set(TEXT.replace("on Sundays\n", "on Mondays\n- Cy is new\n"))
-    report = await sync(document, file)
-    merged = (
-        "# Memory\n\n## People\n\n- Ann likes green tea\n- Bob plays chess on Mondays\n"
-        "- Cy is new\n\n## Work\n\n"
-    )
-    assert (file.read_text(), document.text) == (merged, merged)
-    assert report.conflicts == ()
-    kept = {block.raw: block.block_id for block in document.live}
-    assert kept["- Ann likes green tea\n"] == ids["- Ann likes tea\n"]
-
-
 async def test_an_entry_edited_in_both_is_kept_twice(document, file) -> None:
     await sync(document, file)
     file.write_text(TEXT.replace("likes tea", "likes green tea"))
@@ -91,15 +51,6 @@ async def test_an_entry_edited_in_both_is_kept_twice(document, file) -> None:
         "edited in both", "Ann likes black tea", "Ann likes green tea"
     )  # fmt: skip
     assert document.text == file.read_text()
-
-
-async def test_an_entry_edited_alike_in_both_is_kept_once(document, file) -> None:
-    await sync(document, file)
-    edited = TEXT.replace("likes tea", "likes green tea")
-    file.write_text(edited)
-    document.set(edited)
-    report = await sync(document, file)
-    assert (report.conflicts, file.read_text(), document.text) == ((), edited, edited)
 
 
 async def test_what_was_edited_here_and_removed_in_the_file_stays(document, file) -> None:
@@ -204,11 +155,6 @@ async def test_a_file_that_is_no_text_is_refused(document, file, make, message: 
     assert (document.text, document.appends) == (TEXT, 0)
 
 
-async def test_a_missing_directory_is_refused(document, tmp_path) -> None:
-    with pytest.raises(ContextFileError, match="no directory"):
-        await sync(document, tmp_path / "nowhere" / "MEMORY.md")
-
-
 @pytest.mark.parametrize(
     "junk", ["\x00", "\ufeff# T\r\n\r\n- a\r\n", "```\n", "\n\n\n", "\r", "-\n-"]
 )
@@ -230,16 +176,6 @@ async def test_a_replaced_file_keeps_its_mode_and_its_symbolic_link(document, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.md", "real.md"]
 
 
-async def test_what_is_over_the_limit_leaves_both_as_they_are(document, file) -> None:
-    await sync(document, file)
-    document.limit = len(TEXT)
-    larger = TEXT + "- more\n"
-    file.write_text(larger)
-    with pytest.raises(InvalidInputError, match="hard limit"):
-        await sync(document, file)
-    assert (document.text, file.read_text()) == (TEXT, larger)
-
-
 async def test_auto_archive_makes_room_and_the_file_follows(document, file) -> None:
     await sync(document, file)
     document.limit = len(TEXT)
@@ -251,14 +187,6 @@ async def test_auto_archive_makes_room_and_the_file_follows(document, file) -> N
 
 
 # --- at the same time
-
-
-async def test_a_write_between_reading_and_appending_is_merged(document, file) -> None:
-    await sync(document, file)
-    file.write_text(TEXT + "- from the file\n")
-    document.before_append = [lambda: document.set(TEXT.replace("Uses uv", "Uses uv daily"))]
-    await sync(document, file)
-    assert file.read_text() == document.text == TEXT.replace("uv", "uv daily") + "- from the file\n"
 
 
 def interfere(monkeypatch: pytest.MonkeyPatch, name: str, action: Callable[[], None]) -> None:
@@ -315,14 +243,6 @@ async def test_a_file_that_is_being_written_is_waited_for(document, file) -> Non
     assert "- late\n" in file.read_text() == document.text
 
 
-async def test_a_file_that_goes_meanwhile_is_made_again(document, file, monkeypatch) -> None:
-    await sync(document, file)
-    document.set(TEXT + "- from the document\n")
-    interfere(monkeypatch, "_swap", file.unlink)
-    await sync(document, file)
-    assert file.read_text() == document.text == TEXT + "- from the document\n"
-
-
 async def test_a_file_that_comes_meanwhile_is_merged(document, file, monkeypatch) -> None:
     interfere(monkeypatch, "_create", lambda: file.write_text("- mine\n"))
     await sync(document, file)
@@ -371,18 +291,6 @@ async def test_a_read_only_file_is_not_replaced(document, file, monkeypatch) -> 
     assert file.read_text() == "- mine\n"
 
 
-async def test_lines_that_end_in_carriage_returns_alone_are_refused(document, file) -> None:
-    file.write_bytes(b"# T\r- x\r")
-    with pytest.raises(ContextFileError, match="carriage returns"):
-        await sync(document, file)
-
-
-async def test_a_file_of_too_many_entries_is_refused(document, file) -> None:
-    file.write_text("-\n" * 10_001)
-    with pytest.raises(ContextFileError, match="10,001 entries"):
-        await sync(document, file)
-
-
 async def test_what_came_out_unseen_is_not_thrown_away(document, file, monkeypatch) -> None:
     """The disk fails between the swap and the look at what came out."""
     await sync(document, file)
@@ -404,17 +312,6 @@ async def test_a_large_archive_is_mirrored(document, file) -> None:
     for _ in range(2):
         assert (await sync(document, file)).warning is None
     assert file.with_name("MEMORY-archive.md").stat().st_size > files.FILE_BYTES_MAX
-
-
-async def test_two_syncs_at_once_end_in_step(document, file) -> None:
-    file.write_text(TEXT + "- from the file\n")
-    document.set(TEXT.replace("tea", "mint tea"))
-    async with anyio.create_task_group() as tasks:
-        for _ in range(4):
-            tasks.start_soon(sync, document, file)
-    assert file.read_text() == document.text
-    assert document.text.count("- from the file\n") == 1
-    assert (await sync(document, file)).quiet
 
 
 async def test_a_sync_that_another_overtook_notes_nothing_of_its_own(document, file) -> None:
@@ -491,16 +388,6 @@ async def test_an_edit_behind_a_cut_off_sync_stays(document, file, monkeypatch) 
     for line in ("- Ann likes green tea\n", "- from the document\n", "- later\n"):
         assert document.text.count(line) == 1
     assert (file.read_text(), report.conflicts) == (document.text, ())
-
-
-async def test_who_writes_without_end_is_told_to_come_back(document, file, monkeypatch) -> None:
-    file.write_text("- mine\n")
-    document.before_append = [
-        lambda n=n: document.set(f"{TEXT}- {n}\n") for n in range(100)
-    ]  # fmt: skip
-    with pytest.raises(UnavailableError, match="keep changing"):
-        await sync(document, file)
-    assert file.read_text() == "- mine\n"
 
 
 async def test_the_log_does_not_learn_where_a_file_is(document, file) -> None:

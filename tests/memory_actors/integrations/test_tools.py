@@ -13,7 +13,7 @@ import pytest
 from support.fakes import FakeEmbedder
 from support.loops import loop_of_thread
 
-from memory_actors import InvalidInputError, sync
+from memory_actors import sync
 from memory_actors.integrations.tools import memory_tools
 
 pytestmark = pytest.mark.anyio
@@ -61,14 +61,6 @@ main(["search", "--help"])
     assert "meaning to QUERY" in plain
 
 
-async def test_functions_of_an_async_memory_are_async(open_memory) -> None:
-    async with open_memory() as memory:
-        remember, recall, *_ = memory_tools(memory.user("ada"))
-        assert inspect.iscoroutinefunction(remember)
-        await remember("Ada skis in Davos")
-        assert "Ada skis" in await recall("Davos", top_k=1)
-
-
 def test_what_a_model_can_change_it_reads_as_an_answer(user) -> None:
     remember, recall, update_memory, forget = memory_tools(user)
     assert remember(" ") == "Error: content is empty: give it some text"
@@ -85,15 +77,6 @@ def test_a_memory_cannot_pass_for_several(user) -> None:
     assert json.loads(line)["trust"] == "untrusted"
 
 
-def test_a_memory_that_is_superseded_says_so(user) -> None:
-    remember, recall, *_ = memory_tools(user)
-    remember("Ada lives in Oslo")
-    newer = id_in(remember("Ada no longer lives in Oslo"))
-    said = [json.loads(line) for line in recall("Ada lives in Oslo").splitlines()]
-    assert {one["memory_id"]: one.get("superseded_by") for one in said}.get(newer) is None
-    assert newer in [one.get("superseded_by") for one in said]
-
-
 def test_functions_are_typed_and_described(user) -> None:
     tools = memory_tools(user)
     assert [tool.__name__ for tool in tools] == NAMES
@@ -105,11 +88,6 @@ def test_functions_are_typed_and_described(user) -> None:
         description, _, parameters = (inspect.getdoc(tool) or "").partition("Args:")
         assert "Use it when" in description
         assert all(f"{name}: " in parameters for name in types)
-
-
-def test_what_is_no_user_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"give memory\.user"):
-        memory_tools("ada")  # type: ignore[type-var]
 
 
 # --- agents: in one conversation they remember, in the next they recall
@@ -170,16 +148,3 @@ def test_tools_of_anthropic(user) -> None:
     assert remember.call({"content": "Ada skis in Davos"}).startswith("Remembered")
     schema = remember.to_dict()["input_schema"]["properties"]["content"]
     assert (schema["type"], schema["description"][:8]) == ("string", "One fact")
-
-
-async def test_tools_are_async_with_an_async_memory(open_memory) -> None:
-    """Tools of Anthropic and LangChain are async with an async memory."""
-    anthropic = pytest.importorskip("anthropic.lib.tools", reason="needs anthropic")
-    langchain = pytest.importorskip("langchain_core.tools", reason="needs langchain-core")
-    async with open_memory() as memory:
-        remember, recall, *_ = memory_tools(memory.user("ada"))
-        said = await anthropic.beta_async_tool(remember).call({"content": "Ada skis in Davos"})
-        assert said.startswith("Remembered")
-        tool = langchain.StructuredTool.from_function(coroutine=recall)
-        assert "Ada skis" in await tool.ainvoke({"query": "Davos", "top_k": 1})
-        assert tool.args["top_k"]["type"] == "integer"

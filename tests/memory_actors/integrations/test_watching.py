@@ -67,16 +67,6 @@ async def test_what_stands_still_is_not_synced_again(tmp_path, monkeypatch) -> N
     assert len(syncs) == 2, "one that made the file, one that saw that all is well"
 
 
-async def test_what_is_deleted_from_the_archive_goes_from_its_mirror(tmp_path) -> None:
-    document, file = FakeDocument(TEXT), tmp_path / "MEMORY.md"
-    document.archive("b1")
-    mirror = tmp_path / "MEMORY-archive.md"
-    async with watched(document, file):
-        await until(lambda: mirror.exists() and "- a\n" in mirror.read_text())
-        document.gone.clear()
-        await until(lambda: "- a\n" not in mirror.read_text())
-
-
 async def test_a_file_being_written_is_left_alone(tmp_path) -> None:
     """A file that is being written is left until it stands still."""
     document, file = FakeDocument(TEXT), tmp_path / "MEMORY.md"

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.given import pro
 
-from memory_actors import ContextLimitError, InvalidInputError, Limits, QuotaExceededError
+from memory_actors import InvalidInputError
 from memory_actors.interchange import import_jsonl
 
 pytestmark = pytest.mark.anyio
@@ -79,21 +78,3 @@ async def test_a_block_that_is_none_is_refused_by_line(
     async with store() as memory:
         with pytest.raises(InvalidInputError, match=rf"{said}.*\(first: .*in\.jsonl, line 1\)"):
             await import_jsonl(memory.user("u"), path)
-
-
-async def test_an_id_of_another_memory_is_refused(store, tmp_path: Path) -> None:
-    path = written(tmp_path / "in.jsonl", {"id": "a", "data": BLOCK})
-    async with store() as memory:
-        user = memory.user("u")
-        await user.add("a fact", memory_id="a")
-        with pytest.raises(InvalidInputError, match="stands for another memory"):
-            await import_jsonl(user, path)
-
-
-async def test_an_import_passes_no_limit(store, tmp_path: Path) -> None:
-    long = {"id": "a", "data": {**BLOCK, "raw": "word " * 2_000}}
-    two = [{"id": name, "data": BLOCK} for name in ("b", "c")]
-    async with store(tiers=pro(Limits(context_entries=1))) as memory:
-        for lines, error in (([long], ContextLimitError), (two, QuotaExceededError)):
-            with pytest.raises(error, match=r"in\.jsonl, line"):
-                await import_jsonl(memory.user("u"), written(tmp_path / "in.jsonl", *lines))

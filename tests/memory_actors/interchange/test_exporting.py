@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from memory_actors import InvalidInputError, Item
 from memory_actors.base.errors import MissingExtraError
-from memory_actors.interchange import TARGETS, ExportReport, export_to, exporting, import_from
+from memory_actors.interchange import ExportReport, export_to, import_from
 
 pytestmark = pytest.mark.anyio
 in_text = pytest.mark.parametrize("program", ["mem0", "chroma", "mcp-memory"])
@@ -74,15 +73,6 @@ async def test_chroma(exported) -> None:
         assert all(isinstance(value, str | int | float | bool) for value in metadata.values())
 
 
-async def test_chroma_takes_so_many_at_a_time(store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(exporting, "RECORDS_A_LINE", 3)
-    async with store() as memory:
-        await memory.user("ada").add_many([Item(content=f"fact {n}") for n in range(7)])
-        await export_to(memory.user("ada"), "chroma", tmp_path / "out")
-    sizes = [len(json.loads(line)["ids"]) for line in (tmp_path / "out").read_text().splitlines()]
-    assert sizes == [3, 3, 1]
-
-
 @in_text
 async def test_what_comes_back_is_not_doubled(store, tmp_path: Path, program: str) -> None:
     async with store() as memory:
@@ -122,15 +112,6 @@ async def test_what_is_exported_can_be_imported(exported, store, program: str) -
     assert trusts == {"unknown"}  # whatever a file says of its own
 
 
-@in_text
-async def test_nobody_has_nothing(store, tmp_path: Path, program: str) -> None:
-    async with store() as memory:
-        report = await export_to(memory.user("ada"), program, tmp_path / "out")
-        assert report.memories == 0
-        back = await import_from(memory, program, tmp_path / "out", user_id="ada")
-    assert (back.added, back.left_out) == (0, 0)
-
-
 async def test_parquet(exported) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     report, path = await exported("parquet")
@@ -151,9 +132,3 @@ async def test_a_missing_package_is_named(store, tmp_path: Path, monkeypatch: An
         with pytest.raises(MissingExtraError, match=r"pip install 'memory-actors\[parquet\]'"):
             await export_to(memory.user("ada"), "parquet", tmp_path / "out")
     assert (tmp_path / "out").read_text() == "before"
-
-
-async def test_an_unknown_program_is_refused(store, tmp_path: Path) -> None:
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match=f"one of {', '.join(TARGETS)}"):
-            await export_to(memory.user("ada"), "zep", tmp_path / "out")

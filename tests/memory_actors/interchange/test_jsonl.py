@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -39,18 +38,6 @@ async def exported(user) -> list[bytes]:
 # --- import
 
 
-async def test_lines_become_memories(store, file) -> None:
-    async with store() as memory:
-        report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
-        got = await memory.user("u").list_memories()
-    assert (report.users, report.added, report.unchanged) == (["u"], 2, 0)
-    assert [(m.content, m.role, m.session_id) for m in got] == [
-        ("noted", "bot", "s1"),
-        ("likes tea", "user", "s1"),
-    ]
-    assert got[1].occurred_at == datetime(2024, 5, 1, tzinfo=UTC)
-
-
 async def test_importing_again_adds_nothing(store, file) -> None:
     path = file(*chat(60))
     async with store() as memory:
@@ -62,34 +49,12 @@ async def test_importing_again_adds_nothing(store, file) -> None:
     assert (again.added, again.unchanged) == (0, 60)
 
 
-async def test_equal_lines_are_as_many_memories(store, file) -> None:
-    async with store() as memory:
-        report = await import_jsonl(memory.user("u"), file(FIRST, FIRST, FIRST))
-        assert report.added == len(await memory.user("u").list_memories()) == 3
-
-
-async def test_a_deleted_memory_does_not_come_back(store, file) -> None:
-    path = file('{"id": "a", "content": "x"}')
-    async with store() as memory:
-        user = memory.user("u")
-        await import_jsonl(user, path)
-        await user.delete("a")
-        assert (await import_jsonl(user, path)).unchanged == 1
-        assert await user.list_memories() == []
-
-
 async def test_windows_files_and_blank_lines_are_fine(store, tmp_path) -> None:
     """Windows files, blank lines and a last line without an end are fine."""
     path = tmp_path / "f.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + FIRST.encode() + b"\r\n\r\n  \n" + SECOND.encode())
     async with store() as memory:
         assert (await import_jsonl(memory.user("u"), path)).added == 2
-
-
-async def test_an_empty_file_adds_nothing(store, file) -> None:
-    async with store() as memory:
-        report = await import_jsonl(memory.user("u"), file())
-    assert (report.added, report.unchanged) == (0, 0)
 
 
 @pytest.mark.parametrize("before", [0, 3, 200, 250])
@@ -116,14 +81,6 @@ async def test_a_bad_character_costs_itself_alone(store, file) -> None:
         held = {m.content for m in await memory.user("u").list_memories()}
     assert report.left_out == 0
     assert held == {"cut \ufffd", "\ufffd\ufffd", "caf\ufffd", "\U0001f600", "\\ud83d", "a\tb"}
-
-
-async def test_a_corrected_file_adds_what_was_left_out(store, file) -> None:
-    async with store() as memory:
-        user = memory.user("u")
-        await import_jsonl(user, file(FIRST, "{"))
-        report = await import_jsonl(user, file(FIRST, SECOND))
-    assert (report.added, report.unchanged) == (1, 1)
 
 
 async def test_nothing_understood_is_a_failure_that_names_the_format(store, tmp_path) -> None:
@@ -154,31 +111,6 @@ async def test_an_id_of_another_content_is_left_out(store, file) -> None:
         assert {m.content for m in await memory.user("u").list_memories()} == {"x", "y"}
 
 
-async def test_kinds_of_memory_may_be_mixed(store, file) -> None:
-    path = file(
-        FIRST,
-        '{"memory_type": "working", "key": "goal", "content": "Porto", "id": "w1"}',
-        '{"memory_type": "short_term", "content": "hello", "session": "s9", "role": "Ada"}',
-        '{"memory_type": "working", "key": "plan", "value": {"legs": [1, 2]}, "id": "w2"}',
-    )
-    async with store() as memory:
-        user = memory.user("u")
-        assert (await import_jsonl(user, path)).added == 4
-        assert await user.working.items() == {"goal": "Porto", "plan": {"legs": [1, 2]}}
-        assert [m.memory_id for m in await user.list_memories(["working"])] == ["w2", "w1"]
-        (message,) = await user.short_term.messages("s9")
-        assert (message.content, message.role) == ("hello", "Ada")
-        assert (await import_jsonl(user, path)).unchanged == 4
-
-
-async def test_an_overflowing_working_memory_is_refused_by_line(store, file) -> None:
-    """A working memory that does not fit is refused by line."""
-    path = file(FIRST, f'{{"memory_type": "working", "key": "k", "content": "{"x" * 11_000}"}}')
-    async with store() as memory:
-        with pytest.raises(QuotaExceededError, match=r"line 2: "):
-            await import_jsonl(memory.user("u"), path)
-
-
 async def test_a_failing_embedder_keeps_imported_memories(
     store, file, embedder: FakeEmbedder
 ) -> None:
@@ -187,16 +119,6 @@ async def test_a_failing_embedder_keeps_imported_memories(
         embedder.failure = EmbedderError("no model")
         report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
     assert (report.added, report.unindexed) == (2, 2)
-
-
-async def test_progress_is_told_in_bytes_up_to_the_whole_file(store, file) -> None:
-    path, told = file(*chat(450)), []
-    async with store() as memory:
-        await import_jsonl(memory.user("u"), path, progress=lambda *told_: told.append(told_))
-    size = path.stat().st_size
-    assert [total for _, total in told] == [size] * 3
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
-    assert told[-1] == (size, size)
 
 
 @pytest.mark.parametrize(
@@ -326,22 +248,6 @@ def _without(memory, names: set[str]) -> dict:
     return {k: v for k, v in msgspec.structs.asdict(memory).items() if k not in names}
 
 
-async def test_the_flag_of_compression_stays_behind(store, tmp_path: Path) -> None:
-    async with store() as memory:
-        user = memory.user("u")
-        receipt = await user.add("long " * 1000, metadata={"a": 1})
-        assert (await user.get(receipt.memory_id)).metadata["is_compressed"] is True
-        (line,) = await exported(user)
-    assert msgspec.json.decode(line)["metadata"] == {"a": 1}
-
-
-async def test_an_export_of_nothing_is_an_empty_file(store, tmp_path: Path) -> None:
-    async with store() as memory:
-        assert await export_jsonl(memory.user("u"), tmp_path / "out.jsonl") == 0
-        assert (tmp_path / "out.jsonl").read_bytes() == b""
-        assert (await import_jsonl(memory.user("u"), tmp_path / "out.jsonl")).added == 0
-
-
 async def test_a_failed_export_leaves_the_file_that_was_there(
     store, tmp_path: Path, monkeypatch
 ) -> None:
@@ -364,22 +270,6 @@ async def test_an_export_is_readable_by_its_owner_only(store, tmp_path: Path) ->
     async with store() as memory:
         await export_jsonl(memory.user("u"), tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("name", ["no/such/place.jsonl", "."])
-async def test_a_place_that_cannot_be_written_is_refused(store, tmp_path: Path, name: str) -> None:
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match=r"cannot be written|is a directory"):
-            await export_jsonl(memory.user("u"), tmp_path / name)
-
-
-async def test_links_that_lead_in_a_circle_are_no_place(store, tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match="circle"):
-            await export_jsonl(memory.user("u"), tmp_path / "a")
-    assert (tmp_path / "a").is_symlink()
 
 
 async def test_a_pipe_is_written_as_it_is(store, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from memory_actors import (
     QuotaExceededError,
 )
 from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
-from memory_actors.interchange import jsonl as module
 from memory_actors.interchange.records import FIELDS
 
 pytestmark = pytest.mark.anyio
@@ -99,32 +98,6 @@ def _plain(value: Any) -> dict[str, Any]:
     return {k: v for k, v in msgspec.structs.asdict(value).items() if k != "created_at"}
 
 
-async def test_what_a_line_needs_comes_before_it(store) -> None:
-    async with store() as memory:
-        await fill(memory.user("u"))
-        kinds = [
-            "relationship" if "relation" in line.get("data", {}) else line.get("memory_type")
-            for line in await exported(memory.user("u"))
-        ]
-    assert kinds == [
-        None, *["entity"] * 3, *["relationship"] * 3, *["episodic"] * 2, *["structured"] * 2,
-        "short_term", "working",
-    ]  # fmt: skip
-
-
-async def test_a_second_import_adds_nothing(store, tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
-    async with store("one") as one, store("two") as two:
-        await fill(one.user("u"))
-        await export_jsonl(one.user("u"), path)
-        await import_jsonl(two.user("u"), path)
-        before = await exported(two.user("u"))
-        again = await import_jsonl(two.user("u"), path)
-        home = await import_jsonl(one.user("u"), path)
-        assert (again.added, again.unchanged) == (home.added, home.unchanged) == (0, 13)
-        assert await exported(two.user("u")) == before
-
-
 async def test_what_was_deleted_or_changed_since_stays_so(store, tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     async with store() as memory:
@@ -137,19 +110,6 @@ async def test_what_was_deleted_or_changed_since_stays_so(store, tmp_path: Path)
         before = await exported(user)
         report = await import_jsonl(user, path)
         assert (report.added, await exported(user)) == (0, before)
-
-
-async def test_a_changed_and_exported_memory_is_the_same(store, tmp_path: Path) -> None:
-    """A memory that was changed and exported again is still the same memory."""
-    path = tmp_path / "out.jsonl"
-    async with store() as memory:
-        user = memory.user("u")
-        await fill(user)
-        for found in await user.list_memories(["long_term", "short_term", "episodic", "entity"]):
-            await user.update(found.memory_id, content=f"changed {found.memory_id}")
-        await export_jsonl(user, path)
-        report = await import_jsonl(user, path)
-        assert (report.added, report.unchanged) == (0, 13)
 
 
 # --- lines that people write
@@ -180,18 +140,6 @@ async def test_a_text_may_name_an_entity_goal_or_document(store, file) -> None:
         assert (again.added, again.unchanged) == (0, 7)
 
 
-async def test_a_relationship_without_a_time_begins_at_its_timestamp(store, file) -> None:
-    data = {"source": "Ada", "relation": "works_at", "target": "Acme"}
-    job = {"memory_type": "entity", "timestamp": "2020-01-01", "data": data}
-    path = file(*lines(ADA, ACME, job))
-    async with store() as memory:
-        user = memory.user("u")
-        await import_jsonl(user, path)
-        (one,) = await user.entities.relationships("Ada")
-        assert one.valid_from.year == 2020
-        assert (await import_jsonl(user, path)).added == 0
-
-
 # --- into a memory that has some already
 
 
@@ -220,17 +168,6 @@ async def test_an_import_ends_no_relationship_that_is_there(store, file) -> None
         await import_jsonl(user, file(*lines(ADA, ACME, JOB)))
         jobs = await user.entities.relationships("Ada", relation="works_at")
         assert {job.target for job in jobs} == {"Acme", "Initech"}
-
-
-async def test_a_document_replaces_the_one_under_its_key(store, file) -> None:
-    """A document takes the place of the one under its key."""
-    line = {"id": "d", "memory_type": "structured", "data": {"key": "k", "value": {"n": 2}}}
-    async with store() as memory:
-        user = memory.user("u")
-        mine = (await user.documents.put("default", {"n": 1}, key="k")).memory_id
-        await import_jsonl(user, file(*lines(line)))
-        found = await user.documents.get("k")
-        assert (found.memory_id, found.value) == (mine, {"n": 2})
 
 
 # --- what cannot be
@@ -308,15 +245,6 @@ async def test_an_episode_comes_whole_or_not_at_all(store, file, embedder: FakeE
         assert (await user.retrieve("step 2", memory_types=["episodic"]))[0].memory_id == "e"
 
 
-async def test_an_episode_that_went_on_since_stays_as_it_is(store, file) -> None:
-    async with store() as memory:
-        user = memory.user("u")
-        await user.episodes.start("g", memory_id="e")
-        await user.episodes.step("e", "elsewhere")
-        assert (await import_jsonl(user, file(*lines(EPISODE)))).unchanged == 1
-        assert [step.action for step in (await user.episodes.get("e")).steps] == ["elsewhere"]
-
-
 @pytest.mark.parametrize("kept", [3, 2])
 async def test_an_episode_keeps_its_numbers_and_what_left_its_marks(
     store, tmp_path: Path, kept: int
@@ -366,50 +294,6 @@ async def test_an_episode_that_does_not_add_up_is_refused(store, file, changes: 
 
 
 # --- bounds
-
-
-async def test_a_batch_ends_with_the_bytes_it_may_hold(store, file, monkeypatch) -> None:
-    told: list[int] = []
-    monkeypatch.setattr(module, "BATCH_BYTES_MAX", 3_000)
-    path = file(*lines(*[{"content": f"{n} " + "x" * 1_000} for n in range(7)]))
-    async with store() as memory:
-        await import_jsonl(memory.user("u"), path, progress=lambda done, _total: told.append(done))
-    assert len(told) == 3
-    assert told[-1] == path.stat().st_size
-
-
-async def test_an_export_reads_one_page_of_texts_at_once(
-    store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An export reads the texts of a page at a time."""
-    from memory_actors.api import reads as handle
-
-    pages: list[int] = []
-    read = handle.memories
-
-    async def counted(log: Any, stream: str, found: Any, origins: Any) -> Any:
-        pages.append(len(found))
-        return await read(log, stream, found, origins)
-
-    monkeypatch.setattr(handle, "LIST_PAGE", 5)
-    monkeypatch.setattr(handle, "memories", counted)
-    async with store() as memory:
-        await fill(memory.user("u"))
-        await exported(memory.user("u"))
-    assert pages == [5, 5, 3]
-
-
-async def test_a_failing_embedder_keeps_imported_memories(
-    store, file, embedder: FakeEmbedder
-) -> None:
-    """Memories are kept when the embedder fails, and the report says so."""
-    from memory_actors import EmbedderError
-
-    async with store() as memory:
-        embedder.failure = EmbedderError("no model")
-        document = {"memory_type": "structured", "content": "x"}
-        report = await import_jsonl(memory.user("u"), file(*lines(ADA, ACME, JOB, document)))
-    assert (report.added, report.unindexed) == (4, 4)
 
 
 def test_all_kinds_are_carried() -> None:

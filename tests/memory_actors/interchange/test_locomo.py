@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory_actors import InvalidInputError
-from memory_actors.interchange import import_locomo, questions, read_locomo
+from memory_actors.interchange import import_locomo, read_locomo
 
 
 def turn(dia_id: str, text: str = "hi", **more: str) -> dict[str, str]:
@@ -62,26 +62,6 @@ def test_turns_come_in_order_of_sessions(locomo) -> None:
         datetime(2023, 5, 8, 13, 56, 1, tzinfo=UTC),
         datetime(2023, 6, 3, 0, 9, 0, tzinfo=UTC),
     ]
-
-
-def test_questions_keep_existing_evidence(locomo) -> None:
-    """Questions keep the evidence that is there, and questions without any are left out."""
-    (one,) = read_locomo(locomo([conversation()]))
-    assert [(q.text, q.evidence, q.category) for q in questions(one)] == [
-        ("who?", ("D2:1", "D2:2"), 1)
-    ]
-
-
-def test_a_file_may_hold_one_conversation_without_a_list(locomo) -> None:
-    assert [c.sample_id for c in read_locomo(locomo(conversation()))] == ["conv-1"]
-
-
-def test_odd_sessions_and_ids_lose_no_turn(locomo) -> None:
-    """A session without a date, and an id used twice, lose no turn."""
-    sessions = {"session_1": [turn("D1:1", "a"), turn("D1:1", "b")]}
-    (one,) = read_locomo(locomo([conversation(conversation=sessions)]))
-    assert [(t.memory_id, t.dia_id) for t in one.turns] == [("D1:1", "D1:1"), ("D1:1#2", "D1:1")]
-    assert [t.occurred_at for t in one.turns] == [None, None]
 
 
 @pytest.mark.parametrize(

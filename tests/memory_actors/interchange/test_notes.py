@@ -56,14 +56,6 @@ async def test_fields_that_are_not_understood_are_named_with_how_often(
         }
 
 
-async def test_a_file_of_our_own_has_nothing_to_tell(open_memory, tmp_path) -> None:
-    line = {"content": "likes tea", "timestamp": "2024-05-01", "session": "s", "metadata": {"a": 1}}
-    async with open_memory() as memory:
-        assert (await imported(memory.user("ada"), tmp_path / "x", line)).notes == ()
-        again = await imported(memory.user("ada"), tmp_path / "x", line)
-        assert (again.added, again.unchanged, again.notes) == (0, 1, ())
-
-
 async def test_equal_texts_keep_their_own_metadata(open_memory, tmp_path) -> None:
     """Equal texts keep their own metadata, whatever file they come in."""
     async with open_memory() as memory:
@@ -87,11 +79,3 @@ async def test_metadata_that_is_not_taken_over_is_told(open_memory, tmp_path) ->
         (note,) = report.notes
         assert note.lines == 1
         assert "the metadata was not taken over" in note.says
-
-
-async def test_a_file_with_any_number_of_fields_has_some_notes(open_memory, tmp_path) -> None:
-    async with open_memory() as memory:
-        line = {"content": "x", **{f"field {n}": n for n in range(500)}}
-        report = await imported(memory.user("ada"), tmp_path / "x", line)
-        assert len(report.notes) == 101
-        assert sum(note.lines for note in report.notes) == 500

@@ -62,10 +62,6 @@ def test_values_one_by_one_are_those_of_the_whole(
         module.CHUNK_BYTES = before
 
 
-def test_json_in_a_string_is_read_as_that_json() -> None:
-    assert items(json.dumps(json.dumps({"a": [1, 2], "b": 3}))) == [("a", 1), ("a", 2), ("b", 3)]
-
-
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -134,14 +130,6 @@ def test_a_line_that_is_no_json_costs_itself_alone(tmp_path: Path, line: bytes) 
     assert "x.jsonl, line 3)" in note.says
 
 
-def test_a_bad_character_of_json_costs_itself_alone() -> None:
-    said = rb'["\ud83d", "\ud83d\ude00", "a\xc3", "\xed\xa0\x80", "a\tb", {"\udE00": 1}]'
-    texts = ["\ufffd", "\U0001f600", "a\ufffd", "\ufffd" * 3, "a\tb", {"\ufffd": 1}]
-    assert items(said.replace(rb"\xc3", b"\xc3").replace(rb"\xed\xa0\x80", b"\xed\xa0\x80")) == [
-        ("", one) for one in texts
-    ]
-
-
 # --- archives
 
 
@@ -193,16 +181,6 @@ def test_an_archive_with_a_false_size_is_refused(tmp_path: Path) -> None:
         file.read()
 
 
-def test_an_encrypted_archive_is_told(tmp_path: Path) -> None:
-    path = archive(tmp_path / "x.zip", conversations=b"[]")
-    data = bytearray(path.read_bytes())
-    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(mark) + flags] |= 1
-    path.write_bytes(data)
-    with pytest.raises(InvalidInputError, match="encrypted"):
-        list(files_in(path, lambda _name: True))
-
-
 # --- Markdown
 
 
@@ -211,7 +189,3 @@ def test_any_text_is_markdown(text: str) -> None:
     _, body = front_matter(text, SourceReading())
     for passage in passages(body):
         assert passage.text.strip()
-
-
-def test_a_front_matter_that_never_ends_is_none() -> None:
-    assert front_matter("---\na: b\n", SourceReading()) == ({}, "---\na: b\n")

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, Memory, Origin, Trust
-from memory_actors.interchange.parts import DocumentParts, RelationshipParts
 from memory_actors.interchange.records import LineReader, line_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,11 +52,6 @@ def test_a_line_says_the_agent_and_the_end_of_a_memory() -> None:
     assert (told.agent_id, told.expires_at_us) == ("planner", 86_400_500_000)
 
 
-def test_an_agent_that_is_no_name_is_metadata() -> None:
-    line = read(b'{"content": "a", "agent": {"name": "planner"}}')
-    assert (line.agent_id, line.item.metadata) == (None, {"agent": {"name": "planner"}})
-
-
 @pytest.mark.parametrize(
     "same",
     [
@@ -86,14 +80,6 @@ def test_the_id_ignores_the_order_of_metadata() -> None:
     )
     assert one == two
     assert len({one, three, read(LINE).item.memory_id}) == 3
-
-
-def test_the_id_ignores_the_order_of_a_value() -> None:
-    """The id of a value does not depend on the order of its fields."""
-    line = b'{"memory_type": "working", "value": {"a": 1, "b": 2}}'
-    swapped = line.replace(b'"a": 1, "b": 2', b'"b": 2, "a": 1')
-    assert read(line).item.memory_id == read(swapped).item.memory_id
-    assert read(line).item.memory_id != read(line.replace(b"1", b"3")).item.memory_id
 
 
 def test_equal_lines_are_counted_and_others_between_them_change_nothing() -> None:
@@ -131,12 +117,6 @@ def test_a_line_says_where_it_comes_from(said: bytes, origins: tuple[Origin, ...
     entry = read(b'{"content": "x", ' + said + b"}")
     assert entry.origins == origins
     assert entry.item.metadata == {}
-
-
-def test_a_line_is_a_long_term_memory_by_default() -> None:
-    """A line is a long-term memory unless it says otherwise."""
-    assert read(LINE).kind == "long_term"
-    assert read(b'{"memory_type": "short_term", "content": "x"}').kind == "short_term"
 
 
 @pytest.mark.parametrize(
@@ -255,11 +235,6 @@ def test_a_value_of_working_memory_stays_the_json_it_is(value) -> None:
 # --- kinds that say what they hold in data
 
 
-def test_data_of_a_kind_without_any_becomes_metadata() -> None:
-    """Data of a kind without any is of another program, and becomes metadata."""
-    assert read(b'{"content": "x", "data": {"a": 1}}').item.metadata == {"data": {"a": 1}}
-
-
 def test_what_a_kind_holds_stands_in_data_and_nowhere_else() -> None:
     data = {"collection": "trips", "key": "k", "value": {"n": 1}}
     one = memory(memory_type="structured", content='{"n":1}', key="k", data=data, pinned=True)
@@ -270,29 +245,3 @@ def test_what_a_kind_holds_stands_in_data_and_nowhere_else() -> None:
         "data": data,
         "pinned": True,
     }
-
-
-def test_a_relationship_has_its_times_in_data_only() -> None:
-    data = {"relation": "knows", "source_id": "a", "target_id": "b", "valid_from": "2024-01-01"}
-    line = line_of(memory(memory_type="entity", content="a knows b", data=data))
-    assert msgspec.json.decode(line) == {"id": "m1", "memory_type": "entity", "data": data}
-    assert isinstance(read(line).parts, RelationshipParts)
-
-
-def test_a_document_may_be_written_as_working_memory_is() -> None:
-    entry = read(b'{"memory_type": "structured", "key": "k", "value": {"n": 1}}')
-    assert entry.parts == DocumentParts(value={"n": 1}, key="k")
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (b'{"name": "A"}', b'{"name": "B"}'),
-        (b'{"name": "A"}', b'{"name": "A", "type": "city"}'),
-    ],
-)
-def test_the_id_of_a_line_depends_on_its_data(one: bytes, other: bytes) -> None:
-    """The id of a line with data depends on the data."""
-    line = b'{"memory_type": "entity", "data": %s}'
-    assert read(line % one).memory_id == read(line % one).memory_id
-    assert read(line % one).memory_id != read(line % other).memory_id

@@ -198,24 +198,3 @@ async def test_mem0_takes_what_is_exported_for_it(store, tmp_path: Path, mem0: A
         mem0.add(one["memory"], user_id=one["user_id"], metadata=one["metadata"], infer=False)
     (got,) = mem0.get_all(filters={"user_id": "ada"})["results"]
     assert (got["memory"], got["metadata"]["mood"]) == ("likes tea", "good")
-
-
-# --- Zep
-
-
-async def test_records_as_the_client_of_zep_has_them(store, tmp_path: Path) -> None:
-    """Records of the models of its package are read with nothing that is not understood."""
-    types = package("zep_cloud.types")
-    models = {
-        "nodes": types.Node(uuid="n1", name="Ada", labels=["Person"], summary="likes tea",
-                            episode_uuids=[], episode_uuids_truncated=False, user_uuid="ada"),
-        "edges": types.Edge(uuid="e1", name="KNOWS", fact="Ada knows Ada", source_node_uuid="n1",
-                            target_node_uuid="n1", created_at="2025-01-10", user_uuid="ada"),
-        "episodes": types.Episode(uuid="p1", content="hello", role="user", user_uuid="ada"),
-        "messages": types.Message(uuid="m1", content="hi", role="user", thread_uuid="t1"),
-    }  # fmt: skip
-    listed = {name: [model.model_dump(mode="json")] for name, model in models.items()}
-    (tmp_path / "zep.json").write_text(json.dumps(listed, default=str))
-    async with store() as memory:
-        report = await import_from(memory, "zep", tmp_path / "zep.json", user_id="ada")
-    assert (report.added, report.left_out, report.notes) == (4, 0, ())

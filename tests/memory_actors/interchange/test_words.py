@@ -1,7 +1,6 @@
 """Importers lose no word and invent none, whatever place of an export it stands in."""
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -71,59 +70,12 @@ def test_code_is_code_for_every_importer() -> None:
     assert "[[said]]" in prose
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("# only\n", ["only"]), ("# a\n## b\n", ["b"]), ("## a\n## b\n\nc\n# d", ["a", "c", "d"]),
-        ("## a\n# b\n", ["a", "b"]), ("# a\n\n---\n", ["a"]),
-        ("# a\n~~~\nb\n~~~\n", ["~~~\nb\n~~~"]),
-        ("#\n", []), ("said\n---\nmore\n", ["said", "more"]), ("# a\n<!-- b -->\n", ["a"]),
-    ],
-)  # fmt: skip
-def test_a_heading_without_text_is_kept(text: str, said: list[str]) -> None:
-    assert [one.text for one in passages(text)] == said
-
-
-@pytest.mark.parametrize(
-    ("front", "fields"),
-    [
-        ("title: 'Ada''s \"plan\": two'\n", {"title": "Ada's \"plan\": two"}),
-        ("title: one\n  line\nb: >-\n  folded\n  too\n", {"title": "one line", "b": "folded too"}),
-        ("a: 007\nb: no\nc: 2026-05-01\n", {"a": "007", "b": "no", "c": "2026-05-01"}),
-        ("tags: [a, 'b, c']\nmore:\n- {x: y}\n", {"tags": ["a", "b, c"], "more": [{"x": "y"}]}),
-        ("title: Foo: bar\nother: x\n", {"title": "Foo: bar", "other": "x"}),
-        ("a: !!python/object/apply:os.getcwd []\n", {"a": []}),
-    ],
-)  # fmt: skip
-def test_front_matter_is_read_as_yaml(front: str, fields: dict[str, Any]) -> None:
-    assert front_matter(f"---\n{front}---\nbody", SourceReading()) == (fields, "body")
-
-
 def test_front_matter_cannot_grow_by_aliases() -> None:
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
     reading = SourceReading()
     fields, _ = front_matter("---\n" + "\n".join(lines) + "\n---\n", reading)
     assert all(isinstance(value, str) for value in fields.values())
     assert len(reading.notes()) == 1
-
-
-async def test_links_name_notes_and_pictures_are_none(texts, tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    (notes / "in").mkdir(parents=True)
-    (notes / "in" / "b.md").write_text("---\ntitle: B\n---\n- [fact] is there\n")
-    (notes / "c.md").write_text("# C#\n\n- [fact] a language\n")
-    links = "[[B#Part|that]] [[in/b]] [[b.md]] ![[B]] ![[a.png]] [[#here]] [[Node.js]] [[C#]]"
-    (notes / "a.md").write_text(f"---\ntitle: C#\n---\n{links}\n\n- uses [[B#^1|x]] (now)\n")
-    held, _ = await texts("basic-memory", notes)
-    names = {text for text, _ in held}
-    assert {"C# links to B", "C# uses B", "C# links to Node.js", "C# links to C#"} <= names
-    assert not [text for text in names if "png" in text and text != links]
-
-
-async def test_a_note_of_fields_alone_is_kept(texts, tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("---\nname: prefs\ndescription: likes tea\n...\n")
-    held, _ = await texts("memory-md", tmp_path / "a.md")
-    assert held == [("name: prefs\ndescription: likes tea", None)]
 
 
 async def test_notes_of_other_encodings_cost_their_bytes_alone(texts, tmp_path: Path) -> None:
@@ -207,15 +159,6 @@ async def test_attachments_and_results_of_tools_are_words_of_claude(texts) -> No
         assert word in told
 
 
-async def test_a_long_paste_is_several_memories(texts) -> None:
-    words = " ".join(f"word{n}" for n in range(60_000))
-    pasted = {"file_name": "long.txt", "extracted_content": words}
-    message = foreign.claude_message("u1", "human", text="", attachments=[pasted])
-    held, _ = await texts("claude", [{"uuid": "c", "chat_messages": [message]}])
-    assert len(held) > 1
-    assert sorted(word for text, _ in held for word in text.split()) == sorted(words.split())
-
-
 async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
     def said(role: str, text: str, **more: Any) -> dict[str, Any]:
         return {"role": role, "content": [{"type": "text", "text": text}], "created_at": AT, **more}
@@ -245,36 +188,6 @@ async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
         assert word in told
 
 
-# --- one bad item
-
-
-async def test_one_bad_observation_costs_itself_alone(texts, tmp_path: Path) -> None:
-    path = tmp_path / "m.jsonl"
-    entity = {"type": "entity", "name": "A", "entityType": "t"}
-    path.write_text(
-        json.dumps({**entity, "observations": ["fine", "cut \ud83d", "", 7, "good"]})
-        + "\n{broken\n"
-        + json.dumps({"type": "relation", "from": "A", "to": "A", "relationType": "knows"})
-    )
-    held, told = await texts("mcp-memory", path)
-    assert ("A knows A", None) in held
-    (a,) = [text for text, _ in held if text.startswith("A (t)")]
-    assert [word for word in ("fine", "cut \ufffd", "good") if word in a] == [
-        "fine", "cut \ufffd", "good",
-    ]  # fmt: skip
-    assert "observation" in told
-    assert "line 2)" in told
-
-
-async def test_a_row_that_is_no_unicode_costs_its_characters_alone(texts, tmp_path: Path) -> None:
-    path = foreign.langgraph(tmp_path)
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE store SET value = CAST(? AS TEXT) WHERE rowid = 1",
-                         (b'{"data": "caf\xe9 \\ud83d"}',))  # fmt: skip
-    held, _ = await texts("langgraph", path)
-    assert any("caf\ufffd \ufffd" in text for text, _ in held)
-
-
 # --- nothing, and nobody
 
 
@@ -296,10 +209,3 @@ async def test_nothing_understood_is_a_failure_that_names_the_formats_that_fit(
     path = write_json(tmp_path / "x.json", value)
     with pytest.raises(InvalidInputError, match=f"nothing in .* as {program}: .*{fits}"):
         await plan_import(program, path)
-
-
-async def test_a_map_of_a_name_that_no_record_has_is_refused(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "x.json", [{"memory": "a", "chat": {"id": "s"}}])
-    with pytest.raises(InvalidInputError, match=r"has a field 'cha\.id'\. They have chat, memory"):
-        await plan_import("mem0", path, fields={"cha.id": "session_id"})
-    await plan_import("mem0", path, fields={"chat.id": "session_id"})

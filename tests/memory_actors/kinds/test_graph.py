@@ -10,7 +10,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
-from memory_actors.kinds.kind import Events, Passage, label
+from memory_actors.kinds.kind import Events
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import observation_text, text_digest
 
 HOUR_US = 3_600_000_000
@@ -40,11 +41,6 @@ def test_an_entity_reads_with_one_observation_a_line() -> None:
         "name": "Ann", "type": "person", "observations": ["likes tea", "is 30", "is in"],
     }  # fmt: skip
     assert entity.KIND.sources(row) == [1, 2]
-
-
-def test_an_entity_without_observations_reads_as_its_name() -> None:
-    state, events = log(added("Ann"))
-    assert entity.KIND.content(entity.KIND.find(state, "ann"), events) == "Ann (person)"
 
 
 def test_an_entity_is_found_by_name_and_observations() -> None:
@@ -98,12 +94,6 @@ def test_an_updated_fact_reads_from_the_event_that_told_it() -> None:
     )
 
 
-def test_stored_bytes_are_those_of_all_events_about_it() -> None:
-    observed = EntityObserved(memory_id="ann", occurred_at_us=0, observations=(seen("Ann", "x"),))
-    state, _ = log(added("Ann"), observed)
-    assert entity.KIND.find(state, "ann").stored_bytes == 20
-
-
 # --- validity
 
 
@@ -115,22 +105,11 @@ def test_a_validity_is_half_open(time: int, true: bool) -> None:
     assert ids(graph.relationships(state.graph, "ann", as_of_us=time)) == (["r"] if true else [])
 
 
-def test_validity_may_have_no_end_or_no_length() -> None:
-    """A fact without an end is true ever after, and one that ends at once is never true."""
-    state = people(
-        related("r", "ann", "knows", "bob", 5),
-        related("s", "ann", "knows", "cid", 5, valid_to_us=5),
-    ).state
-    assert ids(graph.relationships(state.graph, "ann", as_of_us=1 << 60)) == ["r"]
-    assert ids(graph.relationships(state.graph, "ann", as_of_us=5)) == ["r"]
-    assert ids(graph.relationships(state.graph, "ann")) == ["s", "r"], "but both are on record"
-
-
 # --- the graph
 
 
 @pytest.fixture
-def town() -> graph.Graph:
+def town() -> graph.RelationshipGraph:
     """Ann knows Bob knows Cid knows Dee; Ann lived in P, now in Q; Dee lives in P."""
     given = Given(
         entity.KIND, *PEOPLE, added("Dee"), added("P", type="town"), added("Q", type="town"),
@@ -142,7 +121,9 @@ def town() -> graph.Graph:
     return given.state.graph
 
 
-def test_relationships_come_newest_first_by_relation_and_direction(town: graph.Graph) -> None:
+def test_relationships_come_newest_first_by_relation_and_direction(
+    town: graph.RelationshipGraph,
+) -> None:
     assert ids(graph.relationships(town, "ann")) == ["aq", "ap", "ab"]
     assert ids(graph.relationships(town, "ann", relation="Lives In")) == ["aq", "ap"]
     assert ids(graph.relationships(town, "bob", direction="out")) == ["bc"]
@@ -150,23 +131,7 @@ def test_relationships_come_newest_first_by_relation_and_direction(town: graph.G
     assert graph.relationships(town, "nobody") == []
 
 
-def test_neighbours_are_found_nearest_first_with_the_way_to_them(town: graph.Graph) -> None:
-    assert graph.neighbours(town, "ann", 2) == [
-        graph.Reached("q", 1, ("aq",)),
-        graph.Reached("p", 1, ("ap",)),
-        graph.Reached("bob", 1, ("ab",)),
-        graph.Reached("dee", 2, ("ap", "dp")),
-        graph.Reached("cid", 2, ("ab", "bc")),
-    ]
-
-
-def test_neighbours_at_a_time_follow_what_was_true_then(town: graph.Graph) -> None:
-    assert ids(graph.neighbours(town, "ann", 2, as_of_us=5)) == ["q", "bob", "cid"]
-    assert ids(graph.neighbours(town, "ann", 9, as_of_us=1)) == ["p", "bob"]
-    assert graph.neighbours(town, "ann", 9, as_of_us=0) == []
-
-
-def test_neighbours_by_relation_direction_and_limit(town: graph.Graph) -> None:
+def test_neighbours_by_relation_direction_and_limit(town: graph.RelationshipGraph) -> None:
     assert ids(graph.neighbours(town, "ann", 9, relation="knows")) == ["bob", "cid", "dee"]
     assert ids(graph.neighbours(town, "cid", 9, relation="knows", direction="in")) == ["bob", "ann"]
     assert ids(graph.neighbours(town, "cid", 1, direction="out")) == ["dee"]
@@ -183,6 +148,6 @@ def test_a_circle_and_a_loop_are_walked_once() -> None:
 
 
 @pytest.mark.parametrize("depth", [0, -1, graph.DEPTH_MAX + 1])
-def test_a_walk_is_bounded(town: graph.Graph, depth: int) -> None:
+def test_a_walk_is_bounded(town: graph.RelationshipGraph, depth: int) -> None:
     with pytest.raises(InvalidInputError, match="from 1 to 100"):
         graph.neighbours(town, "ann", depth)

@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.kinds.long_term.state import ROWS, Row
+from memory_actors.kinds.long_term.state import ROWS, MemoryRow
 from memory_actors.kinds.packed import PackedRows
 
 IDS = st.sampled_from([*"abcdef", "é" * 12, "x" * 31, "y" * 32, "z" * 255, "w" * 300])
 
 
-def row(memory_id: str, version: int, said: int = 0) -> Row:
-    return Row(
+def row(memory_id: str, version: int, said: int = 0) -> MemoryRow:
+    return MemoryRow(
         memory_id=memory_id, version=version, size_bytes=version, stored_bytes=0,
         created_at_us=1 << 50, occurred_at_us=-5, metadata={"n": version}, pinned=False,
         digest=bytes([said]) * 32, session_id=None, role=None, began=version,
@@ -30,7 +30,9 @@ CHANGES = st.lists(
 )  # fmt: skip
 
 
-def changed(rows: PackedRows[Row], known: dict[str, Row], change: Any) -> PackedRows[Row]:
+def changed(
+    rows: PackedRows[MemoryRow], known: dict[str, MemoryRow], change: Any
+) -> PackedRows[MemoryRow]:
     what, memory_id, version, said = change
     draft = rows.mutate()
     if what == "put":
@@ -43,7 +45,7 @@ def changed(rows: PackedRows[Row], known: dict[str, Row], change: Any) -> Packed
 @settings(max_examples=300, deadline=None)
 @given(CHANGES)
 def test_rows_are_those_of_a_dictionary_whatever_is_packed_when(changes: list[Any]) -> None:
-    rows, known = PackedRows(ROWS), dict[str, Row]()
+    rows, known = PackedRows(ROWS), dict[str, MemoryRow]()
     then = rows
     for change in changes:
         what = change[0]
@@ -72,7 +74,7 @@ def test_rows_are_those_of_a_dictionary_whatever_is_packed_when(changes: list[An
 
 
 def test_rows_that_were_made_anew_do_not_rest_on_those_of_then() -> None:
-    known: dict[str, Row] = {}
+    known: dict[str, MemoryRow] = {}
     then = changed(PackedRows(ROWS), known, ("put", "a", 1, 7)).in_one_piece()
     anew = changed(PackedRows(ROWS), {}, ("put", "b", 2, 8))
     assert anew.over(then, then.in_one_piece()) is anew

@@ -4,12 +4,11 @@ import pytest
 from support.entities import PEOPLE, after, people, relate, related, restore, validity
 from support.given import Given, fold, recorded
 
-from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import EndRelationship, UpdateRelationship, graph
 from memory_actors.kinds.entity.events import (
-    EntityDeleted,
     RelationshipDeleted,
     RelationshipEnded,
     RelationshipUpdated,
@@ -24,28 +23,16 @@ def test_a_relationship_carries_the_names_of_its_ends() -> None:
     assert (event.source, event.target) == ("Ann", "Bob")
 
 
-def test_a_validity_may_not_end_before_it_begins() -> None:
-    with pytest.raises(InvalidInputError, match="before valid_from"):
-        people().when(relate("r", "ann", "knows", "bob", 5, valid_to_us=4))
-    assert people().when(relate("r", "ann", "knows", "bob", 5, valid_to_us=5))
-
-
-def test_the_same_while_it_is_true_is_satisfied_however_spelled() -> None:
-    given = people(related("r", "ann", "works_at", "bob", 5))
-    for relation in ("works_at", "WORKS AT"):
-        assert given.when(relate("other", "ann", relation, "bob", 7)) == []
-
-
 def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
     given = people(related("r", "ann", "works_at", "bob", 5))
     again, new = (
         relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
     )
     for command, memory_id in ((again, "r"), (new, "s")):
-        row = entity.said(after(given, command), command.relationship)
+        row = entity.known_as(command.relationship, after(given, command).graph)
         assert row is not None
         assert row.memory_id == memory_id
-    assert entity.said(given.state, new.relationship) is None
+    assert entity.known_as(new.relationship, given.state.graph) is None
 
 
 def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
@@ -86,90 +73,11 @@ def test_a_new_fact_ends_the_one_that_it_contradicts() -> None:
     assert (validity(state, "r"), validity(state, "s")) == ((5, 9), (9, None))
 
 
-def test_without_exclusive_nothing_is_ended() -> None:
-    given = people(related("r", "ann", "knows", "bob", 5))
-    (event,) = given.when(relate("s", "ann", "knows", "cid", 9))
-    assert event.closed_ids == ()
-
-
-def test_another_source_another_relation_or_another_time_is_no_contradiction() -> None:
-    given = people(
-        related("r1", "bob", "lives_in", "ann"), related("r2", "ann", "knows", "bob"),
-        related("r3", "ann", "lives_in", "bob", 1, valid_to_us=9),
-    )  # fmt: skip
-    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 9, exclusive=True))
-    assert event.closed_ids == ()
-
-
-def test_an_earlier_fact_ends_where_a_known_one_begins() -> None:
-    """A fact that begins before a later known one ends where that begins."""
-    given = people(related("r", "ann", "lives_in", "bob", 9))
-    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
-    assert (event.valid_to_us, event.closed_ids) == (9, ())
-    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True, valid_to_us=7))
-    assert event.valid_to_us == 7
-    (event,) = given.when(relate("s", "ann", "lives_in", "bob", 5))
-    assert event.valid_to_us == 9, "the same two, said to begin earlier, are not two at one time"
-
-
-def test_a_fact_between_two_known_ones_joins_them() -> None:
-    """A fact between two known ones ends the one, and gives way to the other."""
-    given = people(
-        related("r1", "ann", "lives_in", "bob", 0, exclusive=True),
-        related("r2", "ann", "lives_in", "cid", 9, exclusive=True, closed_ids=("r1",)),
-    )  # fmt: skip
-    command = relate("s", "ann", "lives_in", "ann", 4, exclusive=True)
-    state = after(given, command)
-    assert [validity(state, i) for i in ("r1", "s", "r2")] == [(0, 4), (4, 9), (9, None)]
-
-
-def test_the_last_said_of_simultaneous_facts_is_true() -> None:
-    """Of two facts that begin at one time, the last said is true."""
-    given = people(related("r", "ann", "lives_in", "bob", 5))
-    state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
-    assert (validity(state, "r"), validity(state, "s")) == ((5, 5), (5, None))
-    again = relate("r", "ann", "lives_in", "bob", 5, exclusive=True)
-    assert entity.KIND.decide(again, state, given.limits) == [], "its id was used for this before"
-
-
-def test_a_fact_true_at_no_time_bounds_nothing() -> None:
-    """A fact that is true at no time neither ends another nor bounds it."""
-    given = people(
-        related("r", "ann", "lives_in", "bob", 0),
-        related("never", "ann", "lives_in", "ann", 7, valid_to_us=7),
-    )
-    never = relate("s", "ann", "lives_in", "cid", 5, valid_to_us=5, exclusive=True)
-    (event,) = given.when(never)
-    assert event.closed_ids == ()
-    same = relate("t", "ann", "lives_in", "cid", 5, valid_to_us=5)
-    for before in (given, people()):
-        assert entity.KIND.decide(same, after(before, never), before.limits) == []
-    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
-    assert event.valid_to_us is None
-
-
 def test_the_ending_event_is_stored_once() -> None:
     """The event that ends another fact is stored for the new one alone."""
     given = people(related("r", "ann", "lives_in", "bob"))
     state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
     assert [state.graph.held.rows[i].stored_bytes for i in ("r", "s")] == [10, 10]
-
-
-def test_a_new_fact_prunes_not_its_own_relationship() -> None:
-    """Room for a new fact is not made of the relationship itself."""
-    events = (related("r", "ann", "knows", "bob"), related("s", "ann", "is", "bob", 1))
-    given = people(*events, limits=Limits(entity_bytes=60))
-    command = relate("t", "ann", "knows", "bob", 2, fact="x" * 24, auto_prune=True)
-    prune, event = given.when(command)
-    assert (prune.memory_ids, event.memory_id) == (("s",), "r")
-
-
-def test_a_known_exclusive_fact_ends_the_others() -> None:
-    """A known fact that is said to be exclusive ends the others."""
-    given = people(related("r", "ann", "knows", "bob"), related("s", "ann", "knows", "cid"))
-    assert given.when(relate("t", "ann", "knows", "bob", 5, exclusive=True)) == [
-        RelationshipEnded(memory_id="s", valid_to_us=5)
-    ]
 
 
 def test_what_has_ended_begins_anew_as_a_new_relationship() -> None:
@@ -258,31 +166,6 @@ def test_a_relationship_comes_back_ended_by_what_ended_it() -> None:
     ]
     (event,) = Given(entity.KIND, *events).when(restore("r", after=events))
     assert (event.valid_from_us, event.valid_to_us) == (0, 9)
-
-
-def test_a_restored_relationship_takes_its_place() -> None:
-    """A restored relationship takes its place among the facts said since."""
-    events = [
-        *PEOPLE,
-        related("r", "ann", "lives_in", "bob", 5, exclusive=True),
-        RelationshipDeleted(memory_id="r"),
-        related("s", "ann", "lives_in", "cid", 0, exclusive=True, valid_to_us=7),
-        related("t", "ann", "lives_in", "cid", 9, exclusive=True),
-    ]
-    given = Given(entity.KIND, *events)
-    (event,) = given.when(restore("r", after=events))
-    assert event.closed_ids == ("s",)
-    state = after(given, restore("r", after=events))
-    assert [validity(state, i) for i in ("s", "r", "t")] == [(0, 5), (5, 9), (9, None)]
-
-
-def test_a_relationship_comes_back_with_both_its_ends_only() -> None:
-    gone = EntityDeleted(memory_id="ann", relationship_ids=("r",))
-    events = [*PEOPLE, related("r", "ann", "knows", "bob"), gone]
-    given = Given(entity.KIND, *events)
-    with pytest.raises(NotFoundError, match="in the same call"):
-        given.when(restore("r", after=events))
-    assert len(given.when(restore("r", "ann", after=events))) == 2
 
 
 # --- ten thousand

@@ -8,16 +8,13 @@ from support.given import Given, fold, recorded
 
 from memory_actors.base.records import Origin, Trust
 from memory_actors.kinds import long_term
-from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     CompressMemories,
-    DeleteMemory,
     MemoriesCompressed,
     MemoryAdded,
     MemoryDeleted,
     MemoryReinstated,
-    MemoryRestored,
     MemorySeen,
     MemorySuperseded,
     MemoryUnmarked,
@@ -28,6 +25,7 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
 )
 from memory_actors.kinds.long_term.state import SUPERSEDED_MAX
+from memory_actors.kinds.summaries import passages_of
 
 LATER = 5
 
@@ -78,15 +76,6 @@ def past(*events: Any, of: str = "a") -> dict[str, list[Any]]:
 # --- decide
 
 
-def test_a_pair_is_one_event() -> None:
-    assert Given(long_term.KIND, A, B).when(supersede(pair("a", "b"))) == [superseded("a", "b")]
-
-
-def test_a_pair_that_is_given_twice_is_one_event() -> None:
-    twice = supersede(pair("a", "b"), pair("a", "b", similarity=0.51))
-    assert len(Given(long_term.KIND, A, B).when(twice)) == 1
-
-
 @pytest.mark.parametrize(
     "events",
     [
@@ -104,33 +93,10 @@ def test_what_has_changed_since_it_was_compared_is_left_alone(events: tuple[Any,
     assert Given(long_term.KIND, *events).when(supersede(pair("a", "b"))) == []
 
 
-def test_new_metadata_change_nothing_of_what_was_compared() -> None:
-    events = (A, B, MemoryUpdated(memory_id="a", metadata={"k": 1}))
-    assert len(Given(long_term.KIND, *events).when(supersede(pair("a", "b")))) == 1
-
-
 def test_restoring_a_superseded_memory_that_lives_says_that_it_holds() -> None:
     given = Given(long_term.KIND, A, B, superseded("a", "b"))
     (event,) = given.when(RestoreMemories(now_us=9, memory_ids=("a", "a", "b")))
     assert event == MemoryReinstated(memory_id="a")
-
-
-def test_a_memory_comes_back_with_what_speaks_against_it() -> None:
-    events = (A, B, superseded("a", "b"), MemoryDeleted(memory_id="a"))
-    restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
-    (back,) = Given(long_term.KIND, *events).when(restore)
-    assert isinstance(back, MemoryRestored)
-    assert standing(*events, back) == {"a": ["b"]}
-    events = (
-        A,
-        B,
-        superseded("a", "b"),
-        MemoryReinstated(memory_id="a"),
-        MemoryDeleted(memory_id="a"),
-    )
-    restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
-    (back,) = Given(long_term.KIND, *events).when(restore)
-    assert fold(long_term.KIND, (*events, back)).held.rows["a"].settled
 
 
 # --- said again
@@ -186,23 +152,6 @@ def test_the_memory_that_was_added_anew_is_the_one_that_is_seen_from_then_on() -
 # --- fold
 
 
-def test_a_mark_counts_while_the_newer_memory_lives() -> None:
-    """A mark counts as long as the newer memory lives and says the same."""
-    events = (A, B, superseded("a", "b"))
-    assert standing(*events) == {"a": ["b"]}
-    assert standing(*events, MemoryDeleted(memory_id="b")) == {}
-    assert standing(*events, MemoryUpdated(memory_id="b", content="x", digest=b"x")) == {}
-    assert standing(*events, MemoryUpdated(memory_id="b", metadata={"k": 1})) == {"a": ["b"]}
-    assert standing(*events, MemoryUpdated(memory_id="a", content="x", digest=b"x")) == {}
-
-
-def test_the_memory_before_takes_the_newests_place() -> None:
-    """The newest comes first, and the one before it takes its place."""
-    events = (A, B, C, superseded("a", "c"), superseded("a", "b"), superseded("b", "c"))
-    assert standing(*events) == {"a": ["c", "b"], "b": ["c"]}
-    assert standing(*events, MemoryDeleted(memory_id="c")) == {"a": ["b"]}
-
-
 def test_a_mark_is_taken_back_by_itself() -> None:
     """Other marks stay, and the memory may be superseded again."""
     taken = MemoryUnmarked(memory_id="a", superseded_by_id="c", digest=b"c")
@@ -222,31 +171,11 @@ def test_of_the_same_time_the_mark_recorded_last_is_the_newest() -> None:
     assert standing(*gone, back) == {"a": ["c", "b"]}
 
 
-def test_as_of_knows_only_what_was_recorded_by_then() -> None:
-    rows = fold(long_term.KIND, (A, B, superseded("a", "b"))).held.rows
-    at_us = recorded(A, version=3).recorded_at_us
-    assert long_term.newer_ones(rows["a"], rows, at_us) == [rows["b"]]
-    assert long_term.newer_ones(rows["a"], rows, at_us - 1) == []
-
-
 def test_a_memory_has_the_last_few_marks_only() -> None:
     many = [added(f"n{number}", at=number + 1) for number in range(2 * SUPERSEDED_MAX)]
     marks = [superseded("a", one.memory_id) for one in many]
     row = fold(long_term.KIND, (A, *many, *marks)).held.rows["a"]
     assert [mark.by for mark in row.superseded] == [one.memory_id for one in many][-SUPERSEDED_MAX:]
-
-
-def test_what_is_not_there_is_passed_over() -> None:
-    gone = (superseded("x", "y"), MemoryReinstated(memory_id="x"))
-    assert standing(A, *gone) == {}
-
-
-def test_a_snapshot_has_the_marks() -> None:
-    state = fold(long_term.KIND, (A, B, superseded("a", "b")))
-    encoded = msgspec.msgpack.encode(long_term.KIND.dump(state))
-    again = long_term.KIND.load(msgspec.msgpack.decode(encoded, type=long_term.KIND.Dump))
-    assert again == state
-    assert again.held.rows["a"].superseded
 
 
 # --- summaries
@@ -284,9 +213,3 @@ def test_a_summary_of_both_leaves_nothing_to_say() -> None:
     command = CompressMemories(now_us=9, summary=summary_of(*rows), originals=originals)
     (event,) = given.when(command)
     assert isinstance(event, MemoriesCompressed)
-
-
-def test_other_commands_are_as_before() -> None:
-    given = Given(long_term.KIND, A, B, superseded("a", "b"))
-    assert given.when(DeleteMemory(now_us=9, memory_id="a")) == [MemoryDeleted(memory_id="a")]
-    assert given.when(AddMemories(now_us=9, memories=(C,))) == [C]

@@ -28,11 +28,6 @@ class Clock:
         return self.now_s
 
 
-def test_the_default_targets_are_1_10_and_100_ms() -> None:
-    """The targets are 1, 10 and 100 ms unless the settings say otherwise."""
-    assert Settings().latency_targets_ms == TARGETS_MS
-
-
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "SAY_LATER_S", 0)
@@ -79,16 +74,6 @@ async def test_violations_are_counted_and_told_once_a_minute() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_about_several_kinds_has_the_slowest_target() -> None:
-    """A call about several kinds may take as long as the slowest of them."""
-    watch = LatencyWatch(TARGETS_MS)
-    watch.note("Retrieve", ["working", "entity", "short_term"], 0.009)
-    assert watch.violations == {}
-    watch.note("Retrieve", ["working", "entity", "short_term"], 0.011)
-    assert watch.violations == {"short_term": 1}
-
-
-@pytest.mark.anyio
 async def test_the_settings_set_the_targets(open_memory: Any) -> None:
     """Calls of users are held to the targets in the settings."""
     registry = CollectorRegistry()
@@ -113,16 +98,6 @@ async def test_the_settings_set_the_targets(open_memory: Any) -> None:
         for kind, count in counted.items():
             name = "memory_actors_latency_violations_total"
             assert registry.get_sample_value(name, {"kind": kind}) == count
-
-
-@pytest.mark.anyio
-async def test_a_kind_without_a_target_is_never_late(open_memory: Any) -> None:
-    """A kind without a target may take as long as it does."""
-    async with open_memory(latency_targets_ms={}) as memory:
-        user = memory.user("ada")
-        await user.working.set("k", "v")
-        await user.add("likes tea")
-        assert memory.statistics().latency_violations == {}
 
 
 class Loading(FakeEmbedder):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
-from structlog.testing import capture_logs
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError, NotFoundError
 from memory_actors.observing.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
@@ -115,17 +114,6 @@ def test_statistics_are_read_at_each_scrape(registry: CollectorRegistry) -> None
     assert b"mem_embeddings_computed_total 7.0" in generate_openmetrics(registry)
 
 
-def test_statistics_that_fail_leave_the_rest_of_the_scrape_alone(
-    registry: CollectorRegistry,
-) -> None:
-    metrics = PrometheusMetrics(registry)
-    metrics.observe("add", "working", 0.1, "ok")
-    metrics.watch(lambda: {"live_actors": 1 / 0})
-    with capture_logs() as logs:
-        assert b"memory_actors_operations_total{" in generate_latest(registry)
-    assert logs[0]["event"] == "statistics could not be read"
-
-
 def test_watching_ends_and_may_begin_again(registry: CollectorRegistry) -> None:
     metrics = PrometheusMetrics(registry)
     end = metrics.watch(lambda: {"live_actors": 1})
@@ -136,19 +124,6 @@ def test_watching_ends_and_may_begin_again(registry: CollectorRegistry) -> None:
     metrics.watch(lambda: {"live_actors": 2})
     end()  # it ends its own, and that has ended
     assert registry.get_sample_value("memory_actors_live_actors") == 2
-
-
-def test_two_in_one_registry_need_two_namespaces(registry: CollectorRegistry) -> None:
-    PrometheusMetrics(registry)
-    with pytest.raises(InvalidInputError, match="its own registry or namespace"):
-        PrometheusMetrics(registry)
-    PrometheusMetrics(registry, "other")
-
-
-def test_the_default_registry_is_the_clients() -> None:
-    PrometheusMetrics(namespace="only_in_this_test").observe("get", "entity", 0.1, "ok")
-    labels = {"operation": "get", "kind": "entity", "outcome": "ok"}
-    assert REGISTRY.get_sample_value("only_in_this_test_operations_total", labels) == 1
 
 
 def test_a_missing_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

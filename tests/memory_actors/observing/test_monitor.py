@@ -43,24 +43,6 @@ def use(process: Process, monitor: MemoryMonitor, *amounts: int) -> list[str]:
     return [log["event"] for log in logs]
 
 
-def test_reads_at_most_once_an_interval(process: Process) -> None:
-    monitor = process.monitor(None, None, interval_s=0.25)
-    process.used = 5
-    assert [monitor.sample(), monitor.current_bytes, monitor.peak_bytes] == [5, 5, 5]
-    process.used = 7
-    process.now_s = 0.24
-    assert monitor.current_bytes == 5
-    process.now_s = 0.25
-    assert monitor.current_bytes == 7
-    assert process.reads == 2
-
-
-def test_the_peak_stays(process: Process) -> None:
-    monitor = process.monitor(None, None)
-    use(process, monitor, 5, 9, 3)
-    assert (monitor.current_bytes, monitor.peak_bytes) == (3, 9)
-
-
 def test_nothing_is_admitted_over_the_hard_limit(
     process: Process,
 ) -> None:
@@ -94,11 +76,6 @@ def test_the_soft_limit_warns_and_makes_room_once_a_crossing(process: Process) -
     assert calls == [100, 100]
 
 
-def test_a_failure_to_make_room_is_logged_not_raised(process: Process) -> None:
-    monitor = process.monitor(100, None, on_soft=lambda: 1 / 0)  # type: ignore[arg-type,return-value]
-    assert use(process, monitor, 100)[1:] == ["making room failed"]
-
-
 @pytest.mark.parametrize(
     ("used", "level"), [(0, "ok"), (99, "ok"), (100, "soft"), (200, "soft"), (201, "hard")]
 )
@@ -118,23 +95,6 @@ def test_statistics_name_the_level(process: Process, used: int, level: str) -> N
 def test_bad_limits_are_refused(soft: int | None, hard: int | None, interval_s: float) -> None:
     with pytest.raises(InvalidInputError):
         MemoryMonitor(soft, hard, interval_s=interval_s)
-
-
-def test_equal_limits_are_soft_up_to_them_and_hard_beyond(process: Process) -> None:
-    monitor = process.monitor(5, 5)
-    assert use(process, monitor, 5) == ["memory at its soft limit"]
-    assert monitor.statistics().level == "soft"
-    use(process, monitor, 6)
-    assert monitor.statistics().level == "hard"
-    with pytest.raises(MemoryLimitError):
-        monitor.admit()
-
-
-def test_without_limits_any_use_is_admitted(process: Process) -> None:
-    monitor = process.monitor(None, None)
-    assert use(process, monitor, 1 << 60) == []
-    monitor.admit()
-    assert (monitor.peak_bytes, monitor.statistics().level) == (1 << 60, "ok")
 
 
 @pytest.mark.anyio

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.core.records import DAY_US
@@ -14,7 +14,6 @@ from memory_actors.search.dates import QUERY_CHARS_MAX, SPANS_MAX, Span, closene
 
 NOW = datetime(2026, 7, 17, 15, tzinfo=UTC)  # a Friday
 YEARS = (2025, 2026)
-WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Sat", "Sun"]
 
 
 def microseconds(day: date) -> int:
@@ -213,35 +212,6 @@ def test_a_month_is_read_back(form: str, day: date, around: str) -> None:
     assert named(around.format(MONTH_FORMATS[form](day))) == (whole_month(day),)
 
 
-@given(day=days, lead=st.sampled_from(["in", "during", "until", "throughout"]))
-def test_a_month_without_a_year_spans_each_year(day: date, lead: str) -> None:
-    """A month without a year is one span in each year."""
-    wanted = tuple(whole_month(date(year, day.month, 1)) for year in YEARS)
-    assert named(f"What happened {lead} {day:%B}?") == wanted
-
-
-@given(day=days, lead=st.sampled_from(["in", "of", "by", "before", "in the year"]))
-def test_a_year_is_read_back(day: date, lead: str) -> None:
-    year = span(date(day.year, 1, 1), date(day.year, 12, 31))
-    assert named(f"All {lead} {day.year}, please") == (year,)
-
-
-@given(now=days, back=st.integers(0, 9_999))
-def test_days_ago_are_counted_from_the_reference(now: date, back: int) -> None:
-    assume(now.toordinal() > back)
-    then = now - timedelta(days=back)
-    assert named(f"{back} days ago", at(now)) == (span(then, then),)
-
-
-@given(now=days, name=st.sampled_from(WEEKDAYS))
-def test_last_and_next_weekday_are_the_nearest(now: date, name: str) -> None:
-    """Last and next of a weekday are the nearest to both sides."""
-    for lead, ahead in (("last", range(-7, 0)), ("next", range(1, 8)), ("on", range(-6, 1))):
-        around = [now + timedelta(days=n) for n in ahead]
-        wanted = next(day for day in around if f"{day:%A}".startswith(name))
-        assert named(f"{lead} {name}", at(now)) == (span(wanted, wanted),)
-
-
 def whole_month(day: date) -> Span:
     following = date(day.year + day.month // 12, day.month % 12 + 1, 1)
     return span(day.replace(day=1), following - timedelta(days=1))
@@ -320,15 +290,6 @@ def test_closeness_fades_within_the_unit_of_a_relative_time(query: str, fades_da
     close = closeness((found,), np.array([found.start_us, away], np.int64))
     assert close[0] == 1
     assert close[1] == pytest.approx(np.exp(-round(fades_days * 2) / fades_days), rel=1e-3)
-
-
-def test_a_date_fades_slowly_even_beside_a_relative_time() -> None:
-    for query in ("on 13 October 2023", "yesterday about the trip in June 2025"):
-        assert {(one.after_days, one.before_days) for one in spans_of(query)} == {(7.0, 3.0)}
-
-
-def test_nothing_is_close_to_no_span() -> None:
-    assert closeness((), np.arange(3, dtype=np.int64)).tolist() == [0, 0, 0]
 
 
 @given(

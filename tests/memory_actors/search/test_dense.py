@@ -103,29 +103,6 @@ def test_without_a_graph_the_best_of_all_rows_are_found(count: int) -> None:
         assert expected[search(index, query, 7)] == pytest.approx(best, abs=2e-4)
 
 
-def test_scores_of_all_rows_are_those_of_each() -> None:
-    index = build(vectors(300))
-    remove(index, 5)
-    mu, query = mu_of(index), vectors(1, seed=5)[0]
-    for _ in range(2):  # the second time with what was kept of the first
-        together, each = index.scores(query, mu), index.scores(query, mu, np.arange(300))
-        assert np.isneginf(together).nonzero()[0].tolist() == [5]
-        assert together == pytest.approx(each, abs=1e-6)
-
-
-def test_an_empty_index_finds_nothing() -> None:
-    index, query = DenseIndex.empty(Labels(), DIMENSION), vectors(1)[0]
-    assert search(index, query, 5) == []
-    assert len(index.scores(query, mu_of(index))) == 0
-
-
-def test_labels_that_are_not_there_have_no_rows() -> None:
-    index = build(vectors(400))
-    remove(index, 7)
-    assert index.rows.rows_of([9, 7, 9_999, 3]).tolist() == [9, 3]
-    assert index.rows.rows_of([]).tolist() == []
-
-
 @pytest.mark.usefixtures("few_are_scanned")
 def test_rows_by_signs_and_the_tail_are_close_to_exact() -> None:
     rows = vectors(2_000)
@@ -172,55 +149,6 @@ def test_churn_keeps_recall() -> None:
     index = maintained(index)
     assert recall(index, held) >= 0.98
     assert sorted(index.rows.there()) == sorted(held)
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_removed_neighbours_do_not_hide_the_rest() -> None:
-    """Half of all rows are removed, those near the query: the nearest of the others must come."""
-    rows = vectors(2_000)
-    index, held = maintained(build(rows)), dict(enumerate(rows))
-    query = rows[0]
-    for label in by_definition(held, query, 1_000):
-        remove(index, label)
-        del held[label]
-    for label in range(2_000, 2_005):  # which have no signs
-        held[label] = -query
-        add(index, label, held[label])
-    assert len(set(search(index, query, 10)) & set(by_definition(held, query, 10))) >= 9
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_where_few_rows_live_all_are_scanned() -> None:
-    """Where no more live than are scanned, none are proposed."""
-    rows = vectors(1_000)
-    index = build(rows)
-    assert index.proposed(rows[0], mu_of(index), 30) is not None
-    for label in np.random.default_rng(1).permutation(1_000)[:700].tolist():
-        remove(index, label)
-    assert index.proposed(rows[0], mu_of(index), 30) is None
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_few_rows_are_proposed_and_none_removed() -> None:
-    """Few rows are proposed, in order, and none that was removed, of the tail neither."""
-    rows = vectors(2_020)
-    index = build(rows[:2_000])
-    index.proposed(rows[1], BACKGROUND, 100)
-    for label in range(2_000, 2_020):
-        add(index, label, rows[label])
-    for label in range(0, 2_020, 4):
-        remove(index, label)
-    proposed = index.proposed(rows[1], BACKGROUND, 100)
-    assert proposed is not None
-    assert 150 <= len(proposed) <= 300
-    assert not np.any(proposed % 4 == 0)
-    assert proposed.tolist() == sorted(set(proposed.tolist()))
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_rows_that_are_all_alike_are_all_proposed() -> None:
-    index = build(np.repeat(vectors(1), 500, axis=0))
-    assert index.proposed(vectors(1)[0], BACKGROUND, 10).tolist() == list(range(500))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=120))
@@ -277,14 +205,3 @@ def test_searches_in_threads_see_whole_moments() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_where_many_rows_are_wanted_enough_are_proposed() -> None:
-    """As many rows are proposed as are wanted, or none, which stands for all."""
-    rows = vectors(2_000)
-    rows[:600] = rows[0]
-    index = build(rows)
-    for k in (1, 10, 40, 300, 1_500, 2_000):
-        proposed = index.proposed(rows[0], mu_of(index), k)
-        assert proposed is None or len(proposed) >= k

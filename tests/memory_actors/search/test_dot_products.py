@@ -7,8 +7,6 @@ from memory_actors.search.compiled import AVX512, INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.dot_products import (
     Coded,
     byte_dots,
-    byte_lengths,
-    coded,
     coded_units,
     float_dots,
 )
@@ -38,21 +36,6 @@ def test_products_of_bytes_are_exact(count: int, asked: int) -> None:
     assert byte_dots(rows, vectors).tolist() == expected.tolist()
 
 
-def test_rows_that_are_parts_of_others_are_read_right() -> None:
-    rows = RNG.integers(-128, 128, (50, 128)).astype(np.int8)[::2, :64]
-    vectors = RNG.integers(-128, 128, (5, 64)).astype(np.int8)
-    expected = rows.astype(np.int64) @ vectors.astype(np.int64).T
-    assert byte_dots(rows, vectors).tolist() == expected.tolist()
-
-
-def test_codes_are_close_to_what_they_stand_for() -> None:
-    rows, vector = unit(500), unit(1)[0]
-    assert coded(rows).dots(vector) == pytest.approx(rows @ vector, abs=2e-3)
-    assert coded(rows).decoded() == pytest.approx(rows, abs=1e-3)
-    assert not coded(np.zeros((2, 384), np.float32)).dots(vector).any()
-    assert len(coded(np.zeros((0, 384), np.float32)).decoded()) == 0
-
-
 @pytest.mark.skipif(
     LIBRARY.instruction_set < AVX512,
     reason=f"products are those of {INSTRUCTION_SETS[LIBRARY.instruction_set]} here",
@@ -78,15 +61,3 @@ def test_what_was_decoded_is_coded_as_the_same_again(width: int) -> None:
     assert np.array_equal(once.codes, again.codes)
     assert np.array_equal(once.steps, again.steps)
     assert np.linalg.norm(once.decoded(), axis=1) == pytest.approx(np.ones(500), abs=1e-6)
-
-
-def test_a_product_with_codes_is_that_of_what_they_stand_for() -> None:
-    rows, vector = coded(unit(500)), unit(1)[0]
-    assert rows.dots(vector) == pytest.approx(rows.decoded() @ vector, abs=2e-5)
-
-
-def test_lengths_of_bytes_are_exact() -> None:
-    rows = RNG.integers(-128, 128, (50, 64)).astype(np.int8)
-    expected = np.linalg.norm(rows.astype(np.float64), axis=1)
-    assert byte_lengths(rows) == pytest.approx(expected, rel=1e-6)
-    assert len(byte_lengths(rows[:0])) == 0

@@ -10,8 +10,6 @@ import pytest
 import structlog
 from support.fakes import FakeEmbedder
 
-from eventlog import Environment
-from memory_actors import MemorySystem, Settings
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding import batcher as batcher_module
@@ -23,7 +21,6 @@ from memory_actors.search.embedding.batcher import (
     cores,
 )
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.rows import PLACES, TABLES, damaged_rows
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import VectorTable
 
@@ -133,37 +130,6 @@ async def test_a_query_is_embedded_while_a_parallel_embedder_is_at_many_texts() 
     await batcher.close()
 
 
-async def test_a_text_that_waits_among_many_is_embedded_at_once_for_another() -> None:
-    embedder = SlowEmbedder()
-    embedder.parallel = True  # type: ignore[attr-defined]
-    batcher = Batcher(embedder, deadline_s=5)
-    texts = [f"t{n:03}" for n in range((LANES_MAX + 1) * BATCH_TEXTS_MAX)]
-    many = asyncio.create_task(batcher.embed(texts))
-    lanes = min(LANES_MAX, cores())
-    await calling(embedder, lanes)
-    again = asyncio.create_task(batcher.embed([texts[lanes * BATCH_TEXTS_MAX]]))
-    await calling(embedder, lanes + 1)
-    embedder.go.release(LANES_MAX + 2)
-    with anyio.fail_after(5):
-        assert len(await many) == len(texts)
-        assert len(await again) == 1
-    assert sorted(embedder.texts) == texts
-    await batcher.close()
-
-
-async def test_a_slow_embedder_gets_few_texts_at_once() -> None:
-    """A slow embedder gets as few texts at once as it asks for."""
-    embedder = FakeEmbedder()
-    embedder.batch_texts_max = 4  # type: ignore[attr-defined]
-    calls: list[int] = []
-    embed = embedder.embed
-    embedder.embed = lambda texts: calls.append(len(texts)) or embed(texts)  # type: ignore
-    batcher = Batcher(embedder, deadline_s=5)
-    await batcher.embed([f"t{n}" for n in range(10)])
-    await batcher.embed_each([f"later {n}" for n in range(10)], background=True)
-    assert calls == [4, 4, 2] * 2
-
-
 async def test_background_texts_are_embedded_in_turns() -> None:
     """Texts that can wait are embedded a little at a time, and take turns."""
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
@@ -212,46 +178,6 @@ async def test_waiting_for_the_other_thread_holds_up_nobody(first: bool) -> None
     await batcher.close()
 
 
-async def test_short_texts_that_can_wait_are_embedded_together() -> None:
-    batcher = Batcher(SlowEmbedder(), deadline_s=5)
-    texts = [f"t{n}" for n in range(BATCH_TEXTS_MAX)]
-    await gather_when_queued(batcher, batcher.embed_each(texts, background=True))
-    assert batcher.embedder.batches == [texts]
-
-
-async def test_a_background_text_wanted_now_waits_no_more() -> None:
-    """A text that could wait, and is wanted at once, waits no more."""
-    batcher = Batcher(SlowEmbedder(), deadline_s=5)
-    long = [f"{n} {'x' * BACKGROUND_CHARACTERS_MAX}" for n in range(3)]
-    calls = [batcher.embed_each(long, background=True), batcher.embed([long[2]])]
-    found, (again,) = await gather_when_queued(batcher, *calls, batches=3)
-    assert batcher.embedder.batches == [[long[0]], [long[2]], [long[1]]]
-    assert np.array_equal(found[2].vector, again.vector)
-
-
-async def test_a_text_another_gave_up_is_still_embedded() -> None:
-    """A caller who comes for a text that another gave up gets it."""
-    batcher = Batcher(SlowEmbedder(), deadline_s=5)
-    first = asyncio.create_task(batcher.embed(["busy"]))
-    await asyncio.sleep(0.02)
-    gone = asyncio.create_task(batcher.embed(["wanted"]))
-    await asyncio.sleep(0.02)
-    gone.cancel()
-    (result,) = await gather_when_queued(batcher, batcher.embed(["wanted"]), batches=2)
-    assert len(result) == 1
-    await first
-
-
-async def test_a_hanging_embedder_fails_its_callers_by_the_deadline() -> None:
-    embedder = SlowEmbedder()
-    batcher = Batcher(embedder, deadline_s=0.05)
-    with pytest.raises(EmbedderError, match="hangs"):
-        await batcher.embed(["a"])
-    embedder.go.release(2)
-    await asyncio.sleep(0.05)
-    assert len(await batcher.embed(["b"])) == 1
-
-
 async def test_callers_fail_at_once_while_the_embedder_hangs() -> None:
     """While the embedder hangs, callers fail at once, and then it is asked again."""
     batcher = Batcher(SlowEmbedder(), deadline_s=0.05)
@@ -292,20 +218,6 @@ async def test_who_watches_steps_and_fails_holds_nothing_up(monkeypatch) -> None
         await batcher.close()
 
 
-async def test_a_thread_that_cannot_be_started_is_tried_again(monkeypatch) -> None:
-    def fails(_thread: threading.Thread) -> None:
-        monkeypatch.undo()
-        raise RuntimeError("can't start new thread")
-
-    batcher = Batcher(FakeEmbedder(), deadline_s=5)
-    monkeypatch.setattr(threading.Thread, "start", fails)
-    with anyio.fail_after(5):
-        with pytest.raises(EmbedderError, match="can't start new thread"):
-            await batcher.embed(["one"])
-        assert len(await batcher.embed(["one"])) == 1
-        await batcher.close()
-
-
 async def test_closing_answers_waiters_and_finishes_its_work() -> None:
     """Closing answers the callers who wait, and waits for the texts that are being computed."""
     embedder = SlowEmbedder()
@@ -328,34 +240,6 @@ async def test_closing_answers_waiters_and_finishes_its_work() -> None:
             await late
 
 
-async def test_closing_answers_those_whose_batch_is_behind_another_call() -> None:
-    go = threading.Event()
-    batcher = Batcher(FakeEmbedder(), deadline_s=5)
-    loading = asyncio.create_task(batcher.run(go.wait))
-    await asyncio.sleep(0.02)
-    behind = asyncio.create_task(batcher.embed(["a"]))
-    await asyncio.sleep(0.02)
-    closing = asyncio.create_task(batcher.close())
-    await asyncio.sleep(0)
-    go.set()
-    with anyio.fail_after(1):
-        await closing
-        assert await loading
-        with pytest.raises(EmbedderError, match="closed"):
-            await behind
-
-
-async def test_closing_waits_for_a_hanging_embedder_no_longer() -> None:
-    """Closing waits for an embedder that hangs no longer than it is told."""
-    embedder = SlowEmbedder()
-    batcher = Batcher(embedder, deadline_s=0.05)
-    with pytest.raises(EmbedderError, match="hangs"):
-        await batcher.embed(["a"])
-    with anyio.fail_after(1):
-        await batcher.close(0.1)
-    embedder.go.release()
-
-
 async def test_once_closing_has_begun_nothing_is_embedded_in_the_background() -> None:
     embedder = SlowEmbedder()
     batcher = Batcher(embedder, deadline_s=5)
@@ -371,16 +255,6 @@ async def test_once_closing_has_begun_nothing_is_embedded_in_the_background() ->
     assert len(await batcher.embed(["b"])) == 1  # a query that is in hand still gets its answer
     assert embedder.batches == [["a"], ["b"]]
     await batcher.close()
-
-
-async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path: Path) -> None:
-    (fresh,) = await embed_and_keep(service, ["likes tea"])
-    await service.close()
-    table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model(service.recipe)
-    digest = text_digest("likes tea")
-    assert np.array_equal(table.get([digest], 32)[digest].vector, fresh.vector)
-    table.close()
 
 
 async def test_an_embedding_not_to_be_kept_leaves_no_trace(service, tmp_path: Path) -> None:
@@ -433,24 +307,6 @@ async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
     table.close()
 
 
-def test_a_damaged_number_finds_no_row_of_another_text(tmp_path: Path) -> None:
-    path, digests = tmp_path / "derived.mdb", [b"a" * 16, b"b" * 16]
-    table = VectorTable(path)
-    for digest, vector in zip(digests, np.eye(2, dtype=np.float32), strict=True):
-        table.put({digest: Embedded(vector, None)})
-    table.close()
-    env = Environment(path, TABLES)
-    places = env.tables[PLACES]
-    with env.read() as txn:
-        second = txn.get(digests[1], db=places)
-    env.write(lambda txn: txn.put(digests[0], second, db=places))
-    env.close()
-    table = VectorTable(path)
-    assert list(table.get(digests, 2)) == digests[1:]
-    table.close()
-    assert list(damaged_rows(path, encrypted=False)) == [digests[0][8:]]
-
-
 def test_a_row_written_while_a_matrix_is_read_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,16 +346,6 @@ def test_what_is_put_while_the_older_is_written_is_written_too(
     table.close()
 
 
-async def test_models_do_not_share_vectors(tmp_path: Path) -> None:
-    table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model("one")
-    table.put({b"d" * 16: Embedded(np.ones(4, np.float32), b"t")})
-    table.flush()
-    table.use_model("two")
-    assert table.get([b"d" * 16], 4) == {}
-    table.close()
-
-
 async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None:
     """The mean of general text is computed once for a store."""
 
@@ -514,43 +360,6 @@ async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None
         assert mean.shape == (32,)
         assert len(embedder.texts) == expected
         await service.close()
-
-
-async def test_the_cache_holds_as_many_texts_as_allowed(tmp_path: Path) -> None:
-    """The cache keeps as many texts in memory as it may hold."""
-    embedder = FakeEmbedder()
-    service = EmbeddingService(embedder, tmp_path / "derived.mdb", cache_texts_max=1_000)
-    service.check_model(reindex=False)
-    await service.embed([f"query {n}" for n in range(1_001)])
-    await service.embed([f"query {n}" for n in range(1, 1_001)])
-    assert len(embedder.texts) == 1_001
-    await service.embed(["query 0"])
-    assert embedder.texts[-1:] == ["query 0"]
-    assert len(embedder.texts) == 1_002
-    await service.close()
-
-
-async def test_the_cache_holds_10_000_texts_by_default(tmp_path: Path) -> None:
-    """The cache holds 10,000 texts unless the settings say otherwise."""
-    assert Settings().embedding_cache_texts == 10_000
-    embedder = FakeEmbedder()
-    settings = Settings(embedding_cache_texts=1_000)
-    async with MemorySystem.open(tmp_path, embedder=embedder, settings=settings) as memory:
-        user = memory.user("ada")
-        await user.add("likes tea")
-        for n in [*range(1_001), 1_000, 0]:
-            await user.retrieve(f"query {n}")
-    assert embedder.texts.count("query 1000") == 1
-    assert embedder.texts.count("query 0") == 2
-
-
-async def test_texts_are_written_that_have_left_the_cache(tmp_path: Path) -> None:
-    service = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb", cache_texts_max=1_000)
-    texts = [f"text {n}" for n in range(3_000)]
-    await embed_and_keep(service, texts)
-    service._table.flush()
-    assert len(service.stored([text_digest(text) for text in texts])) == 3_000
-    await service.close()
 
 
 async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
@@ -613,12 +422,3 @@ async def test_an_embedders_failure_is_logged_once_in_its_words(
         await service.embed(["a text"])
 
     assert [line["reason"] for line in lines] == ["no route", "no room"]
-
-
-async def test_what_is_remembered_is_what_was_computed(service) -> None:
-    texts = [f"text {number}" for number in range(100)]
-    first, again = await service.embed(texts), await service.embed(texts)
-    assert service.statistics().from_memory == len(texts)
-    for one, other in zip(first, again, strict=True):
-        assert np.array_equal(one.vector, other.vector)
-        assert one.tokens == other.tokens

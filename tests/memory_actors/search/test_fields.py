@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_actors.base.filters import parsed, predicate
 from memory_actors.search.indexes import field_columns as fields
-from memory_actors.search.indexes.field_columns import Candidates, as_numbers
+from memory_actors.search.indexes.field_columns import Candidates
 
 Rows = dict[int, dict[str, Any]]
 
@@ -133,19 +133,6 @@ def test_no_match_is_missed_after_any_changes(batches: Any, wanted: Any, whole: 
                 check(index, rows, one)
 
 
-@settings(deadline=None)
-@given(changes=CHANGES, paths=st.lists(PATHS, min_size=1, max_size=4))
-def test_what_was_put_and_dropped_again_leaves_nothing(changes: Any, paths: list[str]) -> None:
-    index, rows = FieldIndex(), Rows()
-    for path in paths:
-        index.candidates({path: {"gt": 0, "contains": "a"}})
-    empty = index.size_bytes
-    change(index, rows, changes)
-    change(index, rows, [(key, None) for key in list(rows)])
-    assert index.size_bytes == empty
-    assert all(not column._in_order(float) for column in index._columns.values())
-
-
 # --- what it helps with
 
 PEOPLE = {
@@ -203,74 +190,6 @@ def test_scalars_are_found_exactly(wanted: Any) -> None:
     assert found.keys == matching(PEOPLE, wanted)
 
 
-def test_several_values_may_meet_a_range_together() -> None:
-    """A row of several values meets each end of a range by another value."""
-    index = index_of(PEOPLE)
-    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == ({9, 10, 11}, True)
-    for key in range(30):
-        index.put(key, {"guests": {"age": key}})
-    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == (set(), True)
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {},
-        {"and": []},
-        {"not": {}},
-        {"or": [{"team": "a"}, {}]},
-        {"tags": {"eq": ["t1", 1]}},  # a list may equal any list: all rows have one
-        {"tags": {"ne": ["t1", 1]}},
-        {"place": {"eq": {"city": "c1"}}},
-        {"age": {"gte": 2}},  # to gather nearly all takes longer
-    ],
-)
-def test_asking_all_rows_is_no_help(wanted: Any) -> None:
-    """There is no help where all rows would have to be asked."""
-    assert index_of(PEOPLE).candidates(wanted) is None
-
-
-def test_one_row_of_several_values_is_enough_for_that() -> None:
-    rows: Rows = {n: {"l": {"x": n}} for n in range(20)} | {20: {"l": [{"x": 0}, {"x": 30}]}}
-    index, wanted = index_of(rows), {"l.x": {"gt": 18, "lt": 2}}
-    assert index.candidates(wanted) == ({20}, True)
-    index.drop(5)
-    assert index.candidates(wanted) == ({20}, True)
-    index.drop(20)
-    assert index.candidates(wanted) == (set(), True)
-
-
-def test_a_range_follows_the_values_that_come_and_go() -> None:
-    index = index_of(PEOPLE)
-    assert index.candidates({"age": {"lt": 3}}) == ({0, 1, 2}, True)
-    assert index.candidates({"name": {"lt": "p03"}}) == ({0, 1, 2}, True)
-    index.drop(1)
-    index.put(2, {"age": 1.5, "name": "p"})
-    index.put(40, {"age": -1, "name": "p00"})
-    assert index.candidates({"age": {"lt": 3}}) == ({0, 2, 40}, True)
-    assert index.candidates({"name": {"lt": "p03"}}) == ({0, 2, 40}, True)
-
-
-def test_the_keys_of_objects_are_left_to_the_predicate() -> None:
-    values = [{"k": 1}, {"other": 1}, "kk", ["k"], "x", 5, 6, 7, 8, 9]
-    found = index_of({n: {"a": value} for n, value in enumerate(values)}).candidates(
-        {"a": {"contains": "k"}}
-    )
-    assert found == ({0, 1, 2, 3}, False)
-
-
-def test_an_unknown_part_is_left_to_the_predicate() -> None:
-    """A part that cannot be told is left to the predicate."""
-    found = index_of(PEOPLE).candidates({"team": "a", "tags": {"contains": ["x"]}})
-    assert found == (matching(PEOPLE, {"team": "a"}), False)
-
-
-def test_a_wide_part_is_not_gathered_beside_a_narrow_one() -> None:
-    rows = {n: {"n": n, "id": n} for n in range(100)}
-    found = index_of(rows).candidates({"n": {"gte": 0}, "id": 5})
-    assert found == ({5}, False)
-
-
 # --- bounds
 
 
@@ -281,17 +200,6 @@ def test_the_least_recently_asked_column_goes_first() -> None:
     for n in [*range(16), 0, 16]:
         assert index.candidates({f"f{n}": n}) == ({n}, True)
     assert list(index._columns) == [f"f{n}" for n in [*range(2, 16), 0, 16]]
-
-
-def test_a_filter_of_many_paths_keeps_its_first_columns() -> None:
-    """A filter of many paths keeps the columns it asked for first."""
-    rows = {n: {f"f{m}": n * m for m in range(20)} for n in range(50)}
-    index, wanted = index_of(rows), {f"f{m}": 7 * m for m in range(20)}
-    assert index.candidates(wanted) == ({7}, False)
-    made = dict(index._columns)
-    assert index.candidates(wanted) == ({7}, False)
-    assert len(made) == fields.PATHS_MAX
-    assert all(index._columns[path] is column for path, column in made.items())
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, [], [[1], {}]])
@@ -305,54 +213,3 @@ def test_a_path_of_lists_is_refused_until_rows_change(value: Any) -> None:
     for n in range(19, 40):
         index.put(n, {"a": n})
     assert index.candidates({"a": 5}) == ({5}, True)
-
-
-def test_a_path_that_does_not_fit_is_refused() -> None:
-    index = index_of({n: {"id": n, "team": n % 3} for n in range(3_000)}, bytes_max=400_000)
-    assert index.candidates({"id": 5}) is None
-    assert index.candidates({"team": 1, "id": 4}) == (set(range(1, 3_000, 3)), False)
-    assert list(index._refused) == ["id"]
-    assert index.size_bytes < 400_000
-
-
-def test_a_column_that_outgrows_its_room_goes() -> None:
-    index = index_of({}, bytes_max=100_000)
-    assert index.candidates({"id": 5}) == (set(), True)
-    for n in range(1_000):
-        index.put(n, {"id": n})
-    assert not index._columns
-    assert index.candidates({"id": 5}) is None
-
-
-def test_refusals_are_remembered_for_a_few_paths_only() -> None:
-    index = index_of({0: {f"f{n}": {} for n in range(40)}})
-    for n in range(40):
-        index.candidates({f"f{n}": 1})
-    assert len(index._refused) == fields.PATHS_MAX
-
-
-def test_the_size_is_about_what_is_held() -> None:
-    rows = {n: {"id": n, "team": n % 3} for n in range(1_000)}
-    index = index_of(rows)
-    bare = index.size_bytes
-    index.candidates({"id": 5, "team": 1})
-    assert bare + 100_000 < index.size_bytes < bare + 500_000
-
-
-def test_the_numbers_of_a_value_follow_its_rows() -> None:
-    """They are kept as an array until a row comes or goes."""
-    index, red = FieldIndex(), {"colour": "red"}
-
-    def numbers() -> Any:
-        found = index.candidates(red)
-        assert found is not None
-        return as_numbers(found.keys)
-
-    for number in range(5):
-        index.put(number, red)
-    index.put(5, {"colour": "blue"})
-    assert sorted(numbers().tolist()) == [0, 1, 2, 3, 4]
-    assert numbers() is numbers()
-    index.put(7, red)
-    index.drop(3)
-    assert sorted(numbers().tolist()) == [0, 1, 2, 4, 7]

@@ -96,15 +96,6 @@ def test_nearly_all_of_the_closest_rows_are_proposed() -> None:
     assert [one.count for one in index.graph.segments] == [700, 700, 700, 700, 200]
 
 
-def test_nearest_asks_the_graph() -> None:
-    index, vector = grown(index_of(vectors(3_000))), vectors(3_000)[77]
-    labels, cosines = index.nearest(vector, 5)
-    assert labels[0] == 77
-    assert cosines == sorted(cosines, reverse=True)
-    alone, _ = index_of(vectors(3_000)).nearest(vector, 5)
-    assert labels == alone
-
-
 def test_what_is_not_in_the_graph_yet_is_found() -> None:
     rows = vectors(2_015)
     index = grown(index_of(rows[:2_000]))
@@ -117,14 +108,6 @@ def test_what_is_not_in_the_graph_yet_is_found() -> None:
     assert recall(index) >= 0.98
 
 
-def test_a_graph_that_is_far_behind_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = index_of(vectors(3_000))
-    index.graph = Graph()
-    index.graph.grow(index.view())
-    monkeypatch.setattr(Graph, "near", None)
-    assert index.proposed(vectors(1)[0], CENTRE, K) is not None
-
-
 def test_removed_rows_are_never_proposed_and_hide_no_others() -> None:
     """Half of all rows go, those near the queries first."""
     index = grown(index_of(vectors(3_000)))
@@ -135,16 +118,6 @@ def test_removed_rows_are_never_proposed_and_hide_no_others() -> None:
     assert proposed is not None
     assert index.view().alive[proposed].all()
     assert len(np.intersect1d(proposed, exact(index, query))) >= 0.95 * K
-
-
-def test_rows_that_are_all_alike_do_no_harm() -> None:
-    rows = vectors(1_500)
-    rows[:900] = rows[0]
-    index = grown(index_of(rows))
-    for query in (rows[0], rows[1_200]):
-        proposed = index.proposed(query, CENTRE, K)
-        assert proposed is not None
-        assert len(proposed) >= K
 
 
 def test_one_order_of_rows_gives_one_graph_whenever_they_came() -> None:
@@ -160,19 +133,6 @@ def test_one_order_of_rows_gives_one_graph_whenever_they_came() -> None:
         assert one is not None
         assert other is not None
         assert np.array_equal(one, other)
-
-
-def test_a_row_that_is_no_number_does_not_reach_the_graph() -> None:
-    rows = vectors(2_000)
-    index = index_of(rows)
-    add(index, 5_000, np.zeros(DIMENSION, np.float32))
-    segment = Segment.of(index.view(), 1_000)
-    wrong = np.full((2, DIMENSION), np.nan, np.float32)
-    assert np.isfinite(segment.projected(wrong)).all()
-    assert np.isfinite(segment.projected(index.view().vectors.decoded())).all()
-    assert recall(grown(index)) >= 0.98
-    assert index.graph is not None
-    assert len(index.graph.near(wrong[0], K, index.view().alive)) >= K
 
 
 def test_no_search_waits_for_more_than_a_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,18 +178,6 @@ def test_searches_while_it_grows_see_whole_moments() -> None:
 # --- saved and read
 
 
-def test_what_was_saved_finds_the_same() -> None:
-    index = grown(index_of(vectors(1_600)))
-    again = index_of(vectors(1_600))
-    again.graph = restored(again, saved(index))
-    assert again.graph.count == 1_600
-    for query in vectors(40, seed=9):
-        one, other = (some.proposed(query, CENTRE, K) for some in (index, again))
-        assert one is not None
-        assert other is not None
-        assert np.array_equal(one, other)
-
-
 def test_rows_that_went_and_came_since_it_was_saved_are_known() -> None:
     """A graph is read for other rows than it was saved for, and grows."""
     rows = vectors(2_400)
@@ -245,25 +193,6 @@ def test_rows_that_went_and_came_since_it_was_saved_are_known() -> None:
     again.graph = restored(again, files)
     assert again.graph.count == len(kept)
     assert recall(again) >= 0.97
-
-
-def test_rows_that_went_after_the_index_was_read_are_not_missed() -> None:
-    files = saved(grown(index_of(vectors(1_600))))
-    index = index_of(vectors(1_600))
-    for label in (0, 7, 900):
-        remove(index, label)
-    index.graph = restored(index, files)
-    assert index.graph.count == 1_600
-    assert recall(index) >= 0.97
-
-
-def test_a_graph_that_lacks_many_rows_is_made_anew() -> None:
-    """A fifth of what was saved has gone, or all of it: the rows of another store."""
-    rows, files = vectors(1_600), saved(grown(index_of(vectors(1_600))))
-    kept = np.delete(np.arange(1_600), np.arange(0, 1_600, 4))
-    codes, steps = coded_units(rows[kept])
-    assert restored(DenseIndex(Labels(kept), Coded(codes, steps)), files).count == 0
-    assert restored(index_of(rows, first=9_000), files).count == 0
 
 
 def test_a_graph_that_the_library_cannot_read_is_made_anew() -> None:
@@ -323,36 +252,6 @@ async def test_it_lies_beside_the_index_and_is_read_again(tmp_path: Path, monkey
         index = await index_in(memory)
         assert index.dense.graph is not None
         assert index.dense.graph.count == 900
-
-
-async def test_a_replay_finds_the_same(tmp_path: Path) -> None:
-    """It has no graph and looks at all rows, by their signs."""
-    await filled(tmp_path)
-    async with MemorySystem.open(tmp_path, embedder=Embedder()) as memory:
-        await asked(memory.user("u"))
-        await index_in(memory)
-        live = await asked(memory.user("u"))
-        async with memory.replay("u") as past:
-            assert await asked(past) == live
-
-
-async def test_rows_made_anew_get_a_graph_of_their_own(tmp_path: Path) -> None:
-    await filled(tmp_path)
-    async with MemorySystem.open(tmp_path, embedder=Embedder()) as memory:
-        user = memory.user("u")
-        await asked(user)
-        listed = await user.list_memories(limit=300)
-        for one in listed:
-            await user.delete(one.memory_id)
-        index = await index_in(memory)
-        while index._tasks.running("maintenance long_term") is not None:
-            await asyncio.sleep(0.01)
-        index = await index_in(memory)
-        assert index.dense.graph is not None
-        rows = len(index.dense.view().labels)
-        assert rows - dense.GRAPH_TAIL_MAX <= index.dense.graph.count <= rows < 900
-        gone = {one.content for one in listed}
-        assert not gone & {content for content, _ in await asked(user)}
 
 
 async def test_erasing_a_user_erases_the_graph(tmp_path: Path) -> None:

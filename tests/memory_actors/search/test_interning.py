@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.base.interning import Names, hashes_of
+from memory_actors.base.interning import Names
 from memory_actors.search.indexes import labels as of_labels
 from memory_actors.search.indexes.labels import Labels
 
@@ -22,16 +22,6 @@ def test_a_name_keeps_its_number(given_names: list[str]) -> None:
     again = Names.of_bytes(*names.saved())
     assert [again.find(name) for name in known] == list(known.values())
     assert list(Names.listed(known)) == list(known)
-
-
-@given(st.lists(st.binary(max_size=3), max_size=20), st.binary(max_size=2))
-def test_hashes_of_names_are_those_of_each(names: list[bytes], before: bytes) -> None:
-    """Whether or not all are of one length, and wherever they lie."""
-    for some in (names, [name.ljust(4, b"\0") for name in names]):
-        ends = len(before) + np.cumsum([len(name) for name in some], dtype=np.uint32)
-        begins = (ends - np.array([len(name) for name in some], np.uint32)).astype(np.uint32)
-        data = before + b"".join(some) + b"behind"
-        assert hashes_of(data, begins, ends).tolist() == [hash(name) for name in some]
 
 
 @pytest.mark.parametrize("ends", [[1], [3], [2, 1], []])

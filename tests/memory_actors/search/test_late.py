@@ -14,7 +14,6 @@ from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
     PLAIN,
-    TOKENS_MAX,
     Codebook,
     Tokens,
     check_packed,
@@ -155,80 +154,11 @@ def test_what_c_cannot_read_goes_to_numpy(monkeypatch: pytest.MonkeyPatch):
     assert max_sim(many, tokens_of([pack([1], states(1, 1))]), PLAIN).shape == (1,)
 
 
-@pytest.mark.parametrize(
-    ("lowest", "steps"),
-    [
-        (np.zeros((2, 4), np.int16), np.ones(4, np.int8)),
-        (np.zeros((2, 4), np.int8), np.ones(4, np.float32)),
-        (np.zeros((2, 3), np.int8), np.ones(4, np.int8)),
-        (np.zeros((0, 4), np.int8), np.ones(4, np.int8)),
-    ],
-)
-def test_a_codebook_of_other_arrays_is_refused(lowest, steps):
-    with pytest.raises(ValueError, match="a codebook has"):
-        Codebook("made up", lowest, steps)
-
-
 def test_it_is_compiled_where_it_can_be():
     """scripts/setup.sh installs the checkout, which compiles it."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64") or not shutil.which("cc"):
         pytest.skip("MaxSim is compiled for Linux on x86-64, where there is a C compiler")
     assert LIBRARY.path.exists()
-
-
-def test_tokens_behind_those_that_are_held_are_refused():
-    """What is compiled would read memory that is not ours."""
-    tokens, query = tokens_of([pack(ids(4, 1), states(4, 1))]), build([4]).query(*asked([1], 1))
-    with pytest.raises(IndexError):
-        max_sim(query, tokens._replace(counts=tokens.counts + 1), PLAIN)
-
-
-def test_a_text_is_closest_to_itself():
-    index = build([5, 9, 14, 3])
-    for label, size in enumerate([5, 9, 14, 3]):
-        tokens = index.query(*asked(ids(size, label), label))
-        scores = index.score(tokens, range(4))
-        assert int(scores.argmax()) == label
-        assert scores[label] > 0.85
-
-
-def test_rare_tokens_weigh_more():
-    index = LateIndex(Labels())
-    for label in range(9):
-        index.add(label, pack([1], states(1, 1)))
-    index.add(9, pack([2], states(1, 2)))
-    weights = index.query(*asked([1, 2, 3], 5)).weights
-    assert weights[0] < weights[1] < weights[2]
-    assert weights.sum() == pytest.approx(1)
-
-
-def test_a_long_query_leaves_out_what_tells_least():
-    index = LateIndex(Labels())
-    for label in range(200):
-        index.add(label, pack([1, 2, 3, 4, 5], states(5, label)))
-    rare = list(range(10, 20))
-    query = asked([1, 2, 3, *rare, 4, 5], 1)
-    tokens = index.query(*query)
-    assert len(tokens.weights) == len(tokens.states) == 10
-    assert tokens.states.tolist() == query[1][3:13].tolist()
-    assert tokens.weights.sum() == pytest.approx(1)
-    endless = index.query(*asked(list(range(10, 210)), 1))
-    assert len(endless.weights) == late.QUERY_TOKENS_MAX
-
-
-def test_removed_memories_score_nothing_and_count_no_more():
-    index = build([5, 6])
-    weights = index.query(*asked(ids(5, 0), 0)).weights
-    assert index.drop(1)
-    assert not index.drop(1)
-    alone = build([5])
-    assert index.query(*asked(ids(5, 0), 0)).weights.tolist() == pytest.approx(
-        alone.query(*asked(ids(5, 0), 0)).weights.tolist()
-    )
-    tokens = index.query(*asked(ids(6, 1), 1))
-    assert index.score(tokens, [1]).tolist() == [0]
-    assert index.rows.there() == [0]
-    assert len(weights) == 5
 
 
 def test_what_is_removed_gives_the_memory_back_when_all_is_made_anew():
@@ -239,14 +169,6 @@ def test_what_is_removed_gives_the_memory_back_when_all_is_made_anew():
     rows = Labels()
     fresh = index.taken(np.empty(0, np.intp), rows)
     assert fresh.size_bytes == LateIndex(Labels()).size_bytes
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_nothing_to_compare_is_no_error(count: int):
-    index, tokens = LateIndex(Labels()), LateIndex(Labels()).query(*asked(ids(count, 1), 1))
-    assert index.score(tokens, []).tolist() == []
-    assert index.score(tokens, [7]).tolist() == [0]
-    assert max_sim(tokens, tokens_of([b""]), PLAIN).tolist() == [0]
 
 
 def test_states_that_do_not_fit_are_fetched():
@@ -385,43 +307,7 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max)
     assert len(index) == len(fresh)
 
 
-def test_states_of_any_width_are_fetched():
-    """Where none are held, and where some are."""
-    codebook, rows = plain_codebook(20), states(4, 1, 20)
-    packed = {n: pack(ids(4, n), states(4, n, 20), codebook) for n in (1, 2)}
-    for held in ((), (2,)):
-        index = LateIndex.restored(
-            built(packed).kept(), Labels(np.array([1, 2])),
-            lambda labels: [packed[n] for n in labels], lambda: codebook,
-        )  # fmt: skip
-        index.hold(np.array(held, np.intp) - 1, [packed[n] for n in held])
-        query = index.query(pack(ids(4, 1), rows, codebook), rounded(rows))
-        found = index.score(query, [1, 2])
-        assert found[0] > 0.85
-        assert found[1] == index.score(query, [2])[0]
-
-
-def built(packed: dict[int, bytes]) -> LateIndex:
-    index = LateIndex(Labels())
-    for label, one in packed.items():
-        index.add(label, one)
-    return index
-
-
-def test_states_that_cannot_be_fetched_score_nothing():
-    index = LateIndex(Labels(), lambda labels: [None for _ in labels], bytes_max=0)
-    index.add(1, pack(ids(4, 1), states(4, 1)))
-    assert index.score(index.query(*asked(ids(4, 1), 1)), [1, 2]).tolist() == [0, 0]
-
-
 # --- format
-
-
-def test_what_is_packed_is_close_to_what_is_decoded():
-    packed = pack([5, 30521], states(2, 1))
-    assert unpack(packed).token_ids.tolist() == [5, 30521]
-    assert (decoded(packed) * states(2, 1)).sum(axis=1) == pytest.approx([1, 1], abs=0.12)
-    assert len(packed) == 4 + 2 * (2 + DIMENSIONS // 4)
 
 
 def test_the_format_does_not_change():
@@ -438,26 +324,12 @@ def test_other_bytes_are_refused(data: bytes):
         unpack(data)
 
 
-def test_states_of_another_codebook_are_refused():
-    packed = pack([1], states(1, 1, 32), plain_codebook(32))
-    with pytest.raises(ValueError, match="another codebook than 'plain'"):
-        check_packed(packed, PLAIN)
-    with pytest.raises(ValueError, match=r"plain_codebook\(32\)"):
-        pack([1], states(1, 1, 32))
-
-
 @pytest.mark.parametrize("dimensions", [3, 255])
 def test_plain_states_come_back_at_either_bound(dimensions: int):
     rows, codebook = states(9, 1, dimensions), plain_codebook(dimensions)
     packed = pack(range(9), rows, codebook)
     check_packed(packed, codebook)
     assert ((decoded(packed, codebook) * rows).sum(axis=1) > 0.85).all()
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 256, 384])
-def test_states_of_too_few_or_too_many_dimensions_are_refused(dimensions: int):
-    with pytest.raises(ValueError, match="3 to 255 dimensions"):
-        plain_codebook(dimensions)
 
 
 def test_a_learnt_codebook_is_closer_than_the_plain_one():
@@ -505,13 +377,6 @@ def test_older_states_are_packed_anew():
         assert repacked(damaged, PLAIN) is None
 
 
-def test_ids_and_states_must_be_as_many():
-    with pytest.raises(ValueError, match="3 token ids for 2 states"):
-        pack([1, 2, 3], states(2, 1))
-    with pytest.raises(ValueError, match="at most"):
-        pack([1] * (TOKENS_MAX + 1), states(TOKENS_MAX + 1, 1))
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes):
@@ -531,27 +396,6 @@ def general():
     return (rng.standard_normal((2000, WIDTH)) * np.linspace(3, 0.1, WIDTH) + 1).astype(np.float32)
 
 
-def test_a_projection_is_the_same_each_time():
-    first, second = learn_projection(general()), learn_projection(general())
-    assert first.shape == (WIDTH, DIMENSIONS)
-    assert first.dtype == np.float32
-    assert np.array_equal(first, second)
-
-
-def test_a_projection_ignores_scale_and_order():
-    """A projection does not depend on the scale or the order of states."""
-    shuffled = np.random.default_rng(1).permutation(general()) * 5
-    assert learn_projection(shuffled) == pytest.approx(learn_projection(general()), abs=1e-3)
-
-
-def test_components_are_at_right_angles_and_evened_out():
-    projection = learn_projection(general()).astype(np.float64)
-    products = projection.T @ projection
-    lengths = np.sqrt(np.diag(products))
-    assert products / np.outer(lengths, lengths) == pytest.approx(np.eye(DIMENSIONS), abs=1e-4)
-    assert (np.diff(lengths) > 0).all()  # the weaker a component, the more it is lifted
-
-
 def test_projected_states_keep_who_is_close_to_whom():
     projection = learn_projection(general())
     rows = general()[:200]
@@ -559,8 +403,3 @@ def test_projected_states_keep_who_is_close_to_whom():
     similar = project(rows, projection) @ project(near, projection).T
     assert (similar.argmax(axis=1) == np.arange(200)).all()
     assert np.linalg.norm(project(rows, projection), axis=1) == pytest.approx(np.ones(200))
-
-
-def test_a_state_of_zeros_stays_finite():
-    projected = project(np.zeros((1, WIDTH), np.float32), learn_projection(general()))
-    assert np.isfinite(projected).all()

@@ -16,9 +16,8 @@ from support.indexes import LexicalIndex
 
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.labels import Labels
-from memory_actors.search.indexes.lexical import EMPTY, QUERY_WORDS_MAX, Saved
-from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE
+from memory_actors.search.indexes.lexical import EMPTY
+from memory_actors.search.indexes.postings import ROWS_BEFORE
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
@@ -100,31 +99,6 @@ def test_an_answer_is_found_by_its_question():
     assert question > answer > other == 0
 
 
-def test_other_sessions_are_no_context():
-    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2], [3]])
-    assert found_by(index, "tent") == {1, 2}
-
-
-def test_rows_come_in_the_order_of_adding():
-    """Rows come in the order they were added in, the removed ones too."""
-    index = build({3: "tea", 1: "tea", 2: "tea tea", 4: "coffee"})
-    index.drop(1)
-    labels, found = index.score_all("tea")
-    assert labels.tolist() == [3, 1, 2, 4]
-    assert found[2] > found[0] > found[1] == found[3] == 0
-
-
-def test_the_same_texts_have_the_same_score():
-    a, b = scores(build({3: "tea", 1: "tea", 2: "coffee"}), "tea", [3, 1])
-    assert a == b > 0
-
-
-def test_scores_are_between_0_and_1():
-    index = build({1: "tea " * 200, 2: "tea with milk", 3: "coffee"})
-    most, some, none = scores(index, "tea", [1, 2, 3])
-    assert 0 == none < some < most <= 1
-
-
 @pytest.mark.parametrize("sessions", [1, 7, None])
 def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | None):
     """Rows in one session, in several by turns, or each for itself; some are removed."""
@@ -151,11 +125,6 @@ def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | 
     assert missed <= 4, "nearly all of the best are found"
 
 
-def test_words_nobody_has_do_not_lower_a_score():
-    index = build({1: "tea", 2: "coffee"})
-    assert scores(index, "tea unheard", [1]) == scores(index, "tea", [1]) != [0]
-
-
 @pytest.mark.parametrize("query", ["", "the of and", "nowhere", "?"])
 def test_a_query_without_known_words_finds_nothing(query: str):
     assert found_by(build({1: "tea"}), query) == set()
@@ -175,64 +144,6 @@ def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
         if row % 7 and any(one and one <= set(text.split()) for one in sets)
     ]
     assert index.rows_with(sets).tolist() == expected
-
-
-def test_an_empty_index_finds_nothing():
-    labels, found = LexicalIndex.restored(EMPTY).score_all("tea")
-    assert len(labels) == len(found) == 0
-
-
-def test_a_removed_text_no_longer_helps_its_neighbours():
-    """A removed text is gone, and helps its neighbours no more."""
-    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
-    assert index.drop(1)
-    assert not index.drop(1)
-    assert found_by(index, "tent") == set()
-    assert 1 not in index.rows
-    assert index.rows.living == 3
-
-
-def test_neighbours_meet_across_a_gap():
-    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
-    index.drop(2)
-    index.drop(3)
-    assert index.previous(4) == 1
-    assert found_by(index, "tent") == {1, 4}
-
-
-def test_a_text_may_take_the_place_of_another():
-    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2, 3]])
-    before = index.previous(2)
-    index.drop(2)
-    index.add(20, "lantern", before)
-    assert index.previous(3) == 20
-    assert found_by(index, "lantern") == {20, 3}
-
-
-def test_a_text_may_take_the_place_of_the_first_one():
-    index = build({1: "w1x", 2: "w2x", 3: "w3x"}, [[1, 2, 3]])
-    assert (index.following(1), index.following(3)) == (2, None)
-    index.drop(1)
-    index.add(4, "w4x", ahead_of=2)
-    fresh = build({4: "w4x", 2: "w2x", 3: "w3x"}, [[4, 2, 3]])
-    assert (index.previous(2), index.following(4)) == (4, 2)
-    for query in ("w2x", "w4x w3x"):
-        assert scores(index, query, [2, 3, 4]) == scores(fresh, query, [2, 3, 4])
-
-
-def test_a_very_frequent_word_is_counted_up_to_a_bound():
-    """A word that comes very often is counted up to a bound."""
-    index = build({1: "tea " * 1000, 2: "tea " * COUNT_MAX})
-    a, b = scores(index, "tea", [1, 2])
-    assert 0.9 < a == b <= 1
-
-
-def test_a_query_of_many_words_keeps_the_rarest():
-    common = {label: " ".join(VOCABULARY) for label in range(10)}
-    texts = {**common, 99: " ".join(f"r{number}r" for number in range(QUERY_WORDS_MAX))}
-    index = build(texts)
-    query = " ".join([*VOCABULARY, texts[99]])
-    assert found_by(index, query) == {99}
 
 
 def test_rows_of_many_words_are_listed_in_time():
@@ -321,17 +232,6 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
     model.check()
 
 
-def test_what_a_query_keeps_of_the_chains_is_made_anew_after_each_change():
-    model = Model()
-    for number in range(40):
-        model.add("w0x w1x" if number % 3 else "w9x", number - 1 if number % 8 else None)
-    model.check()
-    model.add("w0x", 20)
-    model.check()
-    model.remove(10)
-    model.check()
-
-
 # --- made anew, and files
 
 
@@ -342,48 +242,6 @@ def test_an_index_made_anew_takes_less():
         index.drop(label)
     fresh = LexicalIndex.restored(index.saved())
     assert fresh.size_bytes < index.size_bytes
-
-
-def test_scores_ignore_the_order_of_words():
-    """A score does not depend on the order in which words came."""
-    texts = random_texts(40)
-    index, otherwise = build(texts, {}), build(dict(reversed(texts.items())), {})
-    for query in ("w0x w1x w2x w3x w4x w5x w6x", "w9x w8x w7x w6x w5x"):
-        assert scores(index, query, texts) == scores(otherwise, query, texts)
-
-
-def test_scores_ignore_the_indexs_past():
-    """A score does not depend on the past of the index."""
-    often = {label: f"w{label}x tea " + "w0x " * 40 * label for label in range(12)}
-    sessions = in_chains(12, 4)
-    index, fresh = build({}), build(often, sessions)
-    for label, text in often.items():
-        index.add(label, text, label - 1 if label % 4 else None)
-    every = np.arange(len(often))
-    rows = Labels(index.rows.labels)
-    chains, postings = index.chains.taken(every, rows), index.postings.taken(every, rows)
-    taken = LexicalIndex(chains, postings)
-    loaded = LexicalIndex.restored(taken.saved())
-    for query in ("w0x", "tea w3x", "w0x w11x tea"):
-        expected = scores(fresh, query, often)
-        for lived in (index, taken, loaded):
-            assert scores(lived, query, often) == expected
-
-
-def test_a_saved_index_goes_through_a_file():
-    texts = random_texts(50)
-    index = build(texts, in_chains(50, 6))
-    data = msgspec.msgpack.encode(index.saved())
-    again = LexicalIndex.restored(msgspec.msgpack.decode(data, type=Saved))
-    assert scores(again, "w0x w7x", texts) == scores(index, "w0x w7x", texts)
-    assert [again.previous(label) for label in texts] == [index.previous(label) for label in texts]
-
-
-def test_an_empty_index_can_be_saved():
-    again = LexicalIndex.restored(LexicalIndex.restored(EMPTY).saved())
-    assert again.rows.count == 0
-    again.add(1, "tea")
-    assert found_by(again, "tea") == {1}
 
 
 @pytest.mark.parametrize(

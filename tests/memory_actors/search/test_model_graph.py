@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 from safetensors.numpy import load_file
 
 from memory_actors.search.model import graph
 from memory_actors.search.model.installed import WEIGHTS_FILE, Precision
-from memory_actors.search.model.onnx_file import FLOAT, Port, read_constants, write_model
+from memory_actors.search.model.onnx_file import FLOAT, Port, write_model
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -23,13 +22,6 @@ def test_neighbouring_int8_weights_cannot_overflow_16_bits(seed: int) -> None:
     pairs = codes.astype(np.int32).reshape(192, 2, 64)
     assert (255 * np.maximum(pairs, 0).sum(axis=1)).max() <= 32_767
     assert (255 * np.minimum(pairs, 0).sum(axis=1)).min() >= -32_768
-
-
-def test_int8_codes_stand_for_the_weights() -> None:
-    matrix = np.random.default_rng(1).normal(size=(384, 64)).astype(np.float32)
-    codes, scales = graph._quantise(matrix, graph._column_limits(matrix))
-    assert np.abs(codes * scales - matrix).max() <= scales.max() / 2 + 1e-6
-    assert np.abs(codes.astype(np.int32)).max() > 80  # most of the range is in use
 
 
 @pytest.mark.parametrize(("precision", "error_max"), [("fp32", 1e-4), ("int8", 0.5)])
@@ -62,21 +54,6 @@ def _run_linear(
     return result
 
 
-def test_a_column_of_zeros_is_no_division_by_zero() -> None:
-    matrix = np.zeros((4, 2), dtype=np.float32)
-    codes, scales = graph._quantise(matrix, graph._column_limits(matrix))
-    assert not codes.any()
-    assert np.isfinite(scales).all()
-
-
-def test_constants_keep_their_shape() -> None:
-    """A scalar that grows an axis would be no scalar to the runtime."""
-    build = graph._Builder({}, "fp32")
-    build.number(0.5)
-    (constant,) = build.constants.values()
-    assert constant.shape == ()
-
-
 def test_the_built_graph_runs_on_the_oldest_runtime_supported(model_folder: Path) -> None:
     """Version 1.20 of the runtime reads format 10 and operator set 20 of the standard domain."""
     model = onnx.load(str(model_folder / "model.onnx"))
@@ -86,24 +63,6 @@ def test_the_built_graph_runs_on_the_oldest_runtime_supported(model_folder: Path
 
 def test_the_built_graph_is_one_that_the_checker_of_onnx_accepts(model_folder: Path) -> None:
     onnx.checker.check_model(onnx.load(model_folder / "model.onnx"), full_check=True)
-
-
-def test_the_constants_of_a_graph_are_read_as_they_were_written(model_folder: Path) -> None:
-    path = model_folder / "model.onnx"
-    there = {one.name: numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer}
-    read = read_constants(path)
-    assert read.keys() == there.keys()
-    for name, array in read.items():
-        assert array.dtype == there[name].dtype
-        np.testing.assert_array_equal(array, there[name])
-
-
-@pytest.mark.parametrize("data", [b"", b"no model at all", b"\x3a\xff\xff\xff\x0f", b"\x3b"])
-def test_what_is_no_model_has_no_constants(data: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="no ONNX file"):
-        read_constants(path)
 
 
 def test_weights_are_read_as_safetensors_wrote_them(published: Path) -> None:

@@ -39,7 +39,7 @@ with MemorySystem.open(sys.argv[1]) as memory:
             said = type(error).__name__
         print(ask, said, round(time.monotonic() - begun_s, 2), flush=True)
 """
-HOMES: list[dict[str, str]] = [{}, {"HOME": "/proc"}, {"HOME": "/", "XDG_CACHE_HOME": "/proc/x"}]
+HOMES: list[dict[str, str]] = [{}, {"HOME": "/", "XDG_CACHE_HOME": "/proc/x"}]
 SILENCE_S = 20.0  # what a busy machine makes of 5
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
@@ -25,16 +24,6 @@ except metadata.PackageNotFoundError:
     HAS_MODEL = False
 
 needs_model = pytest.mark.skipif(not HAS_MODEL, reason="the extra `multilingual` is not installed")
-
-TEXTS = [
-    "She is allergic to walnuts.",
-    "",
-    "   \n",
-    "彼女はくるみアレルギーです。",
-    "Ella es alérgica a las nueces. " * 60,
-    "tea",
-    "🎿" * 400,
-]
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +85,6 @@ def test_an_engine_that_does_not_load_says_what_to_do(
 
 
 @needs_model
-def test_vectors_are_unit_and_independent_of_the_batch(
-    multilingual: MultilingualEmbedder,
-) -> None:
-    """Vectors are of length 1, and the same alone or among others."""
-    vectors = multilingual.embed(TEXTS)
-    assert vectors.shape == (len(TEXTS), multilingual.dimension)
-    assert vectors.dtype == np.float32
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        assert (multilingual.embed([text])[0] == vector).all()
-    assert multilingual.embed([]).shape == (0, multilingual.dimension)
-
-
-@needs_model
 def test_a_question_finds_its_answer_in_another_language(
     multilingual: MultilingualEmbedder,
 ) -> None:
@@ -138,30 +113,7 @@ def test_text_behind_a_nul_is_read(multilingual: MultilingualEmbedder) -> None:
     assert (told != cut).any()
 
 
-@needs_model
-def test_only_the_beginning_of_a_long_text_is_read(multilingual: MultilingualEmbedder) -> None:
-    """The engine itself would take minutes for a text of 64 KiB."""
-    prose, none = "The quick brown fox jumps. " * 80, "x" * 65_536
-    long, longer, blank = multilingual.embed([prose, prose + "And the hound sleeps. " * 900, none])
-    assert (long == longer).all()
-    assert np.isfinite(blank).all()
-
-
-@needs_model
-def test_half_a_surrogate_pair_is_refused(multilingual: MultilingualEmbedder) -> None:
-    with pytest.raises(InvalidInputError, match="surrogate"):
-        multilingual.embed(["fine", "\ud800"])
-
-
 # --- threads and processes
-
-
-@needs_model
-def test_threads_at_once_get_the_same_vectors(multilingual: MultilingualEmbedder) -> None:
-    expected = multilingual.embed(TEXTS)
-    with ThreadPoolExecutor(3) as threads:
-        for vectors in threads.map(lambda _: multilingual.embed(TEXTS), range(3)):
-            assert (vectors == expected).all()
 
 
 THREADS = """

@@ -4,15 +4,12 @@ import struct
 import zlib
 from pathlib import Path
 
-import anyio
 import numpy as np
 import pytest
-from support.fakes import FakeEmbedder, FakeTokenEmbedder
+from support.fakes import FakeEmbedder
 
 from eventlog import Environment
 from memory_actors import MemorySystem
-from memory_actors.base.errors import EmbedderError
-from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import (
@@ -24,7 +21,6 @@ from memory_actors.search.embedding.rows import (
     TABLES,
     damaged_rows,
 )
-from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import PLAIN, Codebook, states_of, unpack
 from memory_actors.search.embedding.vector_table import FILE, VectorTable
 
@@ -113,23 +109,6 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Owner:
     return request.param
 
 
-class UnloadedEmbedder(FakeTokenEmbedder):
-    """Has a model that is not there at first; counts who asks for the codebook until then."""
-
-    is_there = False
-    asked = 0
-
-    def prepare(self) -> None:
-        if not self.is_there:
-            raise EmbedderError("no model")
-
-    def codebook(self) -> Codebook:
-        if not self.is_there:
-            self.asked += 1
-            raise EmbedderError("no model")
-        return PLAIN
-
-
 def make_older(path: Path) -> None:
     """Turn the rows of a store into what older ones have."""
     env = Environment(path, TABLES)
@@ -178,15 +157,6 @@ def test_older_rows_are_read_and_written_anew(tmp_path: Path, owner: Owner) -> N
     for digest in DIGESTS:
         assert np.array_equal(first[digest].vector, again[digest].vector)
         assert first[digest].tokens == again[digest].tokens
-    table.close()
-
-
-def test_a_matrix_is_of_older_rows_too(tmp_path: Path, owner: Owner) -> None:
-    table = opened(tmp_path / FILE)
-    vectors, there = table.matrix([*DIGESTS, b"x" * 16], DIMENSION, owner)
-    assert there.tolist() == [True] * 4 + [False]
-    found = table.get(DIGESTS, DIMENSION, owner)
-    assert np.array_equal(vectors.decoded()[:4], np.stack([found[d].vector for d in DIGESTS]))
     table.close()
 
 
@@ -254,44 +224,6 @@ def test_without_a_codebook_vectors_alone_are_read_and_rows_stay(
     codebooks.append(None)
     table.close()
     assert counts(tmp_path / FILE) == (0, 4, 4)
-
-
-async def test_an_older_store_opens_without_loading_the_model(tmp_path: Path) -> None:
-    path = tmp_path / "m"
-    async with MemorySystem.open(path, embedder=FakeTokenEmbedder(), share=False) as memory:
-        for n in range(40):
-            await memory.user("u").add(f"word{n} place{n % 7}")
-    make_older(path / FILE)
-    embedder = UnloadedEmbedder()
-    async with MemorySystem.open(path, embedder=embedder, share=False) as memory:
-        await memory.user("u").usage()
-        assert memory.statistics().embeddings.computed == 0
-        await anyio.sleep(0.2)  # token states are read in the background
-        assert embedder.asked == 0
-        embedder.is_there = True
-        hits = await memory.user("u").retrieve("word3 place5", top_k=5)
-        assert memory.statistics().embeddings.computed == 1
-    assert "word3 place3" in [hit.content for hit in hits]
-    assert counts(path / FILE)[0] > 0
-
-
-async def test_what_was_read_is_written_with_the_next_text_that_is_wanted(tmp_path: Path) -> None:
-    """Who only asks would bring the same rows into form with each query, until the store closes."""
-    texts = [f"word{n}" for n in range(10)]
-    digests = [text_digest(text) for text in texts]
-    service = EmbeddingService(FakeTokenEmbedder(), tmp_path / FILE)
-    service.check_model(reindex=False)
-    service.keep(dict(zip(digests, await service.embed(texts), strict=True)))
-    await service.close()
-    make_older(tmp_path / FILE)
-    service = EmbeddingService(FakeTokenEmbedder(), tmp_path / FILE)
-    service.check_model(reindex=False)
-    assert len(service.tokens(digests)) == 10
-    await service.embed(["a query"])
-    with anyio.fail_after(5):
-        while service._table._has_old_rows():
-            await anyio.sleep(0.01)
-    await service.close()
 
 
 def test_damaged_older_rows_are_named(tmp_path: Path) -> None:

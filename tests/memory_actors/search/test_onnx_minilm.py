@@ -1,12 +1,11 @@
 """The default embedder: agreement with the published model, batching, token states, bad input."""
 
-import json
 import random
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +15,13 @@ from structlog.testing import capture_logs
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding import onnx_minilm
-from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
-from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.model.installed import GRAPH_FILE, Precision, model_dir
 from memory_actors.search.model.onnx_file import without_constants
-
-if TYPE_CHECKING:
-    from memory_actors.search.embedding.protocol import Embedder
 
 Floats = npt.NDArray[np.float32]
 
 _REFERENCE = Path(__file__).parents[4] / "shared" / "minilm" / "reference.npz"
-_SMALL_REFERENCE = Path(__file__).parent / "reference_small.json"
 _CLS, _SEP = 101, 102
 
 TEXTS = [
@@ -74,22 +67,6 @@ def test_constants_that_stay_in_the_file_change_no_bit(
         assert states[0, 1:-1].tobytes() == one.token_states.tobytes()
 
 
-def test_a_model_of_linked_files_is_opened(minilm_cache: Path, tmp_path: Path) -> None:
-    """As those of some package managers are: the runtime itself refuses to follow the link."""
-    for file in model_dir("int8", minilm_cache).iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    assert OnnxEmbedder(tmp_path).embed(["tea"]).shape == (1, 384)
-
-
-def test_a_model_is_checked_once(minilm_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read whole for that, which takes as long as a fifth of all that loading does."""
-    checks: list[object] = []
-    check = onnx_minilm.model_path
-    monkeypatch.setattr(onnx_minilm, "model_path", lambda *of: [checks.append(of), check(*of)][1])
-    DefaultEmbedder("int8", minilm_cache).prepare()
-    assert len(checks) == 1
-
-
 # Agreement with the published model
 
 
@@ -106,57 +83,7 @@ def test_agrees_with_sentence_transformers(
     assert cosines(vectors, reference["vectors"]).min() >= cosine_min
 
 
-@pytest.mark.parametrize(("precision", "cosine_min"), [("fp32", 0.999), ("int8", 0.97)])
-def test_agrees_with_the_project_s_own_reference(
-    precision: str, cosine_min: float, request: pytest.FixtureRequest
-) -> None:
-    """A change of the graph that moves vectors must raise the graph version."""
-    reference = json.loads(_SMALL_REFERENCE.read_text("utf-8"))
-    embedder = request.getfixturevalue(f"minilm_{precision}")
-    vectors = embedder.embed(reference["texts"])
-    expected = np.array(reference["vectors"], dtype=np.float32)
-    assert cosines(vectors, expected).min() >= cosine_min
-
-
-def test_int8_is_nearer_than_the_limit_on_average(
-    minilm_int8: OnnxEmbedder, minilm_fp32: OnnxEmbedder
-) -> None:
-    """A lost scale would still pass a limit made for the worst text."""
-    sentences = [text for text in TEXTS if text.strip()]
-    assert cosines(minilm_int8.embed(sentences), minilm_fp32.embed(sentences)).mean() >= 0.99
-
-
-def test_like_texts_are_near_and_unlike_texts_are_far(minilm: OnnxEmbedder) -> None:
-    query, near, far = minilm.embed(
-        ["Where does Mara live?", "Mara moved to Lisbon.", "Boil the eggs for nine minutes."]
-    )
-    assert query @ near > 0.5 > 0.2 > query @ far
-
-
 # Shape, length, order
-
-
-def test_fulfils_the_protocol(minilm: OnnxEmbedder) -> None:
-    embedder: Embedder = minilm
-    vectors = embedder.embed(["one", "two"])
-    assert vectors.shape == (2, embedder.dimension) == (2, 384)
-    assert vectors.dtype == np.float32
-
-
-def test_fingerprint_names_the_precision(
-    minilm_int8: OnnxEmbedder, minilm_fp32: OnnxEmbedder
-) -> None:
-    assert minilm_int8.fingerprint == "all-MiniLM-L6-v2/int8/v1/53aa5117"
-    assert minilm_fp32.fingerprint == "all-MiniLM-L6-v2/fp32/v1/53aa5117"
-
-
-def test_vectors_have_length_1_whatever_the_text(minilm: OnnxEmbedder) -> None:
-    np.testing.assert_allclose(np.linalg.norm(minilm.embed(TEXTS), axis=1), 1.0, atol=1e-5)
-
-
-def test_no_text_gives_no_rows(minilm_int8: OnnxEmbedder) -> None:
-    assert minilm_int8.embed([]).shape == (0, 384)
-    assert minilm_int8.encode([]) == []
 
 
 def test_a_vector_is_independent_of_its_batch(minilm: OnnxEmbedder) -> None:
@@ -167,16 +94,6 @@ def test_a_vector_is_independent_of_its_batch(minilm: OnnxEmbedder) -> None:
     shuffled = random.Random(7).sample(TEXTS * 8, k=8 * len(TEXTS))
     alone = np.concatenate([minilm.embed([text]) for text in shuffled])
     assert cosines(minilm.embed(shuffled), alone).min() >= 0.9999
-
-
-def test_order_is_kept_across_windows(
-    minilm_int8: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = minilm_int8.embed(TEXTS)
-    monkeypatch.setattr(onnx_minilm, "_WINDOW_TEXTS_MAX", 3)
-    assert cosines(minilm_int8.embed(TEXTS), expected).min() >= 0.9999
-    pooled = np.stack([encoding.pooled for encoding in minilm_int8.encode(TEXTS)])
-    assert cosines(pooled, expected).min() >= 0.9999
 
 
 def test_text_past_256_tokens_is_ignored(minilm_int8: OnnxEmbedder) -> None:
@@ -221,20 +138,6 @@ def test_batches_hold_every_text_once_and_keep_both_bounds(seed: int) -> None:
 # Token states
 
 
-def test_encode_gives_the_same_vectors_as_embed(minilm: OnnxEmbedder) -> None:
-    pooled = np.stack([encoding.pooled for encoding in minilm.encode(TEXTS)])
-    np.testing.assert_allclose(pooled, minilm.embed(TEXTS), atol=1e-5)
-
-
-def test_token_ids_are_the_words_of_the_text(minilm_int8: OnnxEmbedder) -> None:
-    tea, both, nothing = minilm_int8.encode(["tea", "tea house", ""])
-    assert tea.token_ids.tolist() == both.token_ids[:1].tolist()
-    assert tea.token_states.shape == (1, 384)
-    assert both.token_states.shape == (2, 384)
-    assert nothing.token_states.shape == (0, 384)
-    assert not {_CLS, _SEP} & set(both.token_ids.tolist())
-
-
 def test_token_states_and_the_two_specials_average_to_the_vector(minilm: OnnxEmbedder) -> None:
     for encoding in minilm.encode(TEXTS):
         ids = np.concatenate([[_CLS], encoding.token_ids, [_SEP]])
@@ -242,17 +145,6 @@ def test_token_states_and_the_two_specials_average_to_the_vector(minilm: OnnxEmb
         np.testing.assert_allclose(encoding.token_states, states[0, 1:-1], atol=0.05)
         rebuilt = np.concatenate([states[0, :1], encoding.token_states, states[0, -1:]]).mean(0)
         assert encoding.pooled @ rebuilt / np.linalg.norm(rebuilt) >= 0.9999
-
-
-def test_token_states_do_not_depend_on_padding(minilm: OnnxEmbedder) -> None:
-    (alone,) = minilm.encode(["tea"])
-    padded, _ = minilm.encode(["tea", "Mara moved to Lisbon in March."])
-    assert cosines(alone.token_states, padded.token_states).min() >= 0.9999
-
-
-def test_an_encoding_does_not_hold_its_batch_in_memory(minilm_int8: OnnxEmbedder) -> None:
-    encoding = minilm_int8.encode(TEXTS)[0]
-    assert all(part.base is None for part in (encoding.pooled, encoding.token_states))
 
 
 # Bad input, bad models
@@ -299,12 +191,6 @@ def test_a_failure_of_the_runtime_is_an_embedder_error(minilm_int8: OnnxEmbedder
     """Token ids past the vocabulary make the real runtime fail."""
     with pytest.raises(EmbedderError, match="failed"):
         minilm_int8._run(["pooled"], [np.array([10**6])])
-
-
-def test_a_folder_without_a_model_says_what_helps(tmp_path: Path) -> None:
-    """A folder without a model is an error with a hint."""
-    with pytest.raises(EmbedderError, match="install_model"):
-        OnnxEmbedder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "manifest.json"])
@@ -356,18 +242,3 @@ def test_two_threads_get_the_same_vectors(minilm_int8: OnnxEmbedder) -> None:
 
 
 # What is kept of a text
-
-
-def test_the_states_of_marks_are_not_kept(minilm_cache: Path) -> None:
-    embedder = DefaultEmbedder("int8", minilm_cache)
-    marked, plain, only_marks, nothing = embedder.encode(
-        ["Well, does she like tea?!", "well does she like tea", "?!", ""]
-    )
-    ids = [unpack(one.tokens or b"").token_ids.tolist() for one in (marked, plain, only_marks)]
-    assert ids[0] == ids[1] != []
-    assert len(ids[2]) == 2, "or nothing would be known of it"
-    assert nothing.states is not None
-    assert len(nothing.states) == 0
-    assert marked.states is not None
-    assert marked.states.shape == (len(ids[0]), 64)
-    assert marked.vector @ plain.vector < 0.999, "the vector is that of the whole text"

@@ -18,7 +18,6 @@ from memory_actors import (
     Item,
     MemorySystem,
     NotFoundError,
-    Settings,
     UserMemory,
 )
 from memory_actors.base.weights import Weights
@@ -328,25 +327,7 @@ async def test_token_states_beyond_the_bound_are_read_later(open_memory) -> None
         assert contents(after) == contents(before)
 
 
-async def test_an_embedder_without_token_states_is_ranked_by_the_rest(tmp_path: Path) -> None:
-    from support.fakes import FakeEmbedder
-
-    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder(), settings=Settings()) as memory:
-        user = memory.user("u")
-        await filled(user)
-        hits = await user.retrieve("word7 word8 place0", top_k=3, explain=True)
-        assert hits[0].content == "word7 and word8 met at place0"
-        assert hits[0].signals["late"] == 0
-
-
 # --- what a review found
-
-
-async def test_nothing_is_as_diverse_as_nothing(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add("hello")
-        assert await user.retrieve("hello", min_score=1.0, diversity=0.5) == []
 
 
 async def test_two_spellings_at_once_are_both_found(open_memory) -> None:
@@ -423,15 +404,6 @@ async def test_a_text_of_another_class_is_the_text_it_is(open_memory) -> None:
         await user.short_term.add_message(Text("hello"), role=Role.USER)
         for hit in await user.retrieve("tea", top_k=5):
             assert (type(hit.content), type(hit.role), hit.role) == (str, str, "user")
-
-
-async def test_receipts_of_a_restore_are_of_what_came_back(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        ids = await filled(user, 3)
-        await user.delete(ids[0])
-        receipts = await user.restore([ids[0], ids[1], ids[0]])
-        assert [receipt.memory_id for receipt in receipts] == [ids[0]]
 
 
 async def test_a_repeated_add_at_the_global_limit_succeeds(open_memory) -> None:

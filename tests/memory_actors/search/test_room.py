@@ -21,13 +21,6 @@ def test_a_grown_column_has_what_was_there_and_zeros(rows: int) -> None:
     assert wider.flags.c_contiguous
 
 
-@pytest.mark.parametrize("kind", ["i4", "?", "f4", np.dtype((np.void, 16))])
-def test_columns_of_every_type_grow(kind: np.typing.DTypeLike) -> None:
-    column = zeros(PAGES_BYTES_MIN, kind)
-    assert column.dtype == np.dtype(kind)
-    assert len(grown(column, 2 * PAGES_BYTES_MIN)) == 2 * PAGES_BYTES_MIN
-
-
 @pytest.mark.skipif(not _HAS_PRIVATE, reason="this system has no pages of its own to give")
 def test_what_is_not_written_takes_no_memory_and_all_of_it_goes_at_once() -> None:
     process, size = psutil.Process(), 1 << 28

@@ -82,65 +82,6 @@ def no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VectorTable, "_stored", refused)
 
 
-def test_rows_are_found_by_their_numbers_alone(
-    table: VectorTable, owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers = table.numbers(DIGESTS, owner)
-    assert len(set(numbers.tolist())) == COUNT
-    no_digests(monkeypatch)
-    check(table, owner, numbers)
-
-
-def test_numbers_are_those_of_rows_that_wait_to_be_written(table: VectorTable) -> None:
-    table.put({b"a new text's one": embedded(7)})
-    assert table.numbers([b"a new text's one"]).all()
-
-
-def test_a_row_that_waits_to_be_written_is_newer_than_its_number(
-    table: VectorTable, owner: Owner
-) -> None:
-    numbers = table.numbers(DIGESTS, owner)
-    table.put({DIGESTS[3]: embedded(100)}, owner)
-    vectors, there = table.matrix(DIGESTS, DIMENSION, owner, None, numbers)
-    assert there.all()
-    assert float(vectors.decoded()[3] @ embedded(100).vector) > 0.999
-
-
-def test_numbers_of_a_table_that_was_written_anew_give_no_other_embedding(
-    table: VectorTable, owner: Owner
-) -> None:
-    """The same numbers are those of other rows then."""
-    numbers, identity = table.numbers(DIGESTS, owner), table.identity
-    table.clear()
-    assert table.identity != identity
-    fill(table, owner, reversed(range(COUNT)))
-    stale = numbers.copy()
-    check(table, owner, stale)
-    assert not stale.any(), "what was wrong is not asked again"
-    assert table.numbers(DIGESTS, owner).tolist() == numbers[::-1].tolist()
-
-
-def test_a_damaged_number_is_made_good_by_the_digest(table: VectorTable, owner: Owner) -> None:
-    right = table.numbers(DIGESTS, owner)
-    numbers = right.copy()
-    numbers[3], numbers[4], numbers[5], numbers[6] = right[4], right[3], 0, 4_000_000_000
-    check(table, owner, numbers)
-    assert np.flatnonzero(numbers == 0).tolist() == [3, 4, 5, 6]
-
-
-def test_rows_that_have_gone_are_not_there_under_their_numbers(
-    table: VectorTable, owner: Owner
-) -> None:
-    """Nor is what has the number of the last one now."""
-    numbers = table.numbers(DIGESTS, owner)
-    table.delete([DIGESTS[10], DIGESTS[-1]], owner)
-    table.put({b"another one here": embedded(100)}, owner)
-    table.flush()
-    assert table.numbers([b"another one here"], owner).tolist() == [numbers[-1]]
-    check(table, owner, numbers, 10, COUNT - 1)
-    assert table.numbers(DIGESTS[9:11], owner).tolist() == [numbers[9], 0]
-
-
 def test_numbers_and_identity_stay_when_the_file_shrinks(
     table: VectorTable, owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,23 +96,6 @@ def test_numbers_and_identity_stay_when_the_file_shrinks(
     no_digests(monkeypatch)
     _, there = again.matrix(DIGESTS[1:], DIMENSION, owner, None, numbers[1:])
     assert there.all()
-    again.close()
-
-
-def test_a_damaged_row_is_absent_under_its_number_too(
-    table: VectorTable, owner: Owner, tmp_path: Path
-) -> None:
-    numbers = table.numbers(DIGESTS, owner)
-    table.close()
-    env = Environment(tmp_path / "derived.mdb", TABLES)
-    key = int(numbers[8]).to_bytes(8, "big")
-    with env.read() as txn:
-        value = txn.get(key, db=env.tables[ROWS])
-    env.write(lambda txn: txn.put(key, value[:-1] + b"?", db=env.tables[ROWS]))
-    env.close()
-    again = VectorTable(tmp_path / "derived.mdb")
-    again.use_model("m")
-    check(again, owner, numbers, 8)
     again.close()
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.indexes import beside
 
 from memory_actors.search.dot_products import coded_units
-from memory_actors.search.indexes.parts import Neighbours, Parts, SessionOrder
+from memory_actors.search.indexes.parts import Parts, SessionOrder
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.traits import Times, Trait, spoken
 from memory_actors.search.indexes.words import words
@@ -50,22 +50,6 @@ class Sessions:
         return order
 
 
-def filled() -> Sessions:
-    session = Sessions()
-    for label in (1, 2, 3):
-        session.add(label)
-    return session
-
-
-def test_a_reworded_passage_stands_where_it_stood() -> None:
-    for gone, order in ((1, [9, 2, 3]), (2, [1, 9, 3]), (3, [1, 2, 9])):
-        session = filled()
-        session.drop(gone)
-        session.add(9, place=gone)
-        session.add(10)
-        assert session.order() == [*order, 10]
-
-
 def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
     """A passage that was reworded while another came stands where it stood."""
     session = Sessions()
@@ -74,36 +58,6 @@ def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
     session.add(2)
     session.add(3, place=1)
     assert session.order() == [3, 2]
-
-
-def test_what_comes_next_follows_what_is_left() -> None:
-    session = filled()
-    session.drop(3)
-    session.add(4)
-    assert session.order() == [1, 2, 4]
-    for label in (1, 2, 4):
-        session.drop(label)
-    session.add(5)
-    assert session.order() == [5]
-
-
-def test_what_was_forgotten_without_notice_is_no_end() -> None:
-    session = filled()
-    session.parts.forget(3)
-    session.add(4)
-    assert session.order() == [1, 2, 4]
-
-
-def test_passages_of_one_place_stand_by_label() -> None:
-    session = Sessions()
-    for label in (6, 4, 5):
-        session.add(label, place=0)
-    assert session.order() == [4, 5, 6]
-
-
-def test_what_has_no_session_stands_alone() -> None:
-    session = filled()
-    assert session.in_session.place(9, 9, None, session.parts) == Neighbours()
 
 
 @given(

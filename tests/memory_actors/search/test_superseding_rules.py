@@ -22,12 +22,6 @@ def _shown(pair: Pair) -> str:
     return f"{pair.older} -> {pair.newer}"
 
 
-def test_there_are_enough_pairs_of_both_kinds_in_both_parts() -> None:
-    for part, least in ((TUNED_ON, 45), (HELD_OUT, 35)):
-        assert sum(pair.supersedes for pair in part) >= least
-        assert sum(not pair.supersedes for pair in part) >= least
-
-
 def test_a_tuned_pair_is_judged_as_people_judge() -> None:
     """Every pair that was tuned on is judged as people judge it."""
     assert [_shown(pair) for pair in TUNED_ON if proposes(pair) != pair.supersedes] == []
@@ -57,11 +51,6 @@ def test_whatever_says_otherwise_shares_the_words_that_are_looked_up() -> None:
             sets = needed(*readings[newer])
             assert sets is None or any(one <= own_words[older] for one in sets), older
     assert changes > len(PAIRS) / 2
-
-
-def test_no_fact_says_otherwise_than_itself() -> None:
-    facts = {text for pair in PAIRS for text in (pair.older, pair.newer)}
-    assert [text for text in facts if evidence(read(text), read(text)) is not None] == []
 
 
 @pytest.mark.parametrize(

@@ -137,11 +137,6 @@ def test_a_run_is_answered_at_once_and_carried_out(service: Service, compaction)
     assert (compaction.asked, compaction.episodes) == ([(ALICE, True, "30d")], [True])
 
 
-def test_a_run_needs_no_body(service: Service, compaction) -> None:
-    assert ended(service, ask(service))["state"] == "done"
-    assert compaction.asked == [(None, False, None)]
-
-
 def test_runs_wait_for_each_other(service: Service, compaction) -> None:
     compaction.held = True
     waiting = [ask(service) for _ in range(4)]
@@ -191,10 +186,6 @@ def test_a_run_that_cannot_be_is_refused(service: Service, compaction, body) -> 
     assert compaction.asked == []
 
 
-def test_an_unknown_job_is_not_found(service: Service) -> None:
-    problem(service("GET", f"{JOBS}/job_0", service.root), 404, "not-found")
-
-
 def test_waiting_and_remembered_jobs_are_bounded(service: Service, compaction, monkeypatch) -> None:
     """No more than so many jobs wait, and so many are remembered."""
     monkeypatch.setattr(jobs_module, "FINISHED_MAX", 3)
@@ -208,12 +199,6 @@ def test_waiting_and_remembered_jobs_are_bounded(service: Service, compaction, m
     until(lambda: ended(service, waiting[-1])["state"] == "done", within_s=30)
     problem(service("GET", f"{JOBS}/{running}", service.root), 404, "not-found")
     assert [job(service, one)["state"] for one in waiting[-3:]] == ["done"] * 3
-
-
-def test_the_statistics_are_told(service: Service) -> None:
-    told = service("GET", "/admin/compress/stats", service.root).json()
-    assert (told["summaries"], told["originals"]) == (1, 5)
-    assert (told["bytes_saved"], told["compression_ratio"]) == (100, 0.2)
 
 
 def test_the_memory_itself_is_compressed(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_the_oldest_waiting_connection_makes_room(tmp_path: Path) -> None:
         head = f"POST {MEMORIES} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.alice}\r\n"
         body = b'{"content": "likes tea"}'
         working.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
-        until(lambda: service.server.config.app._in_flight == 1)
+        until(lambda: service.server.config.app._in_work.taken == 1)
         with half_sent(service, 10):
             working.sendall(body)
             assert working.recv(65_536).startswith(b"HTTP/1.1 201")
@@ -146,6 +146,6 @@ def test_whoever_does_not_read_an_answer_gives_the_place_up(tmp_path: Path) -> N
             path = f"{MEMORIES}?limit=40"
             head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.alice}\r\n"
             line.sendall(f"{head}\r\n".encode())
-            until(lambda: admission._in_flight == 1)
-            until(lambda: admission._in_flight == 0)
+            until(lambda: admission._in_work.taken == 1)
+            until(lambda: admission._in_work.taken == 0)
             until(lambda: len(service.server.server_state.connections) == 0)

@@ -1,6 +1,5 @@
 """MCP over HTTP: the real server, its keys, and clients of the package `mcp`."""
 
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -287,16 +286,6 @@ async def test_a_call_that_is_cancelled_before_it_writes_leaves_nothing(
 
 def count(service: Service) -> int:
     return service.call(lambda: service.memory.user(ALICE).count())
-
-
-def test_without_the_extra_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "memory_actors.server.mcp", None)
-    with serving(tmp_path) as bare:
-        told = problem(opened(bare, bare.alice), 501, "not-implemented")
-        assert "pip install 'memory-actors[mcp]'" in told["detail"]
-        assert bare("GET", "/health").status_code == 200
 
 
 @pytest.mark.parametrize("version", conformance.SCENARIOS)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from memory_actors import Item, MemorySystem
-from tests.memory_actors.server.helpers import Service, bearer, problem, serving
+from tests.memory_actors.server.helpers import Service, bearer, serving
 
 ADA = "/v1/users/ada"
 
@@ -20,53 +20,6 @@ ADA = "/v1/users/ada"
 def fresh(tmp_path: Path) -> Iterator[Service]:
     with serving(tmp_path, cors_origins=["https://app.example"]) as running:
         yield running
-
-
-def test_memories_are_added_at_once_all_or_none(fresh: Service) -> None:
-    items = [
-        {"content": f"fact {n}", "occurred_at": "2024-05-01", "role": "user"} for n in range(3)
-    ]
-    told = fresh("POST", f"{ADA}/memories/bulk", fresh.root, json={"items": items, "source": "web"})
-    assert told.status_code == 201, told.text
-    assert len({one["memory_id"] for one in told.json()["receipts"]}) == 3
-    found = fresh("GET", f"{ADA}/memories?limit=2", fresh.root).json()
-    assert (len(found["memories"]), found["total"]) == (2, 3)
-    assert found["memories"][0]["occurred_at"] == "2024-05-01T00:00:00Z"
-    assert found["memories"][0]["origins"][0]["source"] == "web"
-    bad = {"items": [{"content": "one more"}, {"content": ""}]}
-    problem(fresh("POST", f"{ADA}/memories/bulk", fresh.root, json=bad), 400, "invalid-input")
-    unknown = {"items": [{"contents": "x"}]}
-    problem(fresh("POST", f"{ADA}/memories/bulk", fresh.root, json=unknown), 400, "invalid-input")
-    narrowed = fresh("GET", f"{ADA}/memories?source=web&source=other", fresh.root).json()
-    assert narrowed["total"] == 3
-
-
-def test_context_is_built_and_documents_are_read(fresh: Service) -> None:
-    fresh.add("ada", "likes tea")
-
-    async def write() -> None:
-        await fresh.memory.user("ada").context.create("no tes/ä", "# Teas\n\n- Assam\n")
-
-    fresh.call(write)
-    told = fresh("POST", f"{ADA}/context", fresh.root, json={"query": "tea"}).json()
-    assert "likes tea" in json.dumps(told)
-    (document,) = fresh("GET", f"{ADA}/context/documents", fresh.root).json()["documents"]
-    assert document["name"] == "no tes/ä"
-    text = fresh("GET", f"{ADA}/context/documents/no%20tes%2F%C3%A4", fresh.root).json()["text"]
-    assert "Assam" in text
-    assert fresh("GET", f"{ADA}/context/documents/none", fresh.root).json() == {"text": ""}
-
-
-def test_users_are_listed_in_pages_and_erased(fresh: Service) -> None:
-    for name in ("ada", "bob", "cid"):
-        fresh.add(name, "likes tea")
-    page = fresh("GET", "/admin/users?limit=2&offset=1", fresh.root).json()
-    assert page == {"users": ["bob", "cid"], "total": 3}
-    receipt = fresh("DELETE", "/admin/users/bob", fresh.root).json()
-    assert receipt["events"] > 0
-    assert "bob" not in json.dumps(receipt)
-    assert fresh("GET", "/admin/users", fresh.root).json()["users"] == ["ada", "cid"]
-    problem(fresh("GET", "/admin/users?limit=0", fresh.root), 400, "invalid-input")
 
 
 def events_of(answer: httpx.Response) -> Iterator[dict[str, str]]:

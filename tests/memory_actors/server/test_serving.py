@@ -20,12 +20,11 @@ from click.testing import CliRunner, Result
 from support.fakes import FakeEmbedder
 from support.programs import INTERRUPTIBLE
 
-from memory_actors import InvalidInputError, MissingExtraError
-from memory_actors import server as server_module
 from memory_actors.api.user import UserMemory
+from memory_actors.base.on import On
 from memory_actors.cli import App, main
 from memory_actors.server import KeyStore, create_app
-from memory_actors.server.serving import address, listening
+from memory_actors.server.serving import listening
 from memory_actors.sharing.address import is_loopback
 from memory_actors.users.handles.scope import Scope
 from tests.memory_actors.server.helpers import ALICE, StandIn, bearer, serving, until
@@ -72,12 +71,6 @@ def test_a_key_is_made_shown_once_listed_and_revoked(program: Program) -> None:
     assert "Revoked" in program("keys", "revoke", told["id"]).stdout
     assert keys.find(token) is None
     assert program("keys", "list").stdout == "No keys.\n"
-
-
-def test_a_root_key_is_asked_for_by_name(program: Program) -> None:
-    made = program.json("keys", "create", "--root")
-    assert (made["scope"], made["user_id"]) == ("root", None)
-    assert KeyStore(program.data).find(made["key"]).is_root
 
 
 @pytest.mark.parametrize(
@@ -154,7 +147,7 @@ def test_requests_in_work_are_finished_before_the_end(tmp_path: Path) -> None:
                 return await super().usage()
 
         def user(user_id: str, **given: Any) -> Slow:
-            return Slow(Scope(memory._services, user_id, **given))
+            return Slow(Scope(memory._services, On(user_id, **given)))
 
         return StandIn(memory, user=user)
 
@@ -220,27 +213,11 @@ def test_only_this_machine_reaches_a_loopback_address(host: str, loopback: bool)
     assert is_loopback(host) == loopback
 
 
-def test_an_address_that_is_not_ours_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="cannot listen"), listening("192.0.2.1", 0):
-        pass
-
-
-def test_an_address_is_told_as_a_url() -> None:
-    with listening("127.0.0.1", 0) as bound:
-        assert address(bound).startswith("http://127.0.0.1:")
-
-
 def test_answers_do_not_wait_for_acknowledgements() -> None:
     with listening("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "memory_actors.server.app", None)
-    with pytest.raises(MissingExtraError, match=r"memory-actors\[server\]"):
-        server_module.create_app(None, KeyStore(tmp_path))  # type: ignore[arg-type]
 
 
 def test_the_command_line_starts_without_the_extra() -> None:

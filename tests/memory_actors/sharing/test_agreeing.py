@@ -241,12 +241,6 @@ async def test_an_erased_users_keys_are_revoked_everywhere(nodes, url):
     assert keys.find(others) is not None
 
 
-async def test_the_settings_of_a_directory_are_files(tmp_path):
-    async with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
-        with pytest.raises(InvalidInputError, match="files in it"):
-            settings_of(memory)
-
-
 # --- the key of hashed recalls
 
 
@@ -421,21 +415,3 @@ async def test_whoever_takes_settings_that_are_replaced_meanwhile_is_refused(url
     monkeypatch.setattr(opening, "with_stored", late)
     with pytest.raises(InvalidInputError, match=r"meanwhile \(default_tier: 'pro' there"):
         await named(url)
-
-
-async def test_a_counter_of_tokens_that_is_an_object_is_named_by_whoever_has_it(url):
-    counter = Words()
-    async with named(url, token_counter=counter, **FREE):
-        pass
-    async with named(url) as memory:
-        assert tier_of(memory) is Tier.FREE
-        assert memory._caller.memory._services.settings.token_counter == "calibrated"
-
-
-class Words:
-    """Counts words."""
-
-    name = "of ours"
-
-    def count(self, text: str) -> int:
-        return len(text.split())

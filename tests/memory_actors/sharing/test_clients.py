@@ -23,13 +23,11 @@ from memory_actors import (
     NotFoundError,
     PastMemory,
     Settings,
-    SystemClosedError,
     UnavailableError,
     UserMemory,
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
-from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import FILE, SOCKET, OpeningTurn, forget_owner
 from memory_actors.sharing.serving import _Peer
@@ -96,13 +94,6 @@ async def test_other_settings_than_the_owners_are_told_at_once(owner: Any, tmp_p
         await opening(tmp_path, settings=Settings(idle_s=5))
     with pytest.raises(InvalidInputError, match="another embedder"):
         await opening(tmp_path, embedder="multilingual")
-
-
-async def test_the_same_settings_are_no_other_ones(tmp_path: Path) -> None:
-    settings = {"settings": Settings(idle_s=5, default_tier="free")}
-    async with opening(tmp_path, **settings) as owner, opening(tmp_path, **settings) as client:
-        await client.user("ada").working.set("k", 1)
-        assert await owner.user("ada").working.get("k") == 1
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -193,19 +184,6 @@ async def test_a_replay_goes_on_after_a_takeover(tmp_path: Path) -> None:
     await client.close()
 
 
-async def test_an_import_keeps_agents_and_ends_of_memories(client: Any, tmp_path: Path) -> None:
-    ada, bob, path = client.user("ada"), client.user("bob"), tmp_path / "ada.jsonl"
-    await client.user("ada", agent_id="planner").add("likes tea", ttl_s=3_600)
-    await client.user("ada", agent_id="critic").working.set("k", 1, ttl_s=60)
-    await export_jsonl(ada, path)
-    await import_jsonl(bob, path)
-    here, there = await ada.list_memories(), await bob.list_memories()
-    assert [(one.agent_id, one.expires_at) for one in there] == [
-        (one.agent_id, one.expires_at) for one in here
-    ]
-    assert {one.agent_id for one in there} == {"planner", "critic"}
-
-
 async def test_erasures_are_told_to_clients(owner: Any, client: Any) -> None:
     heard: list[str] = []
     client.watch_erasures(heard.append)
@@ -286,21 +264,6 @@ async def test_a_command_gives_the_store_to_who_keeps_it(tmp_path: Path) -> None
             assert len(await command.user("ada").list_memories()) == 1
             async with open_or_join(path) as other:
                 assert await other.users() == ["ada"]
-
-
-async def test_a_closed_client_says_so(owner: Any, tmp_path: Path) -> None:
-    client = await opening(tmp_path)
-    await client.close()
-    await client.close()
-    with pytest.raises(SystemClosedError):
-        await client.users()
-    assert await owner.users() == []
-
-
-async def test_what_is_not_awaited_is_answered(owner: Any, client: Any) -> None:
-    await client.user("ada").add("likes tea")
-    assert client.statistics() == owner.statistics()
-    assert client.user("ada").short_term.ttl == 3600
 
 
 async def test_a_client_loads_no_engine(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 import asyncio
 import gzip
-import json
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +21,10 @@ from memory_actors import (
     MissingExtraError,
     NotFoundError,
     NotOfferedError,
-    QuotaExceededError,
-    SystemClosedError,
     UnavailableError,
-    UserMemory,
     sync,
 )
 from memory_actors.api.parts import StoreParts
-from memory_actors.interchange import import_jsonl
 from memory_actors.sharing import http
 from memory_actors.sharing.owning import owned
 
@@ -71,27 +65,6 @@ async def test_ids_of_any_kind_arrive_as_they_are(memory: MemorySystem, odd: str
     assert (await user.delete(odd)).operation == "delete"
     with pytest.raises(NotFoundError):
         await user.get(odd)
-
-
-async def test_a_source_comes_with_the_words_that_it_said(memory: MemorySystem) -> None:
-    user = memory.user("ada", source="web", trust="untrusted")
-    added = await user.add("likes tea")
-    got = await user.get(added.memory_id)
-    assert [(one.source, one.trust) for one in got.origins] == [("web", "untrusted")]
-    assert (await user.purge("web")).count == 1
-
-
-async def test_an_import_keeps_agents_and_ends_of_memories(
-    memory: MemorySystem, tmp_path: Path
-) -> None:
-    path, ends = tmp_path / "ada.jsonl", datetime.now(UTC) + timedelta(hours=1)
-    line = {"content": "likes tea", "agent": "planner", "expires_at": ends.isoformat()}
-    path.write_text(json.dumps(line))
-    await import_jsonl(memory.user("ada"), path)
-    (there,) = await memory.user("ada").list_memories()
-    assert there.agent_id == "planner"
-    assert there.expires_at is not None
-    assert abs(there.expires_at - ends) < timedelta(minutes=1)
 
 
 async def test_old_memories_are_compacted_and_the_caller_hears_of_it(memory: MemorySystem) -> None:
@@ -135,17 +108,6 @@ async def test_what_is_not_offered_is_named(memory: MemorySystem) -> None:
             call()
 
 
-async def test_an_empty_choice_never_means_all(memory: MemorySystem) -> None:
-    """A query has no empty list, and without one everything would be deleted."""
-    user = memory.user("ada")
-    await user.add("likes tea", metadata={"n": 1})
-    with pytest.raises(NotOfferedError, match="an empty memory_types="):
-        await user.delete_many({"n": 1}, memory_types=[])
-    with pytest.raises(InvalidInputError):
-        await user.delete_many({"n": 1}, memory_types=[None])  # type: ignore[list-item]
-    assert await user.count() == 1
-
-
 async def test_a_key_opens_what_it_is_for(server: HttpServer, tmp_path: Path) -> None:
     async with MemorySystem.connect(server.url, key=server.new_key("ada")) as memory:
         await memory.user("ada").add("likes tea")
@@ -157,17 +119,6 @@ async def test_a_key_opens_what_it_is_for(server: HttpServer, tmp_path: Path) ->
         async with MemorySystem.connect(server.url, key=key) as memory:
             with pytest.raises(AccessDeniedError, match="key"):
                 await memory.user("ada").usage()
-
-
-async def test_handles_are_those_of_every_client(memory: MemorySystem) -> None:
-    user = memory.user("ada")
-    assert isinstance(user, UserMemory)
-    assert isinstance(memory, MemorySystem)
-    await memory.close()
-    await memory.close()
-    for call in (user.usage, user.working.items, memory.users):
-        with pytest.raises(SystemClosedError):
-            await call()
 
 
 def test_without_await_it_is_the_same(http_server: HttpServer, tmp_path: Path) -> None:
@@ -183,32 +134,6 @@ def test_without_await_it_is_the_same(http_server: HttpServer, tmp_path: Path) -
 
 
 # --- errors
-
-
-async def test_errors_have_their_classes_messages_and_fields(memory: MemorySystem) -> None:
-    user = memory.user("ada")
-    with pytest.raises(InvalidInputError, match="content is empty"):
-        await user.add("")
-    with pytest.raises(InvalidInputError, match="top_k must be at most 1,000"):
-        await user.retrieve("tea", top_k=5_000)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        await user.add("tea", colour="red")  # type: ignore[call-arg]
-    for odd in (b"x", float("nan"), {5: 5}, {1, 2, object()}):
-        with pytest.raises(InvalidInputError):
-            await user.add("tea", metadata={"odd": odd})
-    with pytest.raises(InvalidInputError, match="1 MiB"):
-        await user.add("x" * (1 << 20))
-
-
-def test_a_full_quota_says_how_full_it_is() -> None:
-    known = http.ProblemDetails(
-        detail="full", type="urn:problem-type:memory-actors:quota-exceeded", kind="long_term",
-        used=5, limit=5, unit="count", tier="free",
-    )  # fmt: skip
-    error = http._error(known)
-    assert isinstance(error, QuotaExceededError)
-    assert (str(error), error.kind, error.used, error.limit) == ("full", "long_term", 5, 5)
-    assert (error.unit, error.tier) == ("count", "free")
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host", "memory", "http://", "http://host:port", None])

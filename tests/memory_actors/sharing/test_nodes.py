@@ -24,9 +24,7 @@ from memory_actors import (
     Item,
     MemorySystem,
     ModelMismatchError,
-    NotFoundError,
     Settings,
-    SystemClosedError,
 )
 from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
@@ -234,14 +232,6 @@ async def test_a_call_that_is_asked_again_claims_the_user_before_it_looks_into_t
     assert await other.user("ada").count() == 2
 
 
-async def test_errors_cross_between_nodes(nodes):
-    one, other = nodes
-    await one.user("ada").add("Ada enjoys skiing")
-
-    with pytest.raises(NotFoundError):
-        await other.user("ada").get("mem_none")
-
-
 async def test_the_past_is_read_at_any_node(nodes):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
@@ -251,15 +241,6 @@ async def test_the_past_is_read_at_any_node(nodes):
         await first.close()
         assert len(await second.list_memories()) == 1
     assert not is_live(other, "ada")
-
-
-async def test_an_export_is_yielded_from_another_node(nodes):
-    one, other = nodes
-    await one.user("ada").add_many([Item(content=f"fact {n}") for n in range(5)])
-
-    exported = [memory.content async for memory in other.user("ada").export()]
-
-    assert sorted(exported) == [f"fact {n}" for n in range(5)]
 
 
 async def test_totals_are_those_of_all_nodes(nodes):
@@ -437,11 +418,6 @@ def test_a_node_listens_where_it_reaches_the_database(url, at):
     assert opening._own_host(url) == at
 
 
-def test_an_address_that_cannot_be_told_has_to_be_given():
-    with pytest.raises(InvalidInputError, match="node_host"):
-        opening._own_host("postgresql://no.such.host.invalid/db")
-
-
 async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes, url):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
@@ -534,13 +510,6 @@ async def test_a_limit_over_all_users_holds_across_nodes(url):
             assert await user.count() == len(await user.list_memories())
 
 
-async def test_a_closed_node_refuses(url):
-    async with opened(url) as memory:
-        user = memory.user("ada")
-    with pytest.raises(SystemClosedError):
-        await user.count()
-
-
 async def test_what_a_database_cannot_have_is_refused(url):
     for choice in ({"encrypt": True}, {"share": False}):
         with pytest.raises(InvalidInputError):
@@ -564,11 +533,6 @@ async def test_another_model_is_refused_until_the_store_is_indexed_with_it(url):
         await MemorySystem.open(url, embedder=another)
     async with MemorySystem.open(url, embedder=another, reindex=True) as memory:
         assert len(await memory.user("ada").retrieve("skiing")) == 1
-
-
-async def test_a_node_needs_an_address_that_others_reach(url):
-    with pytest.raises(InvalidInputError, match="node_host"):
-        await opened(url, node_host="192.0.2.1")
 
 
 async def test_what_a_killed_node_left_on_the_disk_is_removed(url, tmp_path):

@@ -19,7 +19,7 @@ from memory_actors import (
 )
 from memory_actors.api.parts import StoreParts
 from memory_actors.cli import main
-from memory_actors.sharing.address import database_url, place_of, server_url, shown
+from memory_actors.sharing.address import shown
 from memory_actors.sharing.owning import owned
 from memory_actors.sharing.system import API_KEY_VARIABLE, open_or_join
 
@@ -78,21 +78,9 @@ async def test_no_directory_of_a_log_has_the_name_of_a_url(
     assert {path.name for path in tmp_path.iterdir()} == {"memory", "backup"}
 
 
-def test_the_scheme_of_a_url_may_have_any_case() -> None:
-    assert database_url("POSTGRESQL://ada@h/d") == "postgresql://ada@h/d"
-    assert database_url("Postgres://ada@h/d") == "postgres://ada@h/d"
-    assert server_url(" HTTP://h:1 ") == "http://h:1"
-    assert place_of("PostgreSQL://a/d") == "postgresql://a/d"
-
-
 def test_a_url_is_shown_without_its_password() -> None:
     assert shown("POSTGRESQL://ada:secret@h/d") == "postgresql://ada@h/d"
     assert shown("https://ada:secret@h:1") == "https://ada@h:1"
-
-
-@pytest.mark.parametrize("name", ["memory", "a:b", "C:/memory", "x/http", "http:"])
-def test_other_names_are_those_of_directories(name: str) -> None:
-    assert place_of(name) == Path(name)
 
 
 async def test_the_url_of_a_server_is_opened_as_its_client(served: str) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,9 +20,6 @@ from support.fakes import FakeEmbedder
 from bench.faults.commands import COMMANDS
 from memory_actors import (
     InvalidInputError,
-    LogLocked,
-    MemoryType,
-    NotFoundError,
     SystemClosedError,
     WrongLoopError,
 )
@@ -44,15 +40,6 @@ def memory(tmp_path: Path) -> Iterator[MemorySystem]:
         tmp_path / "memory", embedder=FakeEmbedder(), alerts=[], extractor=lambda _: []
     ) as opened:
         yield opened
-
-
-def test_what_is_added_is_found_without_await(memory: MemorySystem) -> None:
-    user = memory.user("ada", session_id="s")
-    receipt = user.add("likes tea", MemoryType.LONG_TERM)
-    assert [hit.memory_id for hit in user.retrieve("tea")] == [receipt.memory_id]
-    user.working.set("city", "Leeds")
-    assert user.working.get("city") == "Leeds"
-    assert "likes tea" in user.context("tea").text
 
 
 def test_whatever_has_operations_has_a_class_here() -> None:
@@ -142,16 +129,6 @@ def test_it_works_inside_a_running_loop_as_in_a_notebook(tmp_path: Path) -> None
     assert asyncio.run(cell()) == 1
 
 
-def test_errors_are_those_of_the_async_api(memory: MemorySystem, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError):
-        memory.user("ada").get("nothing")
-    with pytest.raises(InvalidInputError):
-        memory.user("")
-    with pytest.raises(LogLocked):
-        MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), share=False)
-    assert [one.name for one in threading.enumerate()].count("memory_actors.sync") == 1
-
-
 def test_a_replay_is_open_until_its_block_ends(memory: MemorySystem) -> None:
     user = memory.user("ada")
     user.add("likes tea")
@@ -169,15 +146,6 @@ def test_events_are_iterated_and_may_be_left_early(memory: MemorySystem) -> None
     events = memory.events("ada", follow=True)
     assert next(events).event == "long_term.added"
     events.close()  # type: ignore[attr-defined] - a generator
-
-
-def test_a_closed_system_says_so_and_may_be_closed_again(tmp_path: Path) -> None:
-    memory = MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder())
-    user = memory.user("ada")
-    memory.close()
-    memory.close()
-    with pytest.raises(SystemClosedError):
-        user.count()
 
 
 def test_a_function_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:

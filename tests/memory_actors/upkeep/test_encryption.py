@@ -177,21 +177,6 @@ async def test_an_encrypted_store_is_refused_without_its_keys_and_untouched(
     assert bytes_of(directory) == before
 
 
-async def test_a_plain_store_is_refused_with_keys(
-    open_memory: Any, directory: Path, key_file: Path
-) -> None:
-    """A store that is not encrypted is refused with keys, and left untouched."""
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes tea")
-    before = bytes_of(directory)
-
-    with pytest.raises(EncryptionMismatch, match="is not encrypted"):
-        async with open_memory(encrypt=True):
-            pass
-    assert bytes_of(directory) == before
-    assert not key_file.exists()
-
-
 async def test_the_keys_are_private_and_in_no_backup(
     open_memory: Any, directory: Path, key_file: Path, tmp_path: Path
 ) -> None:

@@ -5,11 +5,9 @@ import os
 import subprocess
 import sys
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import structlog
 from support.canaries import canaries_everywhere, found_in
@@ -20,7 +18,6 @@ from eventlog import DiskFull, LogUnavailable, StorageFailed
 from eventlog.lmdb import erase as stream_erasing
 from memory_actors import (
     BeingErasedError,
-    InvalidInputError,
     Item,
     MemorySystem,
     NotFoundError,
@@ -217,16 +214,6 @@ async def test_what_a_user_held_leaves_the_totals(open_memory: Any) -> None:
         assert await memory.usage() == before
 
 
-async def test_to_erase_nobody_is_to_erase_nothing(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await memory.user("bob").add("rows a boat")
-        assert (await memory.erase("nobody")).events == 0
-        await memory.erase("bob")
-        assert (await memory.erase("bob")).events == 0
-        with pytest.raises(InvalidInputError):
-            await memory.erase("")
-
-
 async def test_meanwhile_the_user_is_refused_and_others_go_on(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,15 +344,6 @@ async def test_who_is_not_live_embeds_a_shared_text_again(
     assert embedder.texts.count("likes tea") == 2
 
 
-async def test_who_watches_is_told(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        told: list[str] = []
-        memory.watch_erasures(told.append)
-        await memory.user("ada").add("likes tea")
-        await memory.erase("ada")
-        assert told == ["ada"]
-
-
 async def test_who_watches_and_fails_keeps_nothing_back(open_memory: Any, directory: Path) -> None:
     def fails(user_id: str) -> None:
         raise RuntimeError(f"canary {user_id}")
@@ -382,16 +360,6 @@ async def test_who_watches_and_fails_keeps_nothing_back(open_memory: Any, direct
     (line,) = [one for one in logged if one["event"] == "watcher of erasures failed"]
     assert line["error"].startswith("RuntimeError at ")
     assert "canary" not in str(logged)
-
-
-async def test_who_would_have_to_be_awaited_cannot_watch(open_memory: Any) -> None:
-    class Later:
-        async def __call__(self, user_id: str) -> None: ...
-
-    async with open_memory() as memory:
-        for watcher in (Later(), Later().__call__, partial(Later.__call__, Later()), None):
-            with pytest.raises(InvalidInputError, match="plain function"):
-                memory.watch_erasures(watcher)
 
 
 async def test_alerts_that_wait_are_not_delivered(open_memory: Any) -> None:
@@ -453,16 +421,6 @@ async def test_a_user_whose_events_are_damaged_can_be_erased(
         before = await memory.user("bob").retrieve("a boat")
     async with open_memory() as memory:
         assert await memory.user("bob").retrieve("a boat") == before
-
-
-def test_a_receipt_is_plain_data() -> None:
-    from memory_actors import EraseReceipt
-
-    assert set(EraseReceipt.__struct_fields__) == {
-        "user", "erased_at", "events", "archive_files", "index_files", "embeddings", "api_keys",
-        "log_bytes_before", "log_bytes_after", "key_deleted",
-    }  # fmt: skip
-    assert issubclass(EraseReceipt, msgspec.Struct)
 
 
 ERASURES = """

@@ -12,7 +12,7 @@ import pytest
 
 from bench.faults import example
 from eventlog import Environment, Finding
-from memory_actors import MemorySystem, verify_store
+from memory_actors import verify_store
 from memory_actors.base.interning import Names
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.rows import MODEL_BYTES, PLACES, ROWS, TABLES
@@ -181,13 +181,3 @@ async def test_a_file_of_vectors_that_cannot_be_read_is_found(store: Path) -> No
 
     assert "derived.mdb" in found.message
     assert "made anew" in found.message
-
-
-async def test_what_is_not_there_is_no_finding(store: Path) -> None:
-    (store / "derived.mdb").unlink()
-    for path in store.glob("indexes/*"):
-        path.unlink()
-
-    assert findings(store) == []
-    async with MemorySystem.open(store, embedder=example.EMBEDDER) as memory:
-        assert (await memory.verify()).ok

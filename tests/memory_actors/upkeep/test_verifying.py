@@ -13,8 +13,10 @@ import pytest
 from eventlog import Environment, LogLocked, LogUnavailable
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.lmdb.ledger import ROW, TotalsRecord
-from eventlog.lmdb.snapshots import SnapshotRecord
-from eventlog.lmdb.tables import TABLES
+from eventlog.lmdb.tables import (
+    TABLES,
+    SnapshotRecord,
+)
 from memory_actors import Item, MemorySystem, verify_store
 from memory_actors.base.compressing import decompressed
 
@@ -158,19 +160,6 @@ async def test_a_file_that_ends_its_reader_is_a_finding(open_memory: Any, tmp_pa
     report = verify_store(tmp_path / "memory")
 
     assert not report.ok
-
-
-async def test_who_has_died_is_told_by_its_signal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "dies"
-    script.write_text("#!/bin/sh\ncat > /dev/null\nkill -BUS $$\n")
-    script.chmod(0o700)
-    monkeypatch.setattr("sys.executable", str(script))
-
-    (found,) = verify_store(tmp_path).findings
-
-    assert "SIGBUS" in found.message
 
 
 async def test_heads_are_compared_on_the_way(open_memory: Any, tmp_path: Path) -> None:

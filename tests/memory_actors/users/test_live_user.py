@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.given import pro
 
-from eventlog import CorruptLog, Environment, EventLog, Snapshot
+from eventlog import CorruptLog, Environment, EventLog
 from eventlog.lmdb.tables import TABLES, U64
-from memory_actors import Item, Limits, QuarantinedError
+from memory_actors import Item, QuarantinedError
 from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
 from memory_actors.search.indexes import memory_index, parts
@@ -72,19 +71,6 @@ async def test_a_user_with_a_damaged_event_is_refused(open_memory, tmp_path) -> 
         assert (await bob.usage()).kinds["long_term"].count == 2
         await memory.erase("ada")
         assert await ada.list_memories() == []
-
-
-@pytest.mark.parametrize("data", [b"junk", b"", user_state.dump(user_state.UserState())[:-3]])
-async def test_a_snapshot_that_does_not_load_is_passed_over(open_memory, tmp_path, data) -> None:
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes tea")
-
-    async def damage(log: EventLog) -> None:
-        await log.save_snapshot("user:ada", Snapshot(1, data), user_state.SNAPSHOT_FINGERPRINT)
-
-    await in_the_log(tmp_path, damage)
-    async with open_memory() as memory:
-        assert len(await memory.user("ada").list_memories()) == 1
 
 
 async def test_a_user_comes_back_from_snapshot_and_tail(open_memory, monkeypatch) -> None:
@@ -239,15 +225,3 @@ async def test_graphs_of_older_versions_leave_the_disk(open_memory, tmp_path) ->
         await memory.user("ada").add("likes coffee")
         assert len(await memory.user("ada").retrieve("what does she drink?")) == 2
     assert not any(graph.exists() for graph in graphs)
-
-
-async def test_pruned_memories_leave_the_index(open_memory, clock) -> None:
-    async with open_memory(tiers=pro(Limits(long_term_memories=50))) as memory:
-        ada = memory.user("ada")
-        for n in range(60):
-            clock.move(1)
-            await ada.add_with_auto_prune(f"memory {n}")
-        hits = await ada.retrieve("memory", top_k=100)
-        held = {m.memory_id for m in await ada.list_memories(limit=100)}
-        assert {hit.memory_id for hit in hits} == held
-        assert len(held) <= 50

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog import EventRegistry, InMemoryLog
 from memory_actors.users import past_events
-from memory_actors.users.past_events import events_about, first_events, pages, versions_about
+from memory_actors.users.past_events import events_about, first_events
 
 pytestmark = pytest.mark.anyio
 
@@ -53,12 +53,3 @@ async def test_only_first_events_of_used_ids_are_read(log: CountingLog) -> None:
     """Only the first events are read of ids that were used."""
     assert await first_events(log, "s", ["b", "never"]) == {"b": Noted(("a", "b"))}
     assert log.reads == [[1]]
-
-
-async def test_versions_end_before_the_one_that_is_given(log: CountingLog) -> None:
-    assert await versions_about(log, "s", ["a", "b"], before=4) == {"a": [1, 2], "b": [1, 3]}
-
-
-async def test_pages_are_in_order_whatever_is_asked_for(log: CountingLog) -> None:
-    read = [[one.version for one in page] async for page in pages(log, "s", [5, 1, 1, 3])]
-    assert read == [[1, 3], [5]]

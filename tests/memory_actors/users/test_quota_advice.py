@@ -10,7 +10,6 @@ from memory_actors import (
     ContextLimitError,
     GlobalLimits,
     GlobalQuotaExceededError,
-    Item,
     Limits,
     MemoryType,
     Plan,
@@ -75,24 +74,6 @@ async def test_a_byte_limit_says_how_large_the_new_item_is(open_memory, kind: st
         used = (await user.usage()).kinds[kind].size_bytes
     assert f"would exceed the size quota ({used} B of 100 B): it takes {used + 21} B." in said
     assert "Delete old memories" in said
-
-
-async def test_too_many_facts_at_once_should_be_fewer(open_memory) -> None:
-    """Facts that could never come at once are to be fewer."""
-    async with open_memory(tiers=pro(SMALL)) as memory:
-        user = memory.user("u")
-        said = await refusal(user.add_many([Item(content=f"f{n}") for n in range(4)]))
-        assert said.startswith("4 long_term memories at once can never fit (max: 3). Add fewer")
-
-
-def test_a_memory_as_large_as_its_limit_fits() -> None:
-    """A memory exactly as large as a limit fits once there is room."""
-    for refuse in (
-        lambda: refuse_count("k", "n", 1, SMALL, "long_term_memories", new=3),
-        lambda: refuse_bytes("k", 1, SMALL, "long_term_bytes", new=100),
-    ):
-        with pytest.raises(QuotaExceededError, match="Delete old memories"):
-            refuse()
 
 
 async def test_full_working_memory_does_not_advise_an_upgrade(open_memory) -> None:

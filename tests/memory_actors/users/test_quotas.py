@@ -15,7 +15,6 @@ from memory_actors import (
     Item,
     Limits,
     MemoryLimitError,
-    NotFoundError,
     Plan,
     Prices,
     QuotaExceededError,
@@ -55,14 +54,6 @@ async def test_the_tiers_allow_what_they_promise(open_memory) -> None:
     }
 
 
-async def test_who_chooses_no_tier_pays_nothing_and_has_room_for_100_000_facts(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        assert (await user.usage()).tier == "local"
-        assert (await user.add("a")).quota_remaining == 99_999
-        assert (await user.estimate_monthly_cost()).tier_price_usd == 0
-
-
 async def test_a_tier_is_durable_and_can_be_overridden_in_settings(open_memory) -> None:
     tiers = {Tier.FREE: Plan(limits=Limits(long_term_memories=2), price_usd=1.5)}
     async with open_memory(tiers=tiers, default_tier=Tier.ENTERPRISE) as memory:
@@ -95,12 +86,6 @@ async def test_a_downgrade_deletes_nothing(
         for receipt in receipts[:3]:
             await user.delete(receipt.memory_id)
         assert (await user.add("more")).quota_remaining == 0
-
-
-async def test_an_unknown_tier_is_refused(open_memory) -> None:
-    async with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="free, pro, enterprise"):
-            await memory.user("u").set_tier("gold")
 
 
 # --- a user over quota costs nothing
@@ -172,41 +157,6 @@ async def test_a_prune_can_be_undone_within_the_quota(open_memory, clock: FakeCl
         assert cause.cause["command"] == "AddMemories"
 
 
-async def test_a_deleted_memory_comes_back_with_its_age(open_memory, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        added = await user.add("likes tea", metadata={"a": 1}, pinned=True)
-        before = await user.get(added.memory_id)
-        clock.move(60)
-        await user.delete(added.memory_id)
-        await user.restore([added.memory_id])
-        again = await user.get(added.memory_id)
-        for field in ("content", "metadata", "created_at", "occurred_at", "pinned"):
-            assert getattr(again, field) == getattr(before, field)
-
-
-async def test_unknown_and_unkept_memories_cannot_be_restored(open_memory) -> None:
-    """A memory that never was, or is not kept, cannot be restored."""
-    async with open_memory() as memory:
-        user = memory.user("u")
-        with pytest.raises(NotFoundError):
-            await user.restore(["nobody"])
-        receipt = await user.working.set("k", 1)
-        await user.working.delete("k")
-        with pytest.raises(InvalidInputError, match="working memory cannot be restored"):
-            await user.restore([receipt.memory_id])
-
-
-async def test_a_freshly_set_key_is_known_and_unrestorable(open_memory) -> None:
-    """A key that was just set is known, though it cannot be restored."""
-    async with open_memory(check_replay=False) as memory:
-        user = memory.user("u")
-        for key in range(8):  # one of them might be in the log by chance
-            receipt = await user.working.set(f"k{key}", key)
-            with pytest.raises(InvalidInputError, match="working memory cannot be restored"):
-                await user.restore([receipt.memory_id])
-
-
 # --- limits over all users
 
 
@@ -245,15 +195,6 @@ async def test_totals_are_exact_after_a_restart(open_memory) -> None:
             before.counts, before.size_bytes, before.stored_bytes,
         )  # fmt: skip
         assert memory.statistics().runtime.activations == 0, "nobody was looked at"
-
-
-async def test_a_refused_write_leaves_no_claim(open_memory) -> None:
-    async with open_memory(global_limits=GlobalLimits(long_term_bytes=10)) as memory:
-        user = memory.user("u")
-        for _ in range(3):
-            with pytest.raises(GlobalQuotaExceededError):
-                await user.add("x" * 11)
-        assert (await user.add("x" * 10)).operation == "add"
 
 
 # --- alerts
@@ -349,13 +290,6 @@ async def test_the_cost_is_reckoned_from_the_usage(open_memory, embedder) -> Non
         assert costs["short_term"] == pytest.approx(5)
         assert estimate.total_usd == pytest.approx(estimate.storage_usd)
         assert estimate.usage.kinds["short_term"].count == 1
-
-
-def test_the_prices_are_those_of_the_contract() -> None:
-    prices = Prices()
-    assert (prices.vectors_per_gib, prices.graph_per_1000_nodes, prices.short_term_per_gib) == (
-        0.40, 5.00, 0.15,
-    )  # fmt: skip
 
 
 # --- the memory of the process
@@ -464,19 +398,3 @@ async def test_a_pruning_handle_prunes_every_kind(
         assert (await pruning.from_source("a page").add("fourth")).pruned
         with pytest.raises(InvalidInputError, match="auto_prune"):
             memory.user("u", auto_prune="yes")
-
-
-async def test_messages_tell_the_time_that_each_has_left(open_memory, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        messages = memory.user("u").short_term
-        await messages.add_message("one")
-        assert [m.ttl_s for m in await messages.messages()] == [3600.0]
-        clock.move(600)
-        await messages.add_message("elsewhere", session_id="another")
-        assert [m.ttl_s for m in await messages.messages()] == [3000.0]
-        await messages.add_message("two")
-        assert [m.ttl_s for m in await messages.messages()] == [3600.0, 3600.0]
-        clock.move(3599.5)
-        assert [m.ttl_s for m in await messages.messages(last=1)] == [0.5]
-        clock.move(0.5)
-        assert await messages.messages() == []

@@ -6,9 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from support.fakes import FakeClock
 
-from eventlog import DiskFull, Dropped
-from memory_actors import InvalidInputError, MemorySystem
-from memory_actors.base.streams import recall_stream_of
+from eventlog import DiskFull
+from memory_actors import MemorySystem
 from memory_actors.observing.metrics import PrometheusMetrics
 from memory_actors.users import recalls
 
@@ -108,23 +107,6 @@ async def test_what_is_too_old_is_not_shown_and_then_dropped(
         assert (await memory.verify()).ok
 
 
-async def test_old_recalls_go_as_new_ones_come(
-    open_memory: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recalls, "TRIM_EVERY", 4)
-    async with open_memory(recall_audit="plain", recall_audit_days=1) as memory:
-        await memory.user("ada").add("likes tea")
-        for _ in range(8):
-            await memory.user("ada").retrieve("tea")
-            for task in list(memory._services.recalls._tasks._running.values()):
-                await task
-            clock.move(DAY_S)
-        stream = recall_stream_of("ada")
-        kept = await memory._log.read_stream(stream, dropped="mark")
-        gone = [isinstance(event.data, Dropped) for event in kept]
-        assert gone == [True] * 6 + [False] * 2, "with each fourth one, what was over a day old"
-
-
 async def test_a_read_goes_on_when_its_record_cannot_be_kept(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,10 +127,3 @@ async def test_a_read_goes_on_when_its_record_cannot_be_kept(
         assert registry.get_sample_value("memory_actors_recalls_failed_total") == 1
         await memory.user("ada").retrieve("coffee")
         assert (await memory.recalls("ada"))[0].query == "coffee"
-
-
-async def test_settings_that_mean_nothing_are_refused(open_memory: Any) -> None:
-    for wrong in ({"recall_audit": "loud"}, {"recall_audit_days": -1}):
-        with pytest.raises(InvalidInputError):
-            async with open_memory(**wrong):
-                pass

@@ -11,10 +11,6 @@ from suites.obtaining import NotObtainedError
 from memory_actors import MemorySystem, QuotaExceededError, UserMemory
 
 pytestmark = pytest.mark.anyio
-NINE = {
-    "create_entities", "create_relations", "add_observations", "delete_entities",
-    "delete_observations", "delete_relations", "read_graph", "search_nodes", "open_nodes",
-}  # fmt: skip
 ANN = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
 BOB = {"name": "Bob", "entityType": "person", "observations": []}
 KNOWS = {"from": "Ann", "to": "Bob", "relationType": "knows"}
@@ -33,18 +29,6 @@ async def graph(serve):
         yield call
 
 
-async def test_there_are_the_nine(graph) -> None:
-    assert {tool.name for tool in (await graph.client.list_tools()).tools} == NINE
-
-
-async def test_the_graph_is_written_and_read(graph) -> None:
-    assert await graph("create_entities", entities=[ANN, BOB]) == {"entities": [ANN, BOB]}
-    assert await graph("create_relations", relations=[KNOWS]) == {"relations": [KNOWS]}
-    found = await graph("search_nodes", query="TEA")
-    assert found == {"entities": [ANN], "relations": [KNOWS]}
-    assert await graph("open_nodes", names=["Bob"]) == {"entities": [BOB], "relations": [KNOWS]}
-
-
 async def test_it_is_the_graph_of_the_other_tools_too(graph, memory: MemorySystem) -> None:
     user = memory.user("ada")
     await graph("create_entities", entities=[ANN])
@@ -53,41 +37,6 @@ async def test_it_is_the_graph_of_the_other_tools_too(graph, memory: MemorySyste
     assert "likes tea" in hit.content
     await user.entities.add_entity("Bob", "person")
     assert await graph("read_graph") == {"entities": [ANN, BOB], "relations": []}
-
-
-async def test_a_mentioned_name_is_no_entity(graph) -> None:
-    """A name that is only mentioned is no entity until it is created."""
-    await graph("create_relations", relations=[KNOWS])
-    assert await graph("read_graph") == {"entities": [], "relations": [KNOWS]}
-    assert await graph("open_nodes", names=["Ann"]) == {"entities": [], "relations": []}
-    await graph("create_entities", entities=[ANN])
-    assert await graph("open_nodes", names=["Ann"]) == {"entities": [ANN], "relations": [KNOWS]}
-    await graph("create_entities", entities=[BOB])
-    assert await graph("read_graph") == {"entities": [ANN, BOB], "relations": [KNOWS]}
-
-
-async def test_what_is_mentioned_no_more_is_gone(graph, memory: MemorySystem) -> None:
-    await graph("create_relations", relations=[KNOWS])
-    await graph("delete_relations", relations=[KNOWS])
-    assert await memory.user("ada").count() == 0
-
-
-async def test_searches_say_where_they_looked_beside_the_shape(graph) -> None:
-    done = await graph.client.call_tool("search_nodes", {"query": "nothing like it"})
-    assert done.structured_content == {"entities": [], "relations": []}
-    assert done.meta["memory-actors/searched"] == {
-        "user": "ada", "kinds": ["entity"], "filters": {"query": "nothing like it"},
-    }  # fmt: skip
-    assert "user 'ada', kind entity" in done.content[1].text
-
-
-async def test_observations_of_an_unknown_entity_add_nothing_at_all(graph) -> None:
-    await graph("create_entities", entities=[BOB])
-    given = [{"entityName": "Bob", "contents": ["x"]}, {"entityName": "Ann", "contents": ["y"]}]
-    done = await graph.client.call_tool("add_observations", {"observations": given})
-    assert done.is_error
-    assert done.content[0].text == "add_observations: Entity with name Ann not found"
-    assert await graph("read_graph") == {"entities": [BOB], "relations": []}
 
 
 async def relations_of(user: UserMemory, name: str) -> list[dict[str, Any]]:
@@ -123,15 +72,6 @@ async def test_a_created_name_keeps_its_relations(graph, memory: MemorySystem) -
     assert ann.trust == "untrusted"
 
 
-async def test_what_has_ended_keeps_the_name_that_it_mentions(graph, memory: MemorySystem) -> None:
-    user = memory.user("ada")
-    await graph("create_relations", relations=[KNOWS, {**KNOWS, "to": "Cy"}])
-    (known,) = await user.entities.relationships("Bob")
-    await user.entities.end(known.memory_id)
-    await graph("delete_relations", relations=[{**KNOWS, "to": "Cy"}])
-    assert len(await user.entities.relationships("Bob", ended=True)) == 1
-
-
 class Failing:
     """A user whose entities take so many writes, and then fail."""
 
@@ -145,8 +85,8 @@ class Failing:
             if self.left < 0:
                 raise QuotaExceededError("full", kind="entity", used=1, limit=1, unit="count",
                                          tier="free")  # fmt: skip
-        if name == "_speaking_for":
-            return lambda _origins: self
+        if name == "_with":
+            return lambda **_: self
         if name in ("list_memories", "user_id", "history", "restore"):
             return getattr(self._user, name)
         return getattr(self._user.entities, name)
@@ -194,37 +134,6 @@ async def test_another_spelling_means_the_same_name(graph) -> None:
     assert await graph("read_graph") == {"entities": [ANN], "relations": []}
 
 
-async def test_a_relation_means_its_names_in_any_spelling(graph) -> None:
-    await graph("create_entities", entities=[ANN])
-    said = {"from": "ANN", "to": "Bob", "relationType": "works_at"}
-    again = {"from": "Ann", "to": "BOB", "relationType": "Works at"}
-    told = {**said, "from": "Ann"}
-    assert await graph("create_relations", relations=[said, again]) == {"relations": [told]}
-    await graph("create_entities", entities=[{**BOB, "name": "BOB"}])
-    told["to"] = "BOB"
-    shown = await graph("open_nodes", names=["bob", "ann"])
-    assert shown == ordered({"entities": [ANN, {**BOB, "name": "BOB"}], "relations": [told]})
-    await graph("delete_relations", relations=[{**again, "to": "bob"}])
-    assert (await graph("read_graph"))["relations"] == []
-    await graph("delete_entities", entityNames=["ANN"])
-    assert await graph("read_graph") == {"entities": [{**BOB, "name": "BOB"}], "relations": []}
-
-
-async def test_an_exact_name_comes_before_other_spellings(graph) -> None:
-    """A name as it is written comes before its other spellings."""
-    fruit = {"name": "apple", "entityType": "fruit", "observations": []}
-    maker = {"name": "Apple", "entityType": "maker", "observations": []}
-    await graph("create_entities", entities=[maker, fruit])
-    of_fruit, of_maker = (
-        {**KNOWS, "from": one["name"], "to": one["name"]} for one in (fruit, maker)
-    )
-    both = {"relations": [of_fruit, of_maker]}
-    assert await graph("create_relations", **both) == ordered(both)
-    await graph("delete_relations", relations=[of_fruit])
-    await graph("delete_entities", entityNames=["apple"])
-    assert await graph("read_graph") == {"entities": [maker], "relations": [of_maker]}
-
-
 class Meanwhile:
     """A user with whose memory somebody else does something right before a write of theirs."""
 
@@ -236,8 +145,8 @@ class Meanwhile:
         return Meanwhile(self._of.entities, self._write, self._do)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_speaking_for":
-            return lambda _origins: self
+        if name == "_with":
+            return lambda **_: self
         found = getattr(self._of, name)
         if name != self._write:
             return found
@@ -325,21 +234,6 @@ async def test_subscribers_are_told_of_changes(serve) -> None:
         await client.call_tool("create_entities", {"entities": [ANN]})
         with anyio.fail_after(5):
             await told.wait()
-
-
-async def test_listeners_are_told_of_changes(serve) -> None:
-    uri = "memory://knowledge-graph"
-    async with serve("graph") as client, client.listen(resource_subscriptions=[uri]) as heard:
-        await client.call_tool("create_entities", {"entities": [ANN]})
-        with anyio.fail_after(5):
-            assert (await anext(aiter(heard))).uri == uri
-
-
-async def test_the_resource_is_the_graph(graph) -> None:
-    await graph("create_entities", entities=[ANN])
-    read = await graph.client.read_resource("memory://knowledge-graph")
-    assert '"likes tea"' in read.contents[0].text
-    assert read.contents[0].mime_type == "application/json"
 
 
 # --- beside the reference

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from memory_actors import InvalidInputError, Item, MemorySystem, UserMemory
-from memory_actors.integrations.mcp.memory_tools import MANY_MAX, SEARCHED, TOOLS
+from memory_actors import InvalidInputError, MemorySystem, UserMemory
+from memory_actors.integrations.mcp.memory_tools import MANY_MAX, TOOLS
 from memory_actors.integrations.mcp.serving import TOOL_SETS
 from memory_actors.integrations.mcp.tool import Tool, schema
 
@@ -73,17 +73,6 @@ async def test_the_same_thing_has_the_same_name_in_each_tool(serve) -> None:
         ] == "Ann"
         for one in (stored["id"], known["id"], known["relationships"][0]["id"]):
             assert not (await client.call_tool("get_memory", {"id": one})).is_error
-
-
-async def test_look_up_says_how_many_relationships_its_limit_left_out(serve) -> None:
-    async with serve() as client:
-        for target in ("Acme", "Globex", "Initech"):
-            await client.call_tool(
-                "relate", {"source": "Ann", "relation": "knows", "target": target}
-            )
-        known = (await client.call_tool("look_up", {"id": "Ann", "limit": 2})).structured_content
-        assert len(known["relationships"]) == 2
-        assert known["note"] == "1 older relationships are left out: raise limit."
 
 
 @pytest.mark.parametrize(
@@ -189,20 +178,6 @@ async def test_every_example_works(serve, memory: MemorySystem) -> None:
             assert json.loads(done.content[0].text) == done.structured_content
 
 
-async def test_what_is_remembered_is_recalled(serve) -> None:
-    async with serve() as client:
-        facts = [{"content": "Ann likes green tea"}, {"content": "Bob rides a horse"}]
-        stored = await client.call_tool("remember_many", {"items": facts})
-        found = await client.call_tool("recall", {"query": "green tea", "limit": 1})
-        (hit,) = found.structured_content["memories"]
-        assert hit["id"] == stored.structured_content["memories"][0]["id"]
-        await client.call_tool("forget", {"id": hit["id"]})
-        left = await client.call_tool("list_memories", {})
-        assert [one["content"] for one in left.structured_content["memories"]] == [
-            "Bob rides a horse"
-        ]
-
-
 @pytest.mark.parametrize("name", ["recall", "list_memories"])
 async def test_an_empty_answer_says_where_was_searched(serve, memory, name: str) -> None:
     await memory.user("ada").add("Ann likes tea", metadata={"topic": "drinks"})
@@ -218,27 +193,6 @@ async def test_an_empty_answer_says_where_was_searched(serve, memory, name: str)
     assert searched.get("query") == query.get("query")
     assert searched.get("since") == query.get("since")
     assert "1 memories of these kinds" in found["note"]
-
-
-@pytest.mark.parametrize("name", ["recall", "list_memories"])
-async def test_no_kinds_are_all_kinds_that_it_says_it_searched(serve, memory, name: str) -> None:
-    """Models fill in an empty list where they mean nothing in particular."""
-    await memory.user("ada").add("Ann likes tea")
-    query = {"query": "tea"} if name == "recall" else {}
-    async with serve() as client:
-        found = (await client.call_tool(name, {"memory_types": [], **query})).structured_content
-    assert [one["content"] for one in found["memories"]] == ["Ann likes tea"]
-    assert found["searched"]["kinds"] == list(SEARCHED)
-
-
-async def test_an_answer_with_hits_says_where_was_searched_too(serve, memory) -> None:
-    await memory.user("ada").add("Ann likes tea")
-    async with serve() as client:
-        found = (await client.call_tool("recall", {"query": "tea"})).structured_content
-    assert len(found["memories"]) == 1
-    assert found["searched"]["kinds"] == list(SEARCHED)
-    assert found["searched"]["filters"] == {}
-    assert "note" not in found
 
 
 async def test_looking_up_an_unknown_name(serve) -> None:
@@ -327,12 +281,6 @@ async def test_bad_input_is_an_error_that_the_model_reads(serve, name, given, sa
         assert not again.is_error
 
 
-async def test_an_unknown_tool_is_an_error_of_the_protocol(serve) -> None:
-    async with serve() as client:
-        with pytest.raises(MCPError, match="Unknown tool: erase"):
-            await client.call_tool("erase", {})
-
-
 async def test_what_is_wrong_on_this_side_is_told_without_details(serve) -> None:
     class Broken:
         user_id = "ada"
@@ -349,17 +297,6 @@ async def test_what_is_wrong_on_this_side_is_told_without_details(serve) -> None
 # --- progress, cancellation, all or none
 
 MANY = [{"content": f"Fact number {number}"} for number in range(40)]
-
-
-async def test_progress_is_told_before_and_after_the_write(serve) -> None:
-    told: list[tuple[float, float | None]] = []
-
-    async def progress(done: float, total: float | None, _message: str | None) -> None:
-        told.append((done, total))
-
-    async with serve() as client:
-        await client.call_tool("remember_many", {"items": MANY}, progress_callback=progress)
-    assert told == [(0, 40), (40, 40)]
 
 
 class Watched:
@@ -391,21 +328,6 @@ async def test_a_cancelled_call_leaves_all_or_nothing(serve, memory, mode: str) 
     assert counts <= {0, 40}
 
 
-async def test_a_call_that_is_refused_leaves_what_was_there(serve, memory) -> None:
-    """Also what the call has only said again."""
-    user = memory.user("ada")
-    await user.set_tier("free")
-    await user.add_many([Item(content=f"Older fact {number}") for number in range(70)])
-    items = [{"content": "Older fact 3"}, *MANY]
-    async with serve() as client:
-        done = await client.call_tool("remember_many", {"items": items})
-    assert done.is_error
-    assert "70" in done.content[0].text
-    assert await user.count() == 70
-    (known,) = await user.retrieve("Older fact 3", top_k=1)
-    assert known.times_seen == 1
-
-
 # --- resources and prompts
 
 
@@ -422,13 +344,3 @@ async def test_memories_are_resources(serve, memory) -> None:
     assert newest == [one]
     assert one["content"] == "Ann likes tea"
     assert refused.value.error.data == {"uri": "memory://memories/mem_none"}
-
-
-async def test_the_prompt_has_what_is_known(serve, memory) -> None:
-    await memory.user("ada").add("Ann likes tea")
-    async with serve() as client:
-        (prompt,) = (await client.list_prompts()).prompts
-        made = await client.get_prompt(prompt.name, {"topic": "tea"})
-        with pytest.raises(MCPError, match="Unknown prompt"):
-            await client.get_prompt("other", {})
-    assert "Ann likes tea" in made.messages[0].content.text

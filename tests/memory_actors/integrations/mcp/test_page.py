@@ -13,16 +13,13 @@ import platformdirs
 import pytest
 from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
-from suites.npm.differences import DIFFERENCES
 from support.fakes import FakeEmbedder
 from support.pages import ROOT, blocks, check_printed, printed_by
 
 from memory_actors.cli import App, main
 from memory_actors.integrations.mcp.clients import CLIENTS, NAME, config_path
-from memory_actors.integrations.mcp.serving import TOOL_SETS
 
 PAGE = "docs/integrations/mcp.md"
-TEXT = (ROOT / PAGE).read_text("utf-8")
 SERVES = ("serve", "mcp")  # they run until somebody ends them
 
 
@@ -82,13 +79,3 @@ def test_three_commands_lead_to_a_remembered_fact(client: str) -> None:
     listed = json.loads(CliRunner().invoke(main, args, obj=App()).stdout)
     assert "Ada takes the aisle seat" in json.dumps(listed)
     assert "error" not in listed
-
-
-def test_all_tools_clients_and_differences_are_named() -> None:
-    for tools in TOOL_SETS.values():
-        for tool in tools:
-            assert f"`{tool.name}`" in TEXT
-    for client in CLIENTS:
-        assert f"`{client}`" in TEXT
-    for one in DIFFERENCES:
-        assert f"| {one.what} | {one.reason} |" in TEXT

@@ -192,24 +192,6 @@ def test_every_request_is_answered_also_with_half_a_pair_or_a_mark(tmp_path: Pat
         assert raw.hear(None)["error"]["code"] == -32700
 
 
-WITHOUT = """
-import sys
-sys.modules["mcp"] = None
-from memory_actors.cli import main
-main(sys.argv[1:])
-"""
-
-
-@pytest.mark.parametrize("arguments", [["mcp"], ["mcp", "install", "cursor", "--yes"]])
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path, arguments: list[str]) -> None:
-    command = [sys.executable, "-c", WITHOUT, *arguments, "--data", str(tmp_path / "memory")]
-    home = {**os.environ, "HOME": str(tmp_path)}
-    done = subprocess.run(command, env=home, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "pip install 'memory-actors[mcp]'" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_program_and_the_server_load_nothing_of_it() -> None:
     code = (
         "import sys, memory_actors.cli, memory_actors.server; from memory_actors import *; "

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from eventlog import EventRegistry
 
+Event: TypeAlias = msgspec.Struct
+"""An event of any kind."""
 E = TypeVar("E", bound=type)
 Keys = Callable[[Any], Iterable[str]]
 
@@ -42,7 +46,7 @@ ENDS = frozenset(Effect) - BEGINS - {Effect.CHANGED}
 """The effects that end it."""
 
 
-class Declared(NamedTuple):
+class Declaration(NamedTuple):
     """The declaration of an event."""
 
     effect: Effect
@@ -54,9 +58,9 @@ class Declared(NamedTuple):
     """The fields in `others` that end the memories they name."""
 
 
-DECLARED: dict[str | type, Declared] = {}
+DECLARED: dict[str | type, Declaration] = {}
 """By tag, and by class."""
-_UNDECLARED = Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
+_UNDECLARED = Declaration(Effect.CHANGED, {}, says=False)  # of events about no memory
 
 
 class KindRegistry(EventRegistry):
@@ -80,7 +84,7 @@ class KindRegistry(EventRegistry):
 
         def register(cls: E) -> E:
             leaving = tuple((name, what) for name, what in others.items() if what in ENDS)
-            DECLARED[tag] = DECLARED[cls] = Declared(
+            DECLARED[tag] = DECLARED[cls] = Declaration(
                 effect, others, says, effect in BEGINS, leaving
             )
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
@@ -96,12 +100,12 @@ def _keys(cls: type, others: Mapping[str, Effect]) -> Keys:
     return lambda event: (event.memory_id, *(one for name in others for one in _ids(event, name)))
 
 
-def _ids(event: Any, name: str) -> tuple[str, ...]:
+def _ids(event: object, name: str) -> tuple[str, ...]:
     ids: str | tuple[str, ...] = getattr(event, name)
     return (ids,) if isinstance(ids, str) else ids
 
 
-def field_naming(event: Any, memory_id: str) -> str | None:
+def field_naming(event: object, memory_id: str) -> str | None:
     """Return the field by which an event names another memory than the one it is about."""
     if getattr(event, "memory_id", memory_id) == memory_id:
         return None
@@ -109,14 +113,14 @@ def field_naming(event: Any, memory_id: str) -> str | None:
     return next((name for name in others if memory_id in _ids(event, name)), None)
 
 
-def effect(tag: str, event: Any, memory_id: str) -> Effect:
+def effect(tag: str, event: object, memory_id: str) -> Effect:
     """Return the effect of an event on a memory that it names; of a dropped one, by its tag."""
     found = DECLARED.get(type(event)) or DECLARED.get(tag, _UNDECLARED)
     field = field_naming(event, memory_id)
     return found.effect if field is None else found.others[field]
 
 
-def says(event: Any, memory_id: str) -> bool:
+def says(event: object, memory_id: str) -> bool:
     """Say whether a change puts words into a memory, or ends what it says."""
     if not DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
         return False

@@ -1,0 +1,158 @@
+"""Commands: requests to change a user's memory, and what most of them are made of.
+
+A command has the time, ids and, for an eviction, the order of last use: so a decision needs no
+clock, no random source and no log. Each kind has subclasses of these; the name of a command's class
+is in the meta of its events.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import Dropped, Recorded
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.filters import Predicate
+from memory_actors.base.origins import Origins, meta_of
+from memory_actors.base.records import Metadata
+from memory_actors.kinds.effects import Event
+
+
+class Outside(Protocol):
+    """Knowledge of a live user besides the state: commands ask for it before they are decided."""
+
+    last_use: Mapping[str, int]
+    """The memories of a cache that were used, the greater the number the later."""
+    read_at_us: Mapping[str, int]
+    """The times at which entries of context documents were last read."""
+
+    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+        """Return the event that each memory began with, of those ids that were ever used."""
+        ...
+
+    async def events_about(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+        """Return every event about each memory, in order."""
+        ...
+
+
+class Condition(NamedTuple):
+    """A condition on a memory when a command is decided: others may have changed it by then."""
+
+    memory_id: str
+    matches: Predicate
+    """A test of its metadata, as it is read."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to change a user's memory. `now_us` is the only clock a decision knows."""
+
+    background: ClassVar[bool] = False
+    """True: its texts can wait for those of other commands."""
+    frees: ClassVar[bool] = False
+    """True: it makes room, and is carried out also where memory or the log is full."""
+    now_us: int
+    condition: Condition | None = None
+    """The command is refused where this does not hold."""
+
+    @property
+    def alone(self) -> bool:
+        """True: its decision needs the log as the commands before it leave it."""
+        return False
+
+    def meta(self, origins: Origins) -> dict[str, str]:
+        """Return the meta of its events: the origins of the caller's words."""
+        return meta_of(origins)
+
+    async def informed(self, _state: Any, _outside: Outside) -> Self:
+        """Return the command with what its decision needs to know besides the state of its kind.
+
+        `_state` is that of the whole user.
+        """
+        return self
+
+
+class Add(Command, frozen=True, kw_only=True):
+    """A command that adds something under an id."""
+
+    own_ids: tuple[str, ...] = ()
+    """Ids that the caller chose: they may have been used before."""
+    used: Mapping[str, Any] = {}
+    """The first event of each of `own_ids` that was, alive or not."""
+    expires_at_us: int | None = None
+    """The time at which what it adds expires; None: it stays."""
+
+    @property
+    def alone(self) -> bool:
+        """True where the caller chose ids."""
+        return bool(self.own_ids)
+
+    async def informed(self, _state: object, outside: Outside) -> Self:
+        """Return the command with what the log knows of the caller's own ids."""
+        if not self.own_ids:
+            return self
+        return replace(self, used=await outside.first_events(self.own_ids))
+
+
+class Update(Command, frozen=True, kw_only=True):
+    """Replace the content of a memory or its metadata, pin it or not; None keeps what was."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    metadata: Metadata | None = None
+    pinned: bool | None = None
+
+
+class Delete(Command, frozen=True, kw_only=True):
+    """Delete one memory."""
+
+    frees: ClassVar[bool] = True
+    memory_id: str
+
+
+class Restore(Command, frozen=True, kw_only=True):
+    """Bring back memories that were pruned, evicted or deleted, all or none."""
+
+    memory_ids: tuple[str, ...]
+    past: Mapping[str, Sequence[Recorded[Event]]] = {}
+    """Every event about each of them, in order."""
+
+    @property
+    def alone(self) -> bool:
+        """True: what it brings back is in the log."""
+        return True
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are others'
+        """Return nothing: the words come back with the origins that they had."""
+        return {}
+
+    async def informed(self, _state: object, outside: Outside) -> Self:
+        """Return the command with the past of its memories."""
+        return replace(self, past=await outside.events_about(self.memory_ids))
+
+
+def is_known(
+    command: Add, memory_id: str, living: object | None, is_same: Callable[[object], bool]
+) -> bool:
+    """Say whether an id stands for what a command adds already, even if that was deleted since.
+
+    `living` has the id now, if anything has; `is_same` is asked of that, or of the first event.
+
+    :raises InvalidInputError: it stands for something else.
+    """
+    first = command.used.get(memory_id)
+    known = living if first is None or isinstance(first, Dropped) else first
+    if known is None:  # of a dropped event nobody can tell, and an id is never used again
+        return first is not None
+    if not is_same(known):
+        refuse_id(memory_id)
+    return True
+
+
+def refuse_id(memory_id: str) -> NoReturn:
+    """Refuse an id of the caller's own that stands for something else."""
+    raise InvalidInputError(
+        f"memory id {memory_id!r} stands for another memory: update that one, or use a new id"
+    )

@@ -1,0 +1,166 @@
+"""Summaries, which stand for memories: their events, rows and sums, and what one is found by.
+
+Each kind that is compacted has subclasses of these events, with their own tags.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from immutables import Map
+
+from eventlog import Recorded
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Metadata, Origin
+from memory_actors.kinds import kind
+from memory_actors.kinds.passages import spans
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.rows import derived, new_row
+
+_HEADING = ("[Summary of ", "]: ")
+
+# --- events
+
+
+class SummaryPassage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of a summary that is found on its own: `content[start:end]`."""
+
+    start: int
+    end: int
+    digest: bytes
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A text that stands for memories, and what it was made of."""
+
+    memory_id: str
+    content: str
+    size_bytes: int
+    digest: bytes
+    """Digest of the content. Its passages are indexed."""
+    passages: tuple[SummaryPassage, ...]
+    occurred_at_us: int
+    """The time at which the last of the originals was true."""
+    compressed_from_ids: tuple[str, ...]
+    """In order of time."""
+    original_count: int
+    time_range_start_us: int
+    time_range_end_us: int
+    compression_method: str
+    """The name of the summariser."""
+    session_ids: tuple[str, ...] = ()
+    bytes_before: int
+    """Bytes of the originals' contents."""
+    bytes_after: int
+    metadata: Metadata = {}
+    origins: tuple[Origin, ...] = ()
+    """Origins of the originals."""
+
+
+class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A summary took the place of memories, which went."""
+
+
+class SummaryPut(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A summary came back, or from another store; no memory went for it."""
+
+    created_at_us: int | None = None
+    """The time at which it was first there; None: now."""
+
+
+class CompressionUndone(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary went, because its originals are to come back: their events follow this one."""
+
+    memory_id: str
+
+
+# --- state
+
+
+class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A row that may be compressed, or be a summary."""
+
+    pinned: bool
+    keep: bool = False
+    """It came back out of a summary: it is not compressed again."""
+    original_count: int = 0
+    """Above 0: this is a summary of so many memories."""
+    bytes_before: int = 0
+    """Bytes of the originals of a summary."""
+    digests: tuple[bytes, ...] = ()
+    """Digests of the passages, if it has several: of a summary, and of a long text."""
+    since_us: int = 0
+    """Time of the first original of a summary; `occurred_at_us` is that of the last."""
+
+
+R = TypeVar("R", bound=Compactable)
+A = TypeVar("A", bound=SummaryPut)
+
+
+def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
+    """Return the row of a summary, with these fields of its kind."""
+    digests = tuple(passage.digest for passage in recorded.data.passages)
+    fields["since_us"] = recorded.data.time_range_start_us
+    return new_row(cls, recorded, pinned=False, digests=digests, **fields)
+
+
+class Summaries(msgspec.Struct, frozen=True):
+    """The living summaries, and the sums of their originals."""
+
+    ids: Map[str, None] = Map()
+    originals: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def counted(self, row: Compactable, sign: int) -> "Summaries":
+        """Return them with a summary more (+1), or less (-1)."""
+        ids, memory_id = self.ids, row.memory_id
+        return Summaries(
+            ids.set(memory_id, None) if sign > 0 else ids.delete(memory_id),
+            self.originals + sign * row.original_count,
+            self.bytes_before + sign * row.bytes_before,
+            self.bytes_after + sign * row.size_bytes,
+        )
+
+
+# --- summaries that come back
+
+
+def summary_again(cls: type[A], began: Summary, row: Compactable) -> A:
+    """Return the event that brings a summary back, of the one it began with and its last row."""
+    return derived(cls, began, created_at_us=row.created_at_us, metadata=row.metadata)
+
+
+def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> None:
+    """Refuse events that bring back a summary of which every original lives, or comes back too.
+
+    :raises InvalidInputError: there is one.
+    """
+    back = {event.memory_id for event in events}
+    for event in events:
+        ids = event.compressed_from_ids if isinstance(event, SummaryPut) else ()
+        if ids and all(one in rows or one in back for one in ids):
+            raise InvalidInputError(
+                f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
+                "originals live: it would say again what they say; restore it when they are deleted"
+            )
+
+
+# --- what a summary is found by
+
+
+def passages_of(content: str) -> tuple[SummaryPassage, ...]:
+    """Return the parts of a summary that are found on their own, its heading left out.
+
+    A summary is longer than a model reads, and one vector for a hundred memories is near to none of
+    them. Therefore each part is found on its own: each has its own vector and token states,
+    computed from its text like any other, so that they can be made again from the log when derived
+    data is lost.
+    """
+    opening, closing = _HEADING
+    end = content.find(closing) + len(closing)
+    has_heading = content.startswith(opening) and end >= len(closing) and content[end:].strip()
+    return tuple(
+        SummaryPassage(start, end, text_digest(content[start:end]))
+        for start, end in spans(content, end if has_heading else 0)
+    )
