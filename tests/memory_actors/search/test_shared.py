@@ -242,6 +242,7 @@ async def test_what_a_crash_kept_from_the_database_comes_with_the_next_activatio
     await written(log, tmp_path / "one", 40)
     shutil.rmtree(tmp_path / "one" / "indexes")
     log.failures = 0
+    monkeypatch.undo()  # from here on closing waits for what is saved
 
     before = await answers(log, tmp_path / "one", OnlyQueries())
 
