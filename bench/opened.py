@@ -13,8 +13,8 @@ from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.model.installed import model_path
+from memory_actors.users.handles.scope import Services
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.services import Services
 
 UNLIMITED_BYTES = 1 << 40
 REST_S = 0.01

@@ -25,9 +25,9 @@ from bench.faults.processes_child import opened
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_child, in_loop
 from memory_actors import MemoryActorsError
+from memory_actors.base.on import On
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import FILE, SOCKET, reachable, read_address
-from memory_actors.sharing.declaration import On
 from memory_actors.sharing.serving import HELLO_S_MAX, INCOMING_BYTES_MAX, UNREAD_BYTES_MAX
 from memory_actors.sharing.values import error_of
 

@@ -19,15 +19,12 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
-from memory_actors.kinds.commands import Restore
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import kind_of_tag
 from memory_actors.search.reading import Found
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import pages, versions_about
-
-Restoring = tuple[Handle, Restore]
 
 
 async def restore(
@@ -38,15 +35,15 @@ async def restore(
     for memory_id, kind in (await _kinds_ever(scope, memory_ids)).items():
         by_kind.setdefault(kind.NAME, []).append(memory_id)
     commands = [(handles[name], handles[name]._restoring(ids)) for name, ids in by_kind.items()]
-    return await scope.unattended(_carried_out(scope, commands))
 
+    async def carried_out() -> list[Receipt]:
+        if len(commands) > 1:
+            async with scope.writable() as live:
+                for _, command in commands:
+                    await live.actor.dry_run(command)
+        return [one for handle, command in commands for one in await handle._restored(command)]
 
-async def _carried_out(scope: Scope, commands: Sequence[Restoring]) -> list[Receipt]:
-    if len(commands) > 1:
-        async with scope.writable() as live:
-            for _, command in commands:
-                await live.actor.dry_run(command)
-    return [receipt for handle, command in commands for receipt in await handle._restored(command)]
+    return await scope.unattended(carried_out())
 
 
 async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind]:

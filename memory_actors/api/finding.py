@@ -8,7 +8,7 @@ documents, block by block. An import in this order gives the same order again.
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError
@@ -62,8 +62,13 @@ async def full_id(scope: Scope, beginning: str) -> str:
         return beginning
     state = await scope.state_now()
     rows = (row for kind in KINDS for row in kind.rows(state.of(kind)))
-    ids = {row.memory_id for row in rows if row.memory_id.startswith(beginning)}
-    ids = ids or await _ever_named(scope, beginning)
+    ids: set[str] = {row.memory_id for row in rows if row.memory_id.startswith(beginning)}
+    if not ids:  # one that was
+        log, about, version = scope.services.log, event_registry().keys, 0
+        while page := await log.read_stream(scope.stream, version, dropped="mark"):
+            version = page[-1].version
+            events = (recorded.data for recorded in page if not isinstance(recorded.data, Dropped))
+            ids.update(one for event in events for one in about(event) if one.startswith(beginning))
     if len(ids) > 1:
         some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
         raise InvalidInputError(
@@ -72,16 +77,6 @@ async def full_id(scope: Scope, beginning: str) -> str:
     if not ids:
         raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
     return ids.pop()
-
-
-async def _ever_named(scope: Scope, beginning: str) -> set[str]:
-    """Return the ids that begin so, of all that any event is about."""
-    log, about, version, ids = scope.services.log, event_registry().keys, 0, set[str]()
-    while page := await log.read_stream(scope.stream, version, dropped="mark"):
-        version = page[-1].version
-        events = (recorded.data for recorded in page if not isinstance(recorded.data, Dropped))
-        ids.update(one for event in events for one in about(event) if one.startswith(beginning))
-    return ids
 
 
 async def found_summary(scope: Scope, memory_id: str) -> Found:
@@ -141,7 +136,7 @@ class Chosen(NamedTuple):
 
 def chosen(
     memory_types: Sequence[MemoryType | str] | None,
-    filters: Mapping[str, Any] | None,
+    filters: Mapping[str, object] | None,
     sources: Sequence[str] | None,
     min_trust: Trust | str | None,
     agent_id: str | None,

@@ -97,7 +97,7 @@ class Operation:
         """The type of its result, as JSON has it."""
         return in_answers(self._hints["return"])
 
-    def bound(self, target: Any, document: str | None = None) -> Callable[..., Any]:
+    def bound(self, target: object, document: str | None = None) -> Callable[..., Any]:
         """Return the method of a user's memory, or of the system, that this is.
 
         `document` is the context document that it is about; None: all of them, or the usual one.
@@ -143,7 +143,7 @@ def member_of(target: Any, name: str, document: str | None = None) -> Any:
 def struct_of(
     name: str,
     parameters: Sequence[Parameter],
-    instead: Mapping[str, Any] | None = None,
+    instead: Mapping[str, object] | None = None,
     doc: str | None = None,
     rename: Mapping[str, str] | None = None,
 ) -> type[msgspec.Struct]:
@@ -177,12 +177,12 @@ def _default(parameter: Parameter) -> Any:
     return [] if default == () else default
 
 
-def in_answers(returned: Any) -> Any:
+def in_answers(returned: object) -> Any:
     """Return the type that a result has when it is read from JSON."""
     return list[Hit] if returned is Hits else returned
 
 
-def in_json(kind: Any) -> Any:
+def in_json(kind: object) -> Any:
     """Return the type that JSON has for values of a type; or None if JSON has no such type.
 
     A time is ISO 8601 or a number of seconds, an enumeration its string, a sequence a list.
@@ -201,7 +201,7 @@ def in_json(kind: Any) -> Any:
     return None
 
 
-def _union(kind: Any) -> Any:
+def _union(kind: object) -> Any:
     """Return the union of those members that JSON has; of a path or a date it has the string."""
     known = [member for member in map(in_json, get_args(kind)) if member not in (None, NoneType)]
     optional = [NoneType] if NoneType in get_args(kind) else []
@@ -210,15 +210,13 @@ def _union(kind: Any) -> Any:
 
 def _operations() -> Iterator[Operation]:
     for prefix, owner in OWNERS.items():
-        for name, method in inspect.getmembers(owner, _is_operation):
+        for name, method in inspect.getmembers(owner):
+            if not (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)):
+                continue
             if name == "__call__":
                 yield Operation(prefix, method)
             elif not name.startswith("_"):
                 yield Operation(f"{prefix}.{name}" if prefix else name, method)
-
-
-def _is_operation(member: object) -> bool:
-    return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {one.name: one for one in _operations()}

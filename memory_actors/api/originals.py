@@ -1,13 +1,13 @@
 """The originals of a summary, read back from the log, wherever it keeps them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds import provenance
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.summaries import Compressed, Summary
 from memory_actors.search.reading import Found, memories
@@ -15,7 +15,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import About, pages, versions_about
 
 
-async def originals_of(scope: Scope, row: Any) -> Sequence[str]:
+async def originals_of(scope: Scope, row: Row) -> Sequence[str]:
     """Return the ids of the originals of a summary."""
     (recorded,) = await scope.services.log.read_versions(scope.stream, [row.version])
     summary: Summary = recorded.data
@@ -28,9 +28,11 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
     :raises NotFoundError: it was made elsewhere, or retention dropped its originals.
     """
     kind, row = summary
-    ids = await originals_of(scope, row)
-    made_at = await _made_at(scope, row.memory_id)
-    about = await versions_about(scope.services.log, scope.stream, ids, before=made_at)
+    log, ids = scope.services.log, await originals_of(scope, row)
+    versions = await log.versions_about(scope.stream, row.memory_id)
+    (first,) = await log.read_versions(scope.stream, versions[:1])
+    made_at = first.version if isinstance(first.data, Compressed) else 0  # 0: made elsewhere
+    about = await versions_about(log, scope.stream, ids, before=made_at)
     rows, dropped, known = await _as_they_were(scope, kind, about)
     if len(rows) < len(ids):
         gone = "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
@@ -40,36 +42,24 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
         )
     rows.sort(key=lambda one: (one.occurred_at_us, one.version))
     found = [Found(kind, one) for one in rows]
-    return await memories(scope.services.log, scope.stream, found, known)
-
-
-async def _made_at(scope: Scope, memory_id: str) -> int:
-    """Return the version of the event that a summary was made by; 0 if it was made elsewhere."""
-    log = scope.services.log
-    versions = await log.versions_about(scope.stream, memory_id)
-    (first,) = await log.read_versions(scope.stream, versions[:1])
-    return first.version if isinstance(first.data, Compressed) else 0
+    return await memories(log, scope.stream, found, known)
 
 
 async def _as_they_were(
     scope: Scope, kind: Kind, about: About
-) -> tuple[list[Any], Dropped | None, Provenance]:
+) -> tuple[list[Row], Dropped | None, Provenance]:
     """Return the rows of memories after these events, since when others are gone, and origins.
 
     Ignore the events of a memory before its last event that retention dropped.
     """
     state, gone, origins = await _folded(scope, kind, about)
     if gone:
-        about = {memory_id: list(_after(gone, about[memory_id])) for memory_id in about}
+        lasts = {one: max(gone.keys() & about[one], default=0) for one in about}
+        about = {one: [each for each in about[one] if each > lasts[one]] for one in about}
         state, _, origins = await _folded(scope, kind, about)
     found = [kind.find(state, memory_id) for memory_id in about]
     since = next(iter(gone.values()), None)
     return [row for row in found if row is not None], since, origins
-
-
-def _after(gone: Mapping[int, Dropped], versions: Sequence[int]) -> Iterator[int]:
-    last = max((version for version in versions if version in gone), default=0)
-    return (version for version in versions if version > last)
 
 
 async def _folded(

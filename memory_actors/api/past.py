@@ -1,13 +1,18 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
-from eventlog.core.records import OnDropped, to_us
+from typing import Final, get_args
+
+from msgspec.structs import replace
+
+from eventlog.core.records import OnDropped
 from memory_actors.api.user import UserMemory
+from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
-from memory_actors.base.validation import check_name
-from memory_actors.history.past_user import PastScope, PastUser, moment, state_at
-from memory_actors.users.services import Services
+from memory_actors.base.validation import check_choice, check_name
+from memory_actors.history.past_user import PastScope, PastUser, state_then
+from memory_actors.users.handles.scope import Services
 
 
 class PastMemory(UserMemory):
@@ -34,27 +39,15 @@ class PastMemory(UserMemory):
         await self._past.close()
 
 
-async def past_memory(
-    services: Services,
-    user_id: str,
-    as_of: AsOf,
-    *,
-    agent_id: str | None,
-    session_id: str | None,
-    dropped: OnDropped,
-) -> PastMemory:
+ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
+
+
+async def past_memory(services: Services, on: On, as_of: AsOf, dropped: OnDropped) -> PastMemory:
     """Return a user's memory as it was. See `MemorySystem.replay`."""
-    stream = stream_of(check_name(user_id, "user_id"))
+    check_choice(dropped, ON_DROPPED, "dropped")
+    stream = stream_of(check_name(on.user_id, "user_id"))
     head = await known_user(services.log, stream)
-    then = await moment(services.log, stream, head, as_of, services.clock_us())
-    state, lost = await state_at(
-        services.log,
-        services.decider,
-        stream,
-        then.version,
-        erased=head.erased_version,
-        dropped=dropped,
-    )
-    past = PastUser(services, stream, state.at(to_us(then.at)))
-    scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
-    return PastMemory(scope, lost)
+    moment, state, lost = await state_then(services, stream, head, as_of, dropped)
+    on = replace(on, then=Then(moment.at, "mark"))
+    past = PastUser(services, stream, state)
+    return PastMemory(PastScope(services, on, past=past, moment=moment), lost)

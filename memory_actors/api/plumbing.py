@@ -2,7 +2,6 @@
 # ruff: noqa: SLF001 - the other half of these handles, kept out of the public API
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.context_documents import BlockChange, ContextReceipt
@@ -13,7 +12,7 @@ from memory_actors.users.handles.context_document import Base, ContextDocument
 
 def from_origins(user: UserMemory, origins: Origins) -> UserMemory:
     """Return a handle for words of several origins, as another store has them. No I/O."""
-    return user._speaking_for(origins)
+    return user._with(origins=origins)
 
 
 def writing_again(user: UserMemory, agent_id: str | None, lives_until_us: int | None) -> UserMemory:
@@ -21,11 +20,12 @@ def writing_again(user: UserMemory, agent_id: str | None, lives_until_us: int | 
 
     None: as the handle has it. No I/O.
     """
-    return user._writing_again(agent_id, lives_until_us)
+    agent = {} if agent_id is None else {"agent_id": agent_id}
+    return user._with(**agent, lives_until_us=lives_until_us)
 
 
 async def put_block(
-    user: UserMemory, memory_id: str, item: Item, data: Mapping[str, Any]
+    user: UserMemory, memory_id: str, item: Item, data: Mapping[str, object]
 ) -> Receipt:
     """Put a block of a context document as an export of another store has it.
 

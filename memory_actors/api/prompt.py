@@ -84,7 +84,11 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
 
 async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:
     """Return the best memories and summaries; those that are over only where the past is asked."""
-    limit, past = _limit(ask), asks_of_past(ask.query)
+    limit, past = CONTEXT_MEMORIES, asks_of_past(ask.query)
+    if ask.limit is not None:
+        limit = check_top_k(ask.limit)
+    elif ask.token_budget is not None:
+        limit = min(TOP_K_MAX, max(limit, ask.token_budget // MEMORY_TOKENS))
     asked = min(limit + messages + 1, TOP_K_MAX)  # some of what is found was just said
     while True:
         hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
@@ -105,14 +109,6 @@ async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: 
                 part = replace(part, superseded_by=newer, held_until=until)
         found.append(_Said(part, hit.role))
     return found
-
-
-def _limit(ask: Ask) -> int:
-    if ask.limit is not None:
-        return check_top_k(ask.limit)
-    if ask.token_budget is None:
-        return CONTEXT_MEMORIES
-    return min(TOP_K_MAX, max(CONTEXT_MEMORIES, ask.token_budget // MEMORY_TOKENS))
 
 
 def _part(memory: Memory, source: str, score: float | None = None) -> ContextPart:

@@ -5,7 +5,6 @@ work goes on after a crash by being asked for again.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -55,11 +54,11 @@ async def purge(
 async def purge_users(
     purge_one: Callable[[str], Awaitable[Purged]],
     user_ids: Sequence[str],
-    source: str | None,
-    trust: Trust | str | None,
+    source: str | None = None,
     *,
-    dry_run: bool,
-    progress: Progress | None,
+    trust: Trust | str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
 ) -> PurgeReport:
     """Purge many users by source or trust, one by one. See `MemorySystem.purge`."""
     checked(source, trust)
@@ -125,16 +124,16 @@ async def _decided(
     scope: Scope, live: LiveUser, command: Purge, *, dry_run: bool
 ) -> Sequence[object]:
     """Decide a batch; where all users together have no room, without what would come back."""
-    decide = live.actor.dry_run if dry_run else partial(_carried_out, scope, live)
+
+    async def decide(command: Purge) -> Sequence[object]:
+        if dry_run:
+            return await live.actor.dry_run(command)
+        return [recorded.data for recorded in (await scope.ask(live, command)).events]
+
     try:
         return await decide(command)
     except GlobalQuotaExceededError:
         return await decide(replace(command, bring_back=False))
-
-
-async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
-    reply = await scope.ask(live, command)
-    return [recorded.data for recorded in reply.events]
 
 
 def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -69,13 +69,13 @@ def _check_fields(struct: msgspec.Struct, whose: str) -> None:
                     _check_struct(f"{name}[{key!s}]", value[key], type(one))
 
 
-def _check_struct(name: str, value: Any, kind: type[msgspec.Struct]) -> None:
+def _check_struct(name: str, value: object, kind: type[msgspec.Struct]) -> None:
     if not isinstance(value, kind):
         raise InvalidInputError(f"{name} must be {kind.__name__}(...), not {value!r:.40}")
     _check_fields(value, f"{name}.")
 
 
-def _convert(name: str, value: Any, kind: Any) -> Any:
+def _convert(name: str, value: object, kind: object) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -87,7 +87,7 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
         raise InvalidInputError(f"{name} is {value!r:.40}: {said}") from error
 
 
-def _choices(kind: Any) -> list[str]:
+def _choices(kind: object) -> list[str]:
     """Return the members of the enumerations in a type, and its literals."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [member.value for member in kind]
@@ -105,11 +105,11 @@ def _check_counter(value: Any) -> None:
         )
 
 
-def _check_targets(value: Any) -> None:
+def _check_targets(value: object) -> None:
     _convert("latency_targets_ms", value, Mapping[MemoryType, Annotated[float, Meta(ge=0.001)]])
 
 
-def _check_schedule(value: Any) -> None:
+def _check_schedule(value: object) -> None:
     if isinstance(value, str):
         check_expression(value)
     elif value is not None:

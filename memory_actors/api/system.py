@@ -17,16 +17,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, get_args
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import at_loop_end, to_the_end
 from memory_actors.api.parts import StoreParts
-from memory_actors.api.past import PastMemory, past_memory
+from memory_actors.api.past import ON_DROPPED, PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.background_tasks import end_tasks
+from memory_actors.base.on import On
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
@@ -52,11 +52,8 @@ from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
 from memory_actors.kinds.user_state import KINDS
 from memory_actors.upkeep.store import open_log
-from memory_actors.users.handles.scope import Scope
-from memory_actors.users.services import Services
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.usage import system_usage
-
-ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 
 
 class MemorySystem(SystemUpkeep):
@@ -101,10 +98,8 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        said = origin(source, trust)
-        return UserMemory(
-            Scope(self._services, user_id, agent_id, session_id, said, auto_prune=auto_prune)
-        )
+        on = On(user_id, agent_id, session_id, origin(source, trust), auto_prune)
+        return UserMemory(Scope(self._services, on))
 
     def replay(
         self,
@@ -132,14 +127,7 @@ class MemorySystem(SystemUpkeep):
         """
 
         async def opened() -> PastMemory:
-            return await past_memory(
-                self._open,
-                user_id,
-                as_of,
-                agent_id=agent_id,
-                session_id=session_id,
-                dropped=check_choice(dropped, ON_DROPPED, "dropped"),
-            )
+            return await past_memory(self._open, On(user_id, agent_id, session_id), as_of, dropped)
 
         return Opening("memory.replay(...)", opened)
 

@@ -26,6 +26,7 @@ from eventlog.files.datafile import named
 from memory_actors.api.purging import purge, purge_users
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
+from memory_actors.base.on import On
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
@@ -33,8 +34,7 @@ from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
-from memory_actors.users.handles.scope import Scope
-from memory_actors.users.services import Services
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.totals import Summed
 
 
@@ -107,10 +107,10 @@ class SystemUpkeep:
         users, services = await known_users(self._log), self._services
 
         async def purge_one(user_id: str) -> Purged:
-            return await purge(Scope(services, user_id, None, None), source, trust, dry_run=dry_run)
+            return await purge(Scope(services, On(user_id)), source, trust, dry_run=dry_run)
 
         return await purge_users(
-            purge_one, users, source, trust, dry_run=dry_run, progress=progress
+            purge_one, users, source, trust=trust, dry_run=dry_run, progress=progress
         )
 
     async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:

@@ -3,7 +3,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
 from typing import Any, Final, Self, get_type_hints
 
 import msgspec
@@ -12,13 +11,12 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.originals import originals_of
-from memory_actors.api.prompt import prompt
 from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import Origins, origin
+from memory_actors.base.origins import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -39,7 +37,7 @@ from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Adding, Handle
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
@@ -67,8 +65,7 @@ class UserMemory(UserReads):
         handles: dict[str, Handle] = {
             name: handle(scope) for name, handle in HANDLES.items() if handle is not UserContext
         }
-        counter = scope.services.settings.context_budget().counter
-        handles["context"] = UserContext(scope, partial(prompt, self, counter))
+        handles["context"] = UserContext(scope, self)
         vars(self).update(handles)
         self._handles = {handle.kind.NAME: handle for handle in handles.values()}
 
@@ -81,17 +78,12 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
         """
-        return self._speaking_for(origin(source, trust))
+        return self._with(origins=origin(source, trust))
 
-    def _speaking_for(self, origins: Origins) -> Self:
-        return self._with(self._scope.speaking_for(origins))
-
-    def _writing_again(self, agent_id: str | None, lives_until_us: int | None) -> Self:
-        return self._with(self._scope.writing_again(agent_id, lives_until_us))
-
-    def _with(self, scope: Scope) -> Self:
+    def _with(self, **fields: object) -> Self:
+        """Return a handle that says something else of itself. See `On`."""
         handle = copy(self)
-        UserMemory.__init__(handle, scope)
+        UserMemory.__init__(handle, self._scope.changed(**fields))
         return handle
 
     # --- write
@@ -148,18 +140,8 @@ class UserMemory(UserReads):
             memory_id=memory_id,
             pinned=pinned,
         )
-        handle = self._handles[check_memory_type(memory_type)]
-        if handle is self._long_term:
-            (receipt,) = await self.add_many(
-                [item],
-                auto_prune=auto_prune,
-                idempotency_key=idempotency_key,
-                on_duplicate=on_duplicate,
-                ttl_s=ttl_s,
-            )
-            return receipt
-        handle._check_fields(item, idempotency_key, on_duplicate)
-        return await handle.lasting(ttl_s)._add(item, auto_prune)
+        handle = self._handles[check_memory_type(memory_type)].lasting(ttl_s)
+        return await handle._add(Adding(item, auto_prune, idempotency_key, on_duplicate))
 
     async def turn(
         self,
@@ -253,10 +235,7 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.lasting(ttl_s).add_many(
-            items,
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
+            items, auto_prune, idempotency_key, on_duplicate
         )
 
     async def update(

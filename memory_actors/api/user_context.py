@@ -1,12 +1,13 @@
 """`user.context`: the document MEMORY.md, other documents, and what goes into a prompt."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.prompt import Ask
+from memory_actors.api.prompt import Ask, prompt
 from memory_actors.base.context_documents import (
     DEFAULT_DOCUMENT,
     ContextReceipt,
@@ -25,15 +26,16 @@ from memory_actors.kinds.provenance import together
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.scope import Scope
 
-AskPrompt = Callable[[Ask], Awaitable[Prompt]]
+if TYPE_CHECKING:
+    from memory_actors.api.user import UserMemory
 
 
 class UserContext(ContextDocument):
     """The default document, the way to the others and, called, what to paste into a prompt."""
 
-    def __init__(self, scope: Scope, ask_prompt: AskPrompt):
+    def __init__(self, scope: Scope, user: "UserMemory"):
         super().__init__(scope)
-        self._ask_prompt = ask_prompt
+        self._user = user
 
     async def __call__(
         self,
@@ -65,7 +67,7 @@ class UserContext(ContextDocument):
             max_item_tokens=max_item_tokens,
             document=None if document is None else await self._part(document),
         )
-        return await self._ask_prompt(ask)
+        return await prompt(self._user, self._budget.counter, ask)
 
     async def _part(self, name: str) -> ContextPart | None:
         """Return a document as part of a prompt; or None if it is missing or empty."""
@@ -108,10 +110,7 @@ class UserContext(ContextDocument):
             content_bytes(text)
         await document.check_text(text)
         inserts = await anyio.to_thread.run_sync(align, (), text, self.new_entry_id)
-        await self._check_changes(name, inserts)
-        command = self._changing(name, inserts, create=True)
-        ids = [one.block_id for one in inserts]
-        return await self._changed(name, "create", command, ids)
+        return await self._change(name, "create", inserts, create=True)
 
     async def rename(self, old: str, new: str) -> ContextReceipt:
         """Give a document another name; its archive goes with it.

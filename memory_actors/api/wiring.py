@@ -51,7 +51,7 @@ from memory_actors.compaction.schedule import (
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.extraction import Extractor, extractor_of
 from memory_actors.kinds.account import CRITICAL, AlertChanged
-from memory_actors.kinds.user_state import LimitsByTier, UserState, user_decider
+from memory_actors.kinds.user_state import UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.observing.metrics import LatencyWatch, Metrics, NoMetrics
 from memory_actors.observing.monitor import MemoryMonitor
@@ -64,10 +64,10 @@ from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
+from memory_actors.users.handles.scope import Services, new_memory_id
 from memory_actors.users.index_files import INDEXES, index_path
-from memory_actors.users.live_user import LiveUser, UserDecider
+from memory_actors.users.live_user import LiveUser
 from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
-from memory_actors.users.services import Services, new_memory_id
 from memory_actors.users.totals import Totals
 
 _logger = get_logger("memory_actors.api.wiring")
@@ -137,8 +137,9 @@ async def wired(
     parts = _resolved(directory, chosen)
     check(parts.settings)
     schedule = parts.settings.compaction_schedule
-    keys = _keys(parts, stack)
-    if keys is not None:
+    keys = None
+    if parts.key_file is not None:  # the log reads them, and closes before
+        keys = stack.enter_context(keyfile.opened(parts.key_file, key_owner))
         orphaned.callback(keys.close)
     log = await stack.enter_async_context(
         open_log(parts.directory, keys, parts.clock, parts.settings)
@@ -175,13 +176,6 @@ def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
         reindex=chosen.reindex,
         key_file=key_file_of(directory, chosen.encrypt),
     )
-
-
-def _keys(parts: Resolved, stack: AsyncExitStack) -> keyfile.KeyFile | None:
-    """Return the keys that users' memories are under; the log reads them, and closes before."""
-    if parts.key_file is None:
-        return None
-    return stack.enter_context(keyfile.opened(parts.key_file, key_owner))
 
 
 def _check_capabilities(settings: Settings, log: EventStore) -> None:
@@ -224,41 +218,6 @@ def _open_embeddings(parts: Resolved, log: EventStore, keys: Keys | None) -> Emb
         return opened()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Activation:
-    """Makes live users: what all of them share."""
-
-    parts: Resolved
-    log: EventStore
-    embeddings: EmbeddingService
-    alerts: AlertDispatcher
-    decider: UserDecider
-    limits: LimitsByTier
-    totals: Totals
-
-    async def activate(
-        self, runtime: Callable[[], Runtime[LiveUser]], stream: str, epoch: int | None
-    ) -> LiveUser:
-        """Return a user, read from the log, who writes under an epoch."""
-        live = LiveUser(
-            stream,
-            log=self.log,
-            decider=self.decider,
-            embeddings=self.embeddings.of(stream),
-            index_path=index_path(self.parts.directory, stream),
-            totals=self.totals,
-            on_alert=self._raise_alert,
-            on_fenced=lambda stream, live: runtime().moved(stream, live),
-        )
-        await live.activate(self.parts.clock, epoch)
-        return live
-
-    def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
-        if change.raised:
-            limits = self.limits[state.account.tier]
-            self.alerts.post(_alert(stream, change, limits, self.parts.clock()))
-
-
 def _services(
     parts: Resolved,
     log: EventStore,
@@ -267,33 +226,50 @@ def _services(
     alerts: AlertDispatcher,
 ) -> Services:
     settings, limits = parts.settings, parts.settings.limits_by_tier()
-    activation = _Activation(
-        parts=parts,
-        log=log,
-        embeddings=embeddings,
-        alerts=alerts,
-        decider=user_decider(limits),
-        limits=limits,
-        totals=_totals(log, settings),
-    )
+    decider = user_decider(limits)
+    totals = Totals(require(log, CountingStore), settings.global_limits)
+    if isinstance(log, CappingStore):  # others write to it, too
+        log.cap_totals(totals.caps())
     _make_indexes(parts.directory / INDEXES)
-    runtime: Runtime[LiveUser] = Runtime(
-        lambda stream, epoch: activation.activate(lambda: runtime, stream, epoch),
+
+    async def activated(stream: str, epoch: int | None) -> LiveUser:
+        live = LiveUser(
+            stream,
+            log=log,
+            decider=decider,
+            embeddings=embeddings.of(stream),
+            index_path=index_path(parts.directory, stream),
+            totals=totals,
+            on_alert=raise_alert,
+            on_fenced=runtime.moved,
+        )
+        await live.activate(parts.clock, epoch)
+        return live
+
+    def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
+        if change.raised:
+            alerts.post(_alert(stream, change, limits[state.account.tier], parts.clock()))
+
+    runtime = Runtime(
+        activated,
         budget_bytes=settings.live_bytes_max,
         idle_s=settings.idle_s,
         placement=placement,
     )
+    key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
     return Services(
         log=log,
         runtime=runtime,
         embeddings=embeddings,
-        decider=activation.decider,
+        decider=decider,
         limits=limits,
-        totals=activation.totals,
+        totals=totals,
         monitor=MemoryMonitor(
             settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
         ),
-        recalls=_recalls(parts, log),
+        recalls=RecallAudit(
+            log, settings.recall_audit, settings.recall_audit_days, key, parts.clock
+        ),
         superseding=parts.superseding,
         extractor=parts.extractor,
         metrics=parts.metrics,
@@ -302,19 +278,6 @@ def _services(
         clock_us=parts.clock,
         new_id=parts.new_id,
     )
-
-
-def _totals(log: EventStore, settings: Settings) -> Totals:
-    totals = Totals(require(log, CountingStore), settings.global_limits)
-    if isinstance(log, CappingStore):  # others write to it, too
-        log.cap_totals(totals.caps())
-    return totals
-
-
-def _recalls(parts: Resolved, log: EventStore) -> RecallAudit:
-    key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
-    settings = parts.settings
-    return RecallAudit(log, settings.recall_audit, settings.recall_audit_days, key, parts.clock)
 
 
 def _make_indexes(path: Path) -> None:

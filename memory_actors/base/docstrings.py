@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any
 
 
-def doc_of(function: Callable[..., Any]) -> str:
+def doc_of(function: Callable[..., object]) -> str:
     """Return the docstring of a function, "" if it has none.
 
     `python -OO` drops docstrings: then it is read from the source.

@@ -194,7 +194,7 @@ def bare(key: str) -> str:
     return key.removeprefix("$")
 
 
-def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
+def _check_operators(asked: Mapping[object, object], where: str) -> None:
     if not asked:
         raise InvalidInputError(
             f'{where}: {{}} has no operator: use {{"eq": {{}}}} for equality with the empty object'
@@ -207,7 +207,7 @@ def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
             )
 
 
-def _list_of(value: Any, where: str) -> Sequence[Any]:
+def _list_of(value: object, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise InvalidInputError(f"{where} needs a list, not {value!r:.80}")
     return value
@@ -307,7 +307,7 @@ def _comparison(name: str) -> Callable[[Any, str], _Test]:
     return compile_
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -1,7 +1,7 @@
 """JSON as text: values as a prompt quotes them, and halves of surrogate pairs that others leave."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ _ESCAPES: Final = re.compile(
 _HALF_LENGTH: Final = len(r"\ud83d")
 
 
-def quoted(value: Any) -> str:
+def quoted(value: object) -> str:
     """Return a value as JSON in one line, whatever splits it into lines, without a `<`."""
     return msgspec.json.encode(value).decode().translate(_ESCAPED)
 

@@ -7,18 +7,18 @@ the marks of all callers it serves (`step`). Without tracing, both cost one look
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 
 class Steps(Protocol):
     """A receiver of steps."""
 
-    def here(self) -> Any:
+    def here(self) -> object:
         """Return a mark of what is being done now."""
         ...
 
     def step(
-        self, name: str, callers: Sequence[Any], **attributes: int | str
+        self, name: str, callers: Sequence[object], **attributes: int | str
     ) -> AbstractContextManager[object]:
         """Hold a step of work that is done for callers who left these marks."""
         ...
@@ -34,13 +34,13 @@ def watch(steps: Steps | None) -> None:
     _watching = steps
 
 
-def here() -> Any:
+def here() -> object:
     """Return the mark of the caller; None where nobody traces."""
     return None if _watching is None else _watching.here()
 
 
 def step(
-    name: str, callers: Sequence[Any], **attributes: int | str
+    name: str, callers: Sequence[object], **attributes: int | str
 ) -> AbstractContextManager[object]:
     """Hold a step of work for these callers."""
     return _NOTHING if _watching is None else _watching.step(name, callers, **attributes)

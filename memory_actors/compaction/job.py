@@ -25,6 +25,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US, to_datetime
 from eventlog.files.datafile import bytes_under
 from memory_actors.base.errors import BeingErasedError, MovedError, SystemClosedError
+from memory_actors.base.on import On
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
@@ -36,9 +37,8 @@ from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarize
 from memory_actors.compaction.throttling import Pace, short_turns
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.user_state import COMPACTED
-from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.services import Services
 
 _logger = get_logger("memory_actors.compaction")
 
@@ -124,7 +124,7 @@ class Compaction:
             totals = self._services.totals.now()
         else:
             (known,) = await self._users(user_id)
-            async with Scope(self._services, known, None, None).live() as live:
+            async with Scope(self._services, On(known)).live() as live:
                 totals = user_state.totals(live.state, COMPACTED)
 
         def counted(name: str) -> int:
@@ -182,7 +182,7 @@ class Compaction:
     async def _users(self, user_id: str | None) -> list[str]:
         if user_id is None:
             return await known_users(self._log)
-        await known_user(self._log, Scope(self._services, user_id, None, None).stream)
+        await known_user(self._log, Scope(self._services, On(user_id)).stream)
         return [user_id]
 
     # --- a run
@@ -320,7 +320,7 @@ class _OwnScope(Scope):
     """A user as a run reaches them: it says so, for it does not give way to itself."""
 
     def __init__(self, services: Services, user_id: str, used: Callable[[], None]):
-        super().__init__(services, user_id, None, None)
+        super().__init__(services, On(user_id))
         self._used = used
 
     @asynccontextmanager

@@ -75,7 +75,7 @@ class ExtractRequest(NamedTuple):
         check_count(self.batches_max, "batches_max")
         check_flag(self.dry_run, "dry_run")
         if ids is None:
-            session_id = session_id or scope.session_id
+            session_id = session_id or scope.on.session_id
         elif session_id is not None:
             raise InvalidInputError("name a session to read, or messages, but not both")
         elif isinstance(ids, str) or not isinstance(ids, Sequence):

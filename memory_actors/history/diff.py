@@ -5,24 +5,24 @@ have no event because the clock makes them: a session that fell silent expires b
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from eventlog import Dropped, EventStore, Recorded, StreamHead
-from eventlog.core.records import OnDropped, to_us
+from eventlog import Dropped, EventStore, Recorded
+from eventlog.core.records import OnDropped
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import AsOf, Memory
-from memory_actors.base.reports import Change, Diff, Moment, WhyStep
+from memory_actors.base.reports import Change, Diff, WhyStep
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
-from memory_actors.history.past_user import moment, state_at
+from memory_actors.history.past_user import StateThen, state_then
 from memory_actors.history.why import steps_of
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect
-from memory_actors.kinds.kind import Events, Kind
+from memory_actors.kinds.kind import Events, Kind, Row
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, kind_of_event
+from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
 from memory_actors.search.reading import Found, memory
+from memory_actors.users.handles.scope import Services
 from memory_actors.users.past_events import pages
-from memory_actors.users.services import Services
 
 PAGE = 512  # events read at a time
 
@@ -32,26 +32,14 @@ Touched: TypeAlias = dict[Key, list[Recorded[Any]]]
 """Events by what they are about."""
 
 
-class _StateThen(NamedTuple):
-    """One of the two moments, and what was there."""
-
-    moment: Moment
-    state: UserState
-    lost: int
-
-    def find(self, kind: Kind, memory_id: str) -> Any:
-        """Return a row, None if there was none."""
-        return kind.find(self.state.of(kind), memory_id)
-
-
 async def diff(
     services: Services, user_id: str, a: AsOf, b: AsOf, dropped: OnDropped = "raise"
 ) -> Diff:
     """Return the changes of a user's memories between two moments. See `MemorySystem.diff`."""
     log, stream = services.log, stream_of(check_name(user_id, "user_id"))
     head = await known_user(log, stream)
-    first = await _end(services, stream, head, a, dropped)
-    last = await _end(services, stream, head, b, dropped)
+    first = await state_then(services, stream, head, a, dropped)
+    last = await state_then(services, stream, head, b, dropped)
     if first.moment.version > last.moment.version:
         raise InvalidInputError("a is later than b: name the earlier moment first")
     since = max(first.moment.version, head.erased_version)
@@ -70,17 +58,6 @@ async def diff(
     )
 
 
-async def _end(
-    services: Services, stream: str, head: StreamHead, as_of: AsOf, dropped: OnDropped
-) -> _StateThen:
-    log, erased = services.log, head.erased_version
-    then = await moment(log, stream, head, as_of, services.clock_us())
-    state, lost = await state_at(
-        log, services.decider, stream, then.version, erased=erased, dropped=dropped
-    )
-    return _StateThen(then, state.at(to_us(then.at)), lost)
-
-
 async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touched:
     """Return the events between two versions by what they are about, the last touched last."""
     touched: Touched = {}
@@ -95,7 +72,7 @@ async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touc
     return touched
 
 
-def _keys(event: Any) -> list[Key]:
+def _keys(event: object) -> list[Key]:
     """Return the memories that an event is about; none if they are no longer known.
 
     That is an event of a memory that was compressed later, and the event which did that names it.
@@ -106,7 +83,7 @@ def _keys(event: Any) -> list[Key]:
     return [(kind.NAME, memory_id) for memory_id in dict.fromkeys(kind.registry.keys(event))]
 
 
-def _gone_by_the_clock(first: _StateThen, last: _StateThen, touched: Touched) -> list[Key]:
+def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> list[Key]:
     """Return the memories that expired in between without an event."""
     return [
         (kind.NAME, row.memory_id)
@@ -123,7 +100,7 @@ def _gone_by_the_clock(first: _StateThen, last: _StateThen, touched: Touched) ->
 async def _texts(
     log: EventStore,
     stream: str,
-    ends: Sequence[_StateThen],
+    ends: Sequence[StateThen],
     keys: Iterable[Key],
     dropped: OnDropped,
 ) -> Events:
@@ -138,7 +115,7 @@ async def _texts(
 
 
 def _change(
-    first: _StateThen, last: _StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
+    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
 ) -> Change | None:
     """Return the change of a memory; or None if it is unchanged."""
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]
@@ -156,7 +133,7 @@ def _change(
     )
 
 
-def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
+def _effect(new: Row | None, steps: Sequence[WhyStep]) -> Effect:
     done = [Effect(step.effect) for step in steps]
     if new is not None:
         begun = [effect for effect in done if effect in BEGINS]
@@ -165,7 +142,7 @@ def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
     return done[-1] if ended else Effect.EXPIRED
 
 
-def _read(kind: Kind, row: Any, texts: Events, provenance: Provenance) -> Memory | None:
+def _read(kind: Kind, row: Row | None, texts: Events, provenance: Provenance) -> Memory | None:
     if row is None or any(isinstance(texts[v].data, Dropped) for v in kind.sources(row)):
         return None
     return memory(Found(kind, row), texts, provenance)

@@ -34,12 +34,13 @@ from memory_actors.base.errors import (
     ReadOnlyError,
     SystemClosedError,
 )
+from memory_actors.base.on import On
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import snapshots, user_state
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -49,9 +50,8 @@ from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.reading import Found, texts
-from memory_actors.users.handles.scope import Scope
-from memory_actors.users.live_user import UserDecider, UserView
-from memory_actors.users.services import Services
+from memory_actors.users.handles.scope import Scope, Services
+from memory_actors.users.live_user import UserView
 from memory_actors.users.values import Values
 
 # --- a moment of the past: which version of a user's stream is meant, and the user's state at it
@@ -76,28 +76,50 @@ from memory_actors.users.values import Values
 # whose events only the last are gone reads there as those before left it.
 
 
-async def moment(
-    log: EventStore, stream: str, head: StreamHead, as_of: AsOf, now_us: int
-) -> Moment:
-    """Return the moment that is meant; of a position, the time its event was recorded.
+class StateThen(NamedTuple):
+    """A moment of the past, and a user at it."""
+
+    moment: Moment
+    state: UserState
+    lost: int
+    """The number of events about what was there whose payload retention has dropped."""
+
+    def find(self, kind: Kind, memory_id: str) -> Row | None:
+        """Return a row, None if there was none."""
+        row: Row | None = kind.find(self.state.of(kind), memory_id)
+        return row
+
+
+async def state_then(
+    services: Services, stream: str, head: StreamHead, as_of: AsOf, dropped: OnDropped
+) -> StateThen:
+    """Return the moment that is meant, and the state at it.
 
     `head` is the end of the stream, of a user who is known.
 
     :raises InvalidInputError: the log has no such position, or it is no time.
     :raises NotFoundError: what there was then is erased.
+    :raises PayloadDropped: something of it was dropped by retention, and `dropped` is not "mark".
     """
-    then = await _meant(log, stream, head.version, as_of, now_us)
-    if 0 < then.version <= head.erased_version:
+    version, at_us = await _meant(services, stream, head.version, as_of)
+    position, at = 0, to_datetime(at_us)
+    if 0 < version <= head.erased_version:
         raise NotFoundError(
-            f"no memory of user {user_of(stream)!r} is left of {then.at:%Y-%m-%d %H:%M} UTC: what "
+            f"no memory of user {user_of(stream)!r} is left of {at:%Y-%m-%d %H:%M} UTC: what "
             "there was then is erased; name a moment since they came back"
         )
-    return then
+    if version:
+        (event,) = await services.log.read_versions(stream, [version], dropped="mark")
+        position = event.position
+    state, lost = await _state_at(services, stream, version, head.erased_version, dropped)
+    return StateThen(Moment(position=position, version=version, at=at), state.at(at_us), lost)
 
 
-async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: int) -> Moment:
+async def _meant(services: Services, stream: str, head: int, as_of: AsOf) -> tuple[int, int]:
+    """Return the version that is meant, and its time; of a position, when it was recorded."""
+    log = services.log
     if as_of is None:
-        return await _moment(log, stream, head, now_us)
+        return head, services.clock_us()
     if isinstance(as_of, float):
         raise InvalidInputError(
             f"as_of {as_of!r:.80} is neither a position, which is a whole number, nor a time: a "
@@ -110,20 +132,11 @@ async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: i
             raise InvalidInputError(
                 f"the log has no event {position:,} yet: name an earlier position"
             )
-        version = min(await version_at(log, stream, position), head)
-        return await _moment(log, stream, version, 0 if at is None else at.recorded_at_us)
+        version = await version_at(log, stream, position)
+        return min(version, head), 0 if at is None else at.recorded_at_us
     time = time_us(as_of, "as_of")
     assert time is not None
-    version = min(await version_at_time(log, stream, time), head)
-    return await _moment(log, stream, version, time)
-
-
-async def _moment(log: EventStore, stream: str, version: int, at_us: int) -> Moment:
-    position = 0
-    if version:
-        (event,) = await log.read_versions(stream, [version], dropped="mark")
-        position = event.position
-    return Moment(position=position, version=version, at=to_datetime(at_us))
+    return min(await version_at_time(log, stream, time), head), time
 
 
 @dataclass(slots=True)
@@ -144,14 +157,8 @@ class _Seen:
             yield recorded
 
 
-async def state_at(
-    log: EventStore,
-    decider: UserDecider,
-    stream: str,
-    version: int,
-    *,
-    erased: int,
-    dropped: OnDropped = "raise",
+async def _state_at(
+    services: Services, stream: str, version: int, erased: int, dropped: OnDropped
 ) -> tuple[UserState, int]:
     """Return the state at a version, and how many events about what was there then are gone.
 
@@ -159,30 +166,27 @@ async def state_at(
 
     :raises PayloadDropped: there are such, and `dropped` is not "mark".
     """
-    state, after = UserState(), erased
+    log, state, after = services.log, UserState(), erased
     if dropped == "raise":
         state, after = await snapshots.fold_start(log, stream, erased, version)
     seen = _Seen()
-    noting = replace(decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new)))
+    noting = replace(
+        services.decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new))
+    )
     state, _ = await replay(
         log, noting, stream, state=state, after=after, until=version, dropped="mark"
     )
-    lost = await _lost(log, stream, seen) if seen.dropped else []
+    about = set[int]()  # memories that were compressed in what was folded
+    for compressed, memory_ids in seen.compressed if seen.dropped else ():
+        for memory_id in memory_ids:
+            versions = await log.versions_about(stream, memory_id)
+            about.update(one for one in versions if one < compressed)
+    lost = sorted(seen.dropped.keys() - about)
     if lost and dropped == "raise":
         gone = seen.dropped[lost[0]]
         kind = PayloadErased if gone.erased else PayloadDropped
         raise kind(stream, lost[0], gone.since_us)
     return state, len(lost)
-
-
-async def _lost(log: EventStore, stream: str, seen: _Seen) -> list[int]:
-    """Return the dropped versions that are not about memories compressed in what was folded."""
-    about = set[int]()
-    for version, memory_ids in seen.compressed:
-        for memory_id in memory_ids:
-            versions = await log.versions_about(stream, memory_id)
-            about.update(one for one in versions if one < version)
-    return sorted(seen.dropped.keys() - about)
 
 
 # --- the user at it
@@ -242,17 +246,8 @@ class PastUser:
 class PastScope(Scope):
     """A user at a moment of the past. Reads see what was then; there are no writes."""
 
-    def __init__(
-        self,
-        services: Services,
-        user_id: str,
-        agent_id: str | None,
-        session_id: str | None,
-        *,
-        past: PastUser,
-        moment: Moment,
-    ):
-        super().__init__(services, user_id, agent_id, session_id)
+    def __init__(self, services: Services, on: On, *, past: PastUser, moment: Moment):
+        super().__init__(services, on)
         self.moment = moment
         self.closed = False
         self._past = past
@@ -314,12 +309,12 @@ class _Said(NamedTuple):
     """A passage with its text."""
 
     passage: Passage
-    row: Any
+    row: Row
     text: str
 
 
 async def fill(
-    index: MemoryIndex, kind: Kind, rows: Sequence[Any], log: EventStore, stream: str,
+    index: MemoryIndex, kind: Kind, rows: Sequence[Row], log: EventStore, stream: str,
     embeddings: Embeddings,
 ) -> None:  # fmt: skip
     """Index these rows, which are all of a kind that have something to index.
@@ -329,7 +324,13 @@ async def fill(
     """
     said: list[_Said] = []
     for start in range(0, len(rows), PAGE):
-        said += await _said(kind, rows[start : start + PAGE], log, stream)
+        page_of_rows = rows[start : start + PAGE]
+        events = await texts(log, stream, [Found(kind, row) for row in page_of_rows])
+        said += (
+            _Said(passage, row, kind.passage_text(row, passage.label, events))
+            for row in page_of_rows
+            for passage in indexed(kind, row)
+        )
     said.sort(key=lambda one: (one.passage.place, one.passage.label))  # most go to an end
     for start in range(0, len(said), PAGE):
         page = said[start : start + PAGE]
@@ -340,16 +341,6 @@ async def fill(
             raise next(iter(failed.values()))
         await anyio.to_thread.run_sync(_insert, index, page, embedded)
     index.compare_all(rows)
-
-
-async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -> list[_Said]:
-    events = await texts(log, stream, [Found(kind, row) for row in rows])
-    said = []
-    for row in rows:
-        for passage in indexed(kind, row):
-            text = kind.passage_text(row, passage.label, events)
-            said.append(_Said(passage, row, text))
-    return said
 
 
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:

@@ -30,13 +30,15 @@ async def why(scope: Scope, memory_id: str) -> Why:
     state = await scope.state_now()
     asked = [one for one in (memory_id, summary_id) if one is not None]
     living = {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
+    own = [event.data for event in events if getattr(event.data, "memory_id", "") == memory_id]
+    made = (getattr(event, "compressed_from_ids", ()) for event in own)
     kinds = (kind_of_tag(recorded.tag) for recorded in events)
     return Why(
         memory_id=memory_id,
         memory_type=next((kind.NAME for kind in kinds if kind is not None), ""),
         alive=memory_id in living,
         summary_id=summary_id,
-        originals=_originals(memory_id, events),
+        originals=next((tuple(ids) for ids in made if ids), ()),
         steps=tuple(steps),
         says=_now(memory_id, summary_id, steps[-1], living),
     )
@@ -45,12 +47,6 @@ async def why(scope: Scope, memory_id: str) -> Why:
 async def _about(scope: Scope, memory_id: str) -> list[Recorded[Any]]:
     versions = await scope.versions_about(memory_id)
     return await scope.services.log.read_versions(scope.stream, versions, dropped="mark")
-
-
-def _originals(memory_id: str, events: list[Recorded[Any]]) -> tuple[str, ...]:
-    own = [event.data for event in events if getattr(event.data, "memory_id", "") == memory_id]
-    made = [getattr(event, "compressed_from_ids", ()) for event in own]
-    return next((tuple(ids) for ids in made if ids), ())
 
 
 def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]) -> str:
@@ -153,19 +149,14 @@ def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
     )
     if isinstance(event, Dropped):
         return f"{told}. Retention dropped the details on {event.since:%Y-%m-%d}."
-    return f"{told}{_by_whom(recorded.meta)}{_purged(recorded.meta, effect)}."
+    told += _by_whom(recorded.meta)
+    if (what := recorded.meta.get("purged")) is not None:
+        how = "with all that" if effect in ENDS else "to be without what"
+        told += f", {how} came from {what}"
+    return f"{told}."
 
 
-def _purged(meta: Mapping[str, str], effect: Effect) -> str:
-    """Return the words for a purge that ended or changed a memory; "" otherwise."""
-    what = meta.get("purged")
-    if what is None:
-        return ""
-    how = "with all that" if effect in ENDS else "to be without what"
-    return f", {how} came from {what}"
-
-
-def _told(tag: str, event: Any, effect: Effect, memory_id: str) -> str:
+def _told(tag: str, event: object, effect: Effect, memory_id: str) -> str:
     field = field_naming(event, memory_id)
     if field is not None:
         return _BY_FIELD.get(field, _SAYS[effect])

@@ -70,7 +70,7 @@ from memory_actors.interchange.parts import (
     parts_of,
     read,
 )
-from memory_actors.users.handles.item_fields import OPTIONAL
+from memory_actors.users.handles.handle import OPTIONAL
 
 T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]

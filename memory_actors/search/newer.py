@@ -4,7 +4,8 @@ Where the present is asked, a newer text about the same thing goes before an old
 may fit better: "I'm back on coffee" before "I stopped drinking coffee". The more alike both are,
 the more the newer one may gain, in the unit of scores. If two are nearly the same but for one
 thing ("is a citizen of Spain", "is a citizen of Denmark"), the newer one gains at any time.
-Replies, questions and summaries gain nothing; turns between people only where nearly the same.
+Replies, questions and summaries gain nothing; turns between people only where nearly the same, or
+where the query names the present.
 """
 
 from typing import Final, cast
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from memory_actors.kinds.phrasing import REPLYING
 from memory_actors.search.candidates import EmbeddedQuery, FirstStage
 from memory_actors.search.indexes.parts import ASKING
-from memory_actors.search.query import is_about_past
+from memory_actors.search.query import is_about_now, is_about_past
 
 Numbers = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.intp]
@@ -54,6 +55,8 @@ def gains_of_newer(
     vectors = first.parts.dense.vectors(rows[by_age])
     alike = vectors @ vectors.T
     present = 0.0 if is_about_past(query.text) else 1 - mixture.people
+    if is_about_now(query.text):
+        present = 1.0
     gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
     one_thing, several = BRIEF_WORDS
     lengths = first.parts.words.lengths(first.parts.size)[rows[by_age]]

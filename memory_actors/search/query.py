@@ -50,7 +50,11 @@ _PAST: Final = re.compile(
     rf"\b(?:{_EARLIER}|did|was|were|had|when|first|ago|antes|früher|damals|avant|vorher)\b",
     re.IGNORECASE,
 )
-_PRESENT: Final = re.compile(r"\b(?:now|still|currently|today|these days)\b", re.IGNORECASE)
+_PRESENT: Final = re.compile(
+    r"\b(?:now|still|currently|today|these days|at the moment|at present|jetzt|derzeit|momentan"
+    r"|aktuell|ahora|actualmente|maintenant|actuellement)\b|现在|目前",
+    re.IGNORECASE,
+)
 _REPLIES: Final = re.compile(
     r"\b(?:did|have|had) you\b(?! know)"
     r"|\byou(?:'ve| have| had)? (?:just |also )?(?:said|told|suggested|recommended|mentioned|gave"
@@ -66,9 +70,14 @@ def asks_of_past(text: str) -> bool:
     return _OF_EARLIER.search(text) is not None
 
 
+def is_about_now(text: str) -> bool:
+    """Say whether a query names the present: "now", "currently"."""
+    return bool(_PRESENT.search(text))
+
+
 def is_about_past(text: str) -> bool:
     """Say whether a query asks how things were or what happened, not how things are."""
-    return bool(_PAST.search(text)) and not _PRESENT.search(text)
+    return bool(_PAST.search(text)) and not is_about_now(text)
 
 
 def asks_for_replies(text: str) -> bool:

@@ -12,21 +12,26 @@ been heard. A client that is stopped holds nobody up for long.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
 from functools import partial
 from inspect import isasyncgen
 from typing import Any, Final
 
-from eventlog import MeasuredStore, require
+import msgspec
+
+from eventlog import MeasuredStore, OnDropped, require
 from memory_actors.api.operations import member_of
-from memory_actors.api.past import PastMemory
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, UnavailableError
+from memory_actors.base.on import On, Then
+from memory_actors.base.records import AsOf
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
-from memory_actors.sharing.declaration import Caller, How, Invocation, On, Then
+from memory_actors.sharing.declaration import Caller, How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import ERASURES, FORGET, invocation_of
 from memory_actors.sharing.retrying import RetriedScope, done
@@ -45,15 +50,17 @@ class _Hearing:
         self._error: BaseException | None = None
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self.within(HEARD_S_MAX).__await__()
+        return self.heard().__await__()
 
-    async def within(self, seconds: float) -> None:
+    async def heard(self) -> None:
         """Wait for the answer, and raise what the function raised."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(HEARD_S_MAX):
                 await self._answered.wait()
         except TimeoutError:
-            raise DeadlineExceededError(f"the client has not answered in {seconds:g} s") from None
+            raise DeadlineExceededError(
+                f"the client has not answered in {HEARD_S_MAX:g} s"
+            ) from None
         if self._error is not None:
             raise self._error
 
@@ -63,50 +70,7 @@ class _Hearing:
         self._answered.set()
 
 
-class CallingBack:
-    """The functions of one client, and the calls of them that it has not answered."""
-
-    def __init__(self, send: Callable[[frames.Message], None]):
-        self._send = send
-        self._loop = asyncio.get_running_loop()
-        self._unheard: dict[int, deque[_Hearing]] = {}
-
-    def function(self, number: int, argument: int) -> Callable[..., Any]:
-        """Return the local function for a function argument of a call. Any thread may call it."""
-        return partial(self._call, number, argument)
-
-    def heard(self, number: int, error: bytes | None) -> None:
-        """Take the client's answer to the oldest call that it has not answered."""
-        if waiting := self._unheard.get(number):
-            waiting.popleft().answer(None if error is None else error_of(error))
-
-    def done(self, number: int) -> None:
-        """Forget an operation."""
-        self._unheard.pop(number, None)
-
-    def _call(self, number: int, argument: int, *values: Any) -> _Hearing | None:
-        message = frames.Called(number, argument, packed(list(values), no_functions))
-        hearing = _Hearing()
-        if _is_running(self._loop):
-            self._say(message, hearing)
-            return hearing
-        self._loop.call_soon_threadsafe(self._say, message, hearing)
-        waiting = hearing.within(HEARD_S_MAX)
-        return asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
-
-    def _say(self, message: frames.Called, hearing: _Hearing) -> None:
-        self._unheard.setdefault(message.number, deque()).append(hearing)
-        self._send(message)
-
-
-def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
-
-
-def no_functions(*_: Any) -> Any:
+def no_functions(*_: object) -> Any:
     """Refuse a function.
 
     :raises InvalidInputError: always.
@@ -143,7 +107,7 @@ class Answering:
         if (handle := self._handles.get(on)) is not None:
             self._handles.move_to_end(on)
             return handle
-        handle = UserMemory(_scope(self.memory, on))
+        handle = UserMemory(Scope(self.memory._services, on))  # noqa: SLF001 - the owner's side
         self._handles[on] = handle
         if len(self._handles) > HANDLES_MAX:
             self._handles.popitem(last=False)
@@ -159,9 +123,10 @@ class Answering:
         `call` is its name in the log, `after` a position that it was first asked behind.
         """
         if on.user_id is not None:
-            was = await done(self.memory._open, stream_of(on.user_id), call, after)  # noqa: SLF001
+            services = self.memory._open  # noqa: SLF001 - the owner's side
+            was = await done(services, stream_of(on.user_id), call, after)
             if was is not None:
-                return UserMemory(RetriedScope.of(_scope(self.memory, on), was))
+                return UserMemory(RetriedScope(services, on, was))
         return self.user(on)
 
     def carried_out(self, user: UserMemory | None, invocation: Invocation) -> Any:
@@ -190,16 +155,6 @@ class Answering:
             self._erased.discard(queue)
 
 
-def _scope(memory: MemorySystem, on: On) -> Scope:
-    assert on.user_id is not None
-    services = memory._services  # noqa: SLF001 - the owner's side of the system
-    scope = Scope(
-        services, on.user_id, on.agent_id, on.session_id, on.origins, auto_prune=on.auto_prune
-    )
-    scope.lives_until_us = on.lives_until_us
-    return scope
-
-
 class ClientSession:
     """The things that one client has open: replays, and functions that it gave as arguments."""
 
@@ -215,7 +170,9 @@ class ClientSession:
         self._everywhere = everywhere
         self._client = client
         self._send = send
-        self._calling_back = CallingBack(send)
+        self._loop = asyncio.get_running_loop()
+        self._unheard: dict[int, deque[_Hearing]] = {}
+        """The calls of the client's functions that it has not answered, by its own calls."""
         self.bound: set[int] = set()
         """The calls that have functions or events of the client: they end with it."""
         self._replays: dict[On, PastMemory] = {}
@@ -245,7 +202,13 @@ class ClientSession:
             return await self._iterated(call.number, self._answering.erasures())
         if self._everywhere is not None and call.on.then is None:
             return await self._answered_everywhere(call, self._everywhere)
-        user = await self._user(call)
+        user: UserMemory | None
+        if call.on.then is not None:
+            user = self._replays.get(call.on) or await self._replayed(call.on, call.on.then)
+        elif call.after is not None:
+            user = await self._answering.user_again(call.on, self._name(call), call.after)
+        else:
+            user = self._answering.user(call.on)
         invocation = invocation_of(call, partial(self._found, call.number))
         value = self._answering.carried_out(user, invocation)
         if isasyncgen(value):
@@ -267,24 +230,22 @@ class ClientSession:
         """Forget what belongs to a call."""
         self._credit.pop(number, None)
         self.bound.discard(number)
-        self._calling_back.done(number)
+        self._unheard.pop(number, None)
         for key in [key for key in self._events if key[0] == number]:
             del self._events[key]
 
-    def more(self, number: int, items: int) -> None:
-        """Let an iteration send more items."""
-        if (credit := self._credit.get(number)) is not None:
-            for _ in range(min(items, frames.WINDOW)):
-                credit.release()
-
-    def signal(self, number: int, argument: int) -> None:
-        """Set an event that was given as an argument."""
-        if (event := self._events.get((number, argument))) is not None:
-            event.set()
-
-    def heard(self, number: int, error: bytes | None) -> None:
-        """Take note that a function that was given as an argument has been called."""
-        self._calling_back.heard(number, error)
+    def heard(self, message: frames.Said) -> None:
+        """Take what the client says about one of its calls."""
+        if isinstance(message, frames.More):
+            if (credit := self._credit.get(message.number)) is not None:
+                for _ in range(min(message.items, frames.WINDOW)):
+                    credit.release()
+        elif isinstance(message, frames.Signal):
+            if (event := self._events.get((message.number, message.argument))) is not None:
+                event.set()
+        elif isinstance(message, frames.Heard) and (waiting := self._unheard.get(message.number)):
+            error = message.error
+            waiting.popleft().answer(None if error is None else error_of(error))
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -295,41 +256,27 @@ class ClientSession:
     def _name(self, call: frames.Call) -> str:
         return f"{self._client}:{call.number}"
 
-    async def _user(self, call: frames.Call) -> UserMemory | None:
-        """Return the handle that is meant: of the past, of a call that is asked again, or any."""
-        on, answering = call.on, self._answering
-        if on.then is not None:
-            return self._replays.get(on) or await self._replayed(on)
-        if call.after is not None:
-            return await answering.user_again(on, self._name(call), call.after)
-        return answering.user(on)
-
     async def _replay(self, call: frames.Call) -> bytes:
         _, said = unpacked(call.arguments, no_functions)
-        past = await self._opened(**said)
-        as_of = said["as_of"]
-        then = Then(as_of if isinstance(as_of, int) else past.moment.at, said["dropped"])
-        on = On(said["user_id"], said["agent_id"], said["session_id"], then=then)
-        self._replays[on] = past
+        on = On(said["user_id"], said["agent_id"], said["session_id"])
+        as_of, dropped = said["as_of"], said["dropped"]
+        past = await self._opened(on, as_of, dropped)
+        then = Then(as_of if isinstance(as_of, int) else past.moment.at, dropped)
+        self._replays[msgspec.structs.replace(on, then=then)] = past
         return result((past.moment, past.lost))
 
-    async def _replayed(self, on: On) -> PastMemory:
+    async def _replayed(self, on: On, then: Then) -> PastMemory:
         """Open a replay again, that another owner of the store had open."""
-        assert on.user_id is not None
-        assert on.then is not None
-        past = await self._opened(
-            user_id=on.user_id, as_of=on.then.as_of, agent_id=on.agent_id,
-            session_id=on.session_id, dropped=on.then.dropped,
-        )  # fmt: skip
-        self._replays[on] = past
+        past = self._replays[on] = await self._opened(on, then.as_of, then.dropped)
         return past
 
-    async def _opened(self, user_id: str, as_of: Any, **how: Any) -> PastMemory:
+    async def _opened(self, on: On, as_of: AsOf, dropped: OnDropped) -> PastMemory:
         if len(self._replays) >= REPLAYS_MAX:
             raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
-        return await self._answering.memory.replay(user_id, as_of, **how)
+        services = self._answering.memory._open  # noqa: SLF001 - the owner's side
+        return await past_memory(services, on, as_of, dropped)
 
-    async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
+    async def _iterated(self, number: int, items: AsyncIterator[object]) -> bytes:
         credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)
         async for item in items:
             await credit.acquire()
@@ -341,4 +288,21 @@ class ClientSession:
         self.bound.add(number)
         if is_event:
             return self._events.setdefault((number, argument), asyncio.Event())
-        return self._calling_back.function(number, argument)
+        return partial(self._call, number, argument)
+
+    def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
+        """Call a function of the client; any thread may."""
+        message = frames.Called(number, argument, packed(list(values), no_functions))
+        hearing = _Hearing()
+        running = None
+        with suppress(RuntimeError):  # no loop runs in this thread
+            running = asyncio.get_running_loop()
+        if running is self._loop:
+            self._say(message, hearing)
+            return hearing
+        self._loop.call_soon_threadsafe(self._say, message, hearing)
+        return asyncio.run_coroutine_threadsafe(hearing.heard(), self._loop).result()
+
+    def _say(self, message: frames.Called, hearing: _Hearing) -> None:
+        self._unheard.setdefault(message.number, deque()).append(hearing)
+        self._send(message)

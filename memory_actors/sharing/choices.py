@@ -58,7 +58,7 @@ def _settings(settings: Settings) -> str:
     return ", ".join(f"{name}={as_text(value)}" for name, value in fields.items())
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Serialise a setting so that equal settings are equal in all processes."""
     if isinstance(value, str | int | float | bool | None):
         return repr(value.value if isinstance(value, Enum) else value)

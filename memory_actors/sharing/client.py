@@ -8,13 +8,16 @@ carried out is found in the log, and answered, not done twice. See connecting.py
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from eventlog.core.records import OnDropped
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
+from memory_actors.base.on import On, Then
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
@@ -22,7 +25,7 @@ from memory_actors.sharing.address import Address, read_address
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
-from memory_actors.sharing.declaration import Invocation, On, Then
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import (
@@ -34,6 +37,9 @@ from memory_actors.sharing.invocations import (
     nothing,
 )
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
+
+if TYPE_CHECKING:
+    from memory_actors.api.system import MemorySystem
 
 CLOSE_S: Final = 10.0
 """The calls in hand may take so long when the client is closed, as when the owner is."""
@@ -62,6 +68,8 @@ class Client:
     connects anew.
     """
 
+    CONNECTION: ClassVar[type[Connection]] = Connection
+
     def __init__(
         self,
         directory: Path,
@@ -74,8 +82,9 @@ class Client:
         self.directory = directory
         self.keeps = keeps
         self.choices = choices
-        self._owning = choices if owning is None else owning
-        self._own = own
+        self.owning = choices if owning is None else owning
+        """The choices with which `own` opens the store."""
+        self.own = own
         self._pid: int | None = None
         """None: it begins with its first call, on the loop of that."""
         self._closed = False
@@ -83,34 +92,36 @@ class Client:
     def _begin_here(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._id = secrets.token_urlsafe(9)
+        self._id = self._name()
         self._number = 0
         self._waiting: dict[int, Waiting] = {}
         self._followers: set[asyncio.Task[None]] = set()
-        self._at = self._connection()
+        self._at = self.CONNECTION(self)
         self._closed = False
 
-    def _address(self) -> Address | None:
+    def _name(self) -> str:
+        """Return a name for this client, of its own in every process."""
+        return secrets.token_urlsafe(9)
+
+    def address(self) -> Address | None:
         """Return where the owner listens; None: nobody says so."""
         return read_address(self.directory)
 
-    def _connection(self) -> Connection:
-        return Connection(
-            self.directory,
-            self.choices,
-            self._own,
-            self._id,
-            owning=self._owning,
-            keeps=self.keeps,
-            heard=self._heard,
-            again=self._send_all,
-            failed=self._fail,
-            is_waiting=lambda: bool(self._waiting),
-            find=self._address,
+    def hello(self, secret: str) -> frames.Hello:
+        """Return the first words to an owner."""
+        return frames.Hello(
+            frames.PROTOCOL, secret, self._id, os.getpid(), self.choices, self.keeps
         )
 
-    async def start(self) -> Any:
+    @property
+    def is_waiting(self) -> bool:
+        """True if an answer is waited for."""
+        return bool(self._waiting)
+
+    async def start(self) -> "MemorySystem | None":
         """Find the owner and connect, or become it; return the store if it is open here.
+
+        One that does not keep the store is a client also of that, if it is shared at all.
 
         :raises InvalidInputError: the owner has made other choices.
         :raises DeadlineExceededError: a process has the store and says nothing.
@@ -118,15 +129,7 @@ class Client:
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
         self._check_here()
-        return await self._at.start()
-
-    async def start_and_join(self) -> Any:
-        """Do as `start`, and be a client of the store also if it is open here.
-
-        Return the store if a full disk lets nobody connect with it.
-        """
-        self._check_here()
-        return await self._at.start_and_join()
+        return await (self._at.start() if self.keeps else self._at.start_and_join())
 
     # --- operations
 
@@ -173,20 +176,16 @@ class Client:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
         message, _ = call_of(0, invocation)
-        said = ask_at_once(self.directory, self.choices, message, self._address)
+        said = ask_at_once(self.directory, self.choices, message, self.address)
         return DECLARED[invocation.name].decoded(said)
 
-    async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
-        """Open a replay; return its handle, its moment, and how much of then is lost."""
-        moment, lost = REPLAYED(await self._answer(Invocation(REPLAY, on, (), kwargs)))
-        as_of = kwargs["as_of"]
-        exact = as_of if isinstance(as_of, int) else moment.at
-        then = Then(exact, kwargs["dropped"])
-        return (
-            On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then),
-            moment,
-            lost,
-        )
+    async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
+        """Open a replay of a user; return its handle, its moment, and how much of then is lost."""
+        said = {"user_id": on.user_id, "as_of": as_of, "dropped": dropped}
+        said |= {"agent_id": on.agent_id, "session_id": on.session_id}
+        moment, lost = REPLAYED(await self._answer(Invocation(REPLAY, kwargs=said)))
+        then = Then(as_of if isinstance(as_of, int) else moment.at, dropped)
+        return msgspec.structs.replace(on, then=then), moment, lost
 
     async def end_replay(self, on: On) -> None:
         """Let go of a replay."""
@@ -225,7 +224,7 @@ class Client:
             await asyncio.wait(calls, timeout=CLOSE_S)
         for task in self._followers:
             task.cancel()
-        self._fail(SystemClosedError("the memory system is closed: open it again"))
+        self.fail(SystemClosedError("the memory system is closed: open it again"))
         await self._at.close()
 
     # --- asking
@@ -258,7 +257,7 @@ class Client:
             self._send(waiting)
         return waiting
 
-    async def _send_all(self) -> None:
+    async def send_all(self) -> None:
         """Send what waits, in order, as fast as the owner reads: there is a connection anew."""
         link = self._at.link
         for _, waiting in sorted(self._waiting.items()):
@@ -320,7 +319,8 @@ class Client:
 
     # --- hearing
 
-    def _heard(self, message: Said) -> None:
+    def heard(self, message: Said) -> None:
+        """Take what the owner says about a call."""
         if not isinstance(message, Answer) or message.number not in self._waiting:
             return
         waiting = self._waiting[message.number]
@@ -334,18 +334,14 @@ class Client:
         elif isinstance(message, frames.Yielded):
             waiting.items.put_nowait(message.value)
         else:
-            self._called(waiting, message)
+            task = asyncio.create_task(self._called(waiting, message))
+            waiting.tasks.add(task)
+            task.add_done_callback(waiting.tasks.discard)
 
-    def _called(self, waiting: Waiting, message: frames.Called) -> None:
+    async def _called(self, waiting: Waiting, message: frames.Called) -> None:
         """Call a function that was given as an argument, and say when it has returned."""
-        values = unpacked(message.values, nothing)
-        task = asyncio.create_task(self._hear(waiting, waiting.kept[message.argument], values))
-        waiting.tasks.add(task)
-        task.add_done_callback(waiting.tasks.discard)
-
-    async def _hear(self, waiting: Waiting, called: Callable[..., object], values: Any) -> None:
         try:
-            await tell(called, *values)
+            await tell(waiting.kept[message.argument], *unpacked(message.values, nothing))
             error = None
         except Exception as raised:
             error = error_bytes(raised)
@@ -354,7 +350,8 @@ class Client:
         self._say_set(waiting)
         self._at.say(frames.Heard(waiting.message.number, error))
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End all calls that wait: there is no connection, and will be none."""
         waiting, self._waiting = list(self._waiting.values()), {}
         for one in waiting:
             one.fail(error)

@@ -6,10 +6,8 @@ owner that has the lock and says nothing is frozen, or blocked: nothing is done 
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
 from eventlog.core.waiting import at_loop_end
@@ -28,9 +26,13 @@ from memory_actors.sharing.address import (
     unmake,
 )
 from memory_actors.sharing.at_once import OWNED_HERE
-from memory_actors.sharing.choices import Choices, same
+from memory_actors.sharing.choices import same
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
+
+if TYPE_CHECKING:
+    from memory_actors.api.system import MemorySystem
+    from memory_actors.sharing.client import Client
 
 PING_S: Final = 1.0
 SILENCE_S: Final = 10.0
@@ -42,7 +44,7 @@ MADE_S_MAX: Final = 2.0
 GIVEN_S: Final = 2.0
 """The time in which who wanted a store opens it."""
 
-Own: TypeAlias = Callable[[Callable[[], object]], Awaitable[Any]]
+Own: TypeAlias = Callable[[Callable[[], object]], Awaitable["MemorySystem"]]
 """Opens the store in this process, and serves it; returns what closes it. Its argument gives the
 store up, for who keeps it no longer than others want it."""
 
@@ -56,37 +58,12 @@ class RefusedError(Exception):
 
 
 class Connection:
-    """A client's connection. It belongs to one event loop.
+    """The connection of a client. It belongs to one event loop."""
 
-    `heard` gets what the owner says about calls, `again` is called when there is a connection anew,
-    `failed` when there will be none; `is_waiting` says whether an answer is waited for; `find` says
-    where the owner listens, if somebody knows.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        choices: Choices,
-        own: Own,
-        client: str,
-        *,
-        owning: Choices,
-        keeps: bool,
-        heard: Callable[[Said], None],
-        again: Callable[[], Awaitable[None]],
-        failed: Callable[[Exception], None],
-        is_waiting: Callable[[], bool],
-        find: Callable[[], Address | None],
-    ):
-        self.directory = directory
+    def __init__(self, client: "Client"):
         self.link: FrameLink | None = None
         """None: there is none at this moment."""
-        self._choices, self._own, self._client, self._keeps = choices, own, client, keeps
-        self._owning = owning
-        """The choices with which `own` opens the store."""
-        self._on_heard, self._again, self._failed = heard, again, failed
-        self._is_waiting = is_waiting
-        self._address = find
+        self._client, self._directory = client, client.directory
         self._loop = asyncio.get_running_loop()
         self._leaving: FrameLink | None = None
         """The connection with an owner that closes: answers come, but nothing is asked."""
@@ -94,7 +71,7 @@ class Connection:
         self._joining: tuple[FrameLink, asyncio.Future[frames.Welcome]] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pings: asyncio.Task[None] | None = None
-        self._owned: Any = None
+        self._owned: MemorySystem | None = None
         self._given_up: asyncio.Task[None] | None = None
         self._given_up_s = -GIVEN_S
         self._closed = False
@@ -145,7 +122,7 @@ class Connection:
         elif isinstance(message, frames.Refused):
             self._settle_welcome(link, RefusedError(error_of(message.error)))
         elif not isinstance(message, frames.Closing):
-            self._on_heard(message)
+            self._client.heard(message)
         elif link is self.link:
             self._leaving, self.link = link, None
         else:
@@ -181,13 +158,13 @@ class Connection:
         try:
             while self.link is None:  # it may be lost while all is sent again
                 await self.start_and_join()
-                await self._again()
+                await self._client.send_all()
         except Exception as error:
-            self._failed(error)
+            self._client.fail(error)
         finally:
             self._connecting = None
 
-    async def start(self) -> Any:
+    async def start(self) -> "MemorySystem | None":
         """Find the owner and connect, or become it; return the store if it is open here.
 
         :raises InvalidInputError: the owner has made other choices.
@@ -195,17 +172,8 @@ class Connection:
         :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
-        begun_s, is_new = self._loop.time(), is_missing(self.directory)
-        while True:
-            try:
-                return await self.join()
-            except RefusedError as refused:
-                if not isinstance(refused.error, SystemClosedError):
-                    raise refused.error from None
-            except DeadlineExceededError:  # an OSError too, but somebody has the store
-                raise
-            except OSError:
-                pass
+        begun_s, is_new = self._loop.time(), is_missing(self._directory)
+        while not await self._joined():
             late_s = self._loop.time() - begun_s
             try:
                 if (owned := await self._own_in_turn()) is not None:
@@ -215,26 +183,34 @@ class Connection:
                     raise
             if late_s > RECONNECT_S:
                 raise UnavailableError(
-                    f"nobody serves the store {self.directory}: open it in one process with the "
+                    f"nobody serves the store {self._directory}: open it in one process with the "
                     "settings that it had"
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
+        return None
 
-    async def start_and_join(self) -> Any:
+    async def start_and_join(self) -> "MemorySystem | None":
         """Connect with the owner, who may be this process; return a store that is not shared."""
         while (owned := await self.start()) is not None:
             if not owned._is_shared:  # noqa: SLF001 - a full disk had no room for its address
                 return owned
-            try:
-                return await self.join()
-            except DeadlineExceededError:
-                raise
-            except RefusedError as refused:
-                if not isinstance(refused.error, SystemClosedError):
-                    raise refused.error from None
-            except OSError:  # it was given up at once: there is another owner soon
-                pass
+            if await self._joined():  # or it was given up at once: there is another owner soon
+                break
         return None
+
+    async def _joined(self) -> bool:
+        """Connect with the owner, and return whether there is one that does not close."""
+        try:
+            await self.join()
+        except DeadlineExceededError:  # an OSError too, but somebody has the store
+            raise
+        except RefusedError as refused:
+            if not isinstance(refused.error, SystemClosedError):
+                raise refused.error from None
+            return False
+        except OSError:
+            return False
+        return True
 
     async def join(self) -> None:
         """Connect with the owner.
@@ -242,19 +218,18 @@ class Connection:
         :raises OSError: there is none.
         :raises DeadlineExceededError: it says nothing.
         """
-        address = self._address()
+        client = self._client
+        address = client.address()
         if address is None:
-            raise FileNotFoundError(self.directory)
+            raise FileNotFoundError(self._directory)
         here = OWNED_HERE.get(address.secret)
         if here is not None and not here.loop.is_running():  # nobody would answer
             await asyncio.to_thread(here.release)
-            raise ConnectionRefusedError(self.directory)
+            raise ConnectionRefusedError(self._directory)
         link = await self._linked(address)
         welcomed: asyncio.Future[frames.Welcome] = self._loop.create_future()
         self._joining = link, welcomed
-        secret, pid = address.secret, os.getpid()
-        hello = frames.Hello(frames.PROTOCOL, secret, self._client, pid, self._choices, self._keeps)
-        link.send(hello)
+        link.send(client.hello(address.secret))
         try:
             async with asyncio.timeout(SILENCE_S):
                 self._welcome = await welcomed
@@ -263,7 +238,7 @@ class Connection:
             raise DeadlineExceededError(_silent(address.pid)) from None
         except RefusedError as refused:
             link.abort()
-            if self._address() != address:  # it was the last owner's
+            if client.address() != address:  # it was the last owner's
                 raise ConnectionRefusedError(str(refused)) from None
             raise
         except BaseException:
@@ -276,7 +251,7 @@ class Connection:
             self._pings = asyncio.create_task(self._watch())
 
     async def _linked(self, address: Address) -> FrameLink:
-        with reachable(self.directory, address) as (found, where):
+        with reachable(self._directory, address) as (found, where):
             found.setblocking(False)
             try:
                 await self._loop.sock_connect(found, where)
@@ -288,23 +263,28 @@ class Connection:
                 raise
         return link
 
-    async def _own_in_turn(self) -> Any:
+    async def _own_in_turn(self) -> "MemorySystem | None":
         """Open the store here, if nobody has it and this process may; return None if not.
 
         A client may, if it was opened with what the owner was: any other would be another store.
         """
-        may_own = self._welcome is None or same(self._owning, self._welcome.choices)
+        client = self._client
+        may_own = self._welcome is None or same(client.owning, self._welcome.choices)
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         if not may_own:
             return None
-        turn, may_end, is_made = OpeningTurn(self.directory), False, make_lockable(self.directory)
+        turn, may_end, is_made = (
+            OpeningTurn(self._directory),
+            False,
+            make_lockable(self._directory),
+        )
         if not turn.taken():
             return None
         try:
-            if is_served(self.directory):
+            if is_served(self._directory):
                 return None
-            may_end = is_shared(self.directory)  # asked before: who closes is gone soon after
-            self._owned = await self._own(self._give_up)
+            may_end = is_shared(self._directory)  # asked before: who closes is gone soon after
+            self._owned = await client.own(self._give_up)
             return self._owned
         except LogLocked:
             if not may_end:
@@ -312,7 +292,7 @@ class Connection:
             return None
         except BaseException:
             if is_made:
-                unmake(self.directory)
+                unmake(self._directory)
             raise
         finally:
             turn.ended()
@@ -324,7 +304,7 @@ class Connection:
             self._given_up_s = float("inf")
             self._given_up = asyncio.create_task(self._given(owned))
 
-    async def _given(self, owned: Any) -> None:
+    async def _given(self, owned: "MemorySystem") -> None:
         try:
             await owned.close()
         finally:
@@ -338,11 +318,11 @@ class Connection:
         """Ask an owner that says nothing whether it is there; give up on one that is not."""
         while True:
             await asyncio.sleep(PING_S)
-            if not self._is_waiting() or self.link is None:
+            if not self._client.is_waiting or self.link is None:
                 continue
             silent_s = self._loop.time() - self.link.alive_s
             if silent_s > SILENCE_S and self._welcome is not None:
-                self._failed(self._silence(self._welcome.pid))
+                self._client.fail(self._silence(self._welcome.pid))
                 self.link.abort()  # what it says later is about calls that nobody waits for
             elif silent_s > PING_S:
                 self.link.send(frames.Ping())

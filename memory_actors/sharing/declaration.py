@@ -1,38 +1,15 @@
 """The declaration of an operation, a call of one, and the protocol of those that carry it out."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-import msgspec
-
-from memory_actors.base.records import Origin
+from eventlog.core.records import OnDropped
+from memory_actors.base.on import On
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.sharing.values import decoder
-
-
-class Then(msgspec.Struct, frozen=True, array_like=True):
-    """The moment of a replay, and what to do about texts that retention has dropped."""
-
-    as_of: int | datetime
-    dropped: str
-    opening: int = 0
-    """A number that tells two replays of the same moment apart."""
-
-
-class On(msgspec.Struct, frozen=True, array_like=True):
-    """The handle that an operation is called on; without a user, the system."""
-
-    user_id: str | None = None
-    agent_id: str | None = None
-    session_id: str | None = None
-    origins: tuple[Origin, ...] = ()
-    auto_prune: bool = False
-    document: str | None = None
-    then: Then | None = None
-    lives_until_us: int | None = None
 
 
 class Invocation(NamedTuple):
@@ -40,8 +17,8 @@ class Invocation(NamedTuple):
 
     name: str
     on: On = On()
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
+    args: Sequence[object] = ()
+    kwargs: Mapping[str, object] = MappingProxyType({})
 
 
 class Caller(Protocol):
@@ -59,8 +36,8 @@ class Caller(Protocol):
         """Carry out an operation that is not awaited, and return its result."""
         ...
 
-    async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
-        """Open a replay; return its handle, its moment, and how much of then is lost."""
+    async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
+        """Open a replay of a user; return its handle, its moment, and how much of then is lost."""
         ...
 
     async def end_replay(self, on: On) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from memory_actors.sharing.declaration import On
+from memory_actors.base.on import On
 
 PROTOCOL: Final = 1
 """Raised when the messages change their meaning."""

@@ -7,7 +7,7 @@ is sent again only if nothing can be done twice by that: it reads, or it has an 
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
 from inspect import Parameter, signature
@@ -29,10 +29,11 @@ from memory_actors.base.errors import (
     UnavailableError,
     WrongLoopError,
 )
+from memory_actors.base.on import On
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
-from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, On
+from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.generated_routes import OFFERED, PROBLEMS
 from memory_actors.sharing.invocations import arguments
@@ -47,8 +48,8 @@ PAUSES_S: Final = (0.1, 0.3, 1.0)
 """Before each further attempt: a server that is started anew is back in that time."""
 RETRY_AFTER_S_MAX: Final = 5.0
 CLOSE_S: Final = 10.0
-LEAST_TTL_S: Final = 1e-6  # of what has expired where it comes from
 """The time for requests in hand to end when the client is closed: as the server gives them."""
+LEAST_TTL_S: Final = 1e-6  # of what has expired where it comes from
 COME_AGAIN: Final = (429, 502, 503, 504)
 POLL_S: Final = (0.05, 1.0)
 """The pause between questions about a job, at first and later: it takes milliseconds or minutes."""
@@ -108,7 +109,9 @@ class HttpCaller:
         self._host = checked_host(url, "a server is a URL like http://127.0.0.1:8765")
         if not (isinstance(timeout_s, int | float) and timeout_s > 0):
             raise InvalidInputError(f"timeout_s must be above 0, not {timeout_s!r:.40}")
-        self._httpx = _httpx()
+        self._httpx = httpx = _httpx()
+        self._unsent = httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
+        """The errors after which it is sure that nothing has reached the server."""
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
         if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable()):
             raise InvalidInputError("key must be an API key: ma_… of `memory-actors keys create`")
@@ -174,22 +177,20 @@ class HttpCaller:
             raise _error(job.error) if job.error else UnavailableError("the run was cancelled")
         return job.report
 
-    def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
-        """Refuse: no server offers what is iterated."""
+    def iterate(self, invocation: Invocation) -> NoReturn:
+        """Refuse: no server offers what is iterated, or not awaited."""
         raise self._not_offered(invocation.name)
 
-    def at_once(self, invocation: Invocation) -> Any:
-        """Refuse: no server offers what is not awaited."""
-        raise self._not_offered(invocation.name)
+    at_once = iterate
 
-    async def replay(self, *_: Any, **__: Any) -> tuple[On, Moment, int]:
+    async def replay(self, *_: object, **__: object) -> tuple[On, Moment, int]:
         """Refuse: no server offers replays."""
         raise self._not_offered("system.replay")
 
-    async def end_replay(self, *_: Any, **__: Any) -> None:
+    async def end_replay(self, *_: object, **__: object) -> None:
         """Do nothing: there is none."""
 
-    def watch_erasures(self, *_: Any, **__: Any) -> NoReturn:
+    def watch_erasures(self, *_: object, **__: object) -> NoReturn:
         """Refuse: no server tells of erasures."""
         raise self._not_offered("system.watch_erasures")
 
@@ -240,7 +241,7 @@ class HttpCaller:
             try:
                 answer = await self._sent_once(request)
             except UnavailableError as error:
-                unsent = isinstance(error.__cause__, _unsent(self._httpx))
+                unsent = isinstance(error.__cause__, self._unsent)
                 if isinstance(error, DeadlineExceededError) or not (unsent or request.repeatable):
                     raise
             else:
@@ -265,7 +266,7 @@ class HttpCaller:
                 content = await self._content(answer, request.answer_bytes_max)
             return Answer(answer.status_code, answer.headers, content)
         except self._httpx.TimeoutException as error:
-            kind = UnavailableError if isinstance(error, _unsent(self._httpx)) else None
+            kind = UnavailableError if isinstance(error, self._unsent) else None
             raise (kind or DeadlineExceededError)(
                 f"{self._host} has not answered in {self._timeout_s:g} s. A write may still be "
                 "carried out; read, then retry"
@@ -301,7 +302,7 @@ class HttpCaller:
 # --- a request from a call
 
 
-def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> HttpRequest:
+def _request(name: str, route: Offered, on: On, given: dict[str, object]) -> HttpRequest:
     """Return the request that stands for a call."""
     parts = {"user_id": on.user_id}
     if "{memory_id}" in route.path:
@@ -327,7 +328,7 @@ def _escaped(part: str) -> str:
     return "%73earch" if escaped == "search" else escaped
 
 
-def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, Any]) -> dict[str, Any]:
+def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, object]) -> dict[str, Any]:
     """Return arguments with what the handle says, as the server's own handle says nothing."""
     own = signature(DECLARED[name].takes).parameters
     if "auto_prune" in own and given.get("auto_prune") is None:
@@ -340,7 +341,7 @@ def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, Any]) -> d
     return given
 
 
-def _said(name: str, route: Offered, given: dict[str, Any]) -> dict[str, Any]:
+def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]:
     """Return arguments as JSON has them, with the server's names."""
     own = signature(DECLARED[name].takes).parameters
     said = {}
@@ -356,7 +357,7 @@ def _said(name: str, route: Offered, given: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _plain(value: Any, what: str) -> Any:
+def _plain(value: object, what: str) -> Any:
     """Return an argument as JSON has it.
 
     :raises InvalidInputError: JSON has nothing like it.
@@ -377,7 +378,7 @@ def _plain(value: Any, what: str) -> Any:
     return json_copy(value, what)
 
 
-def _in_query(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _in_query(said: dict[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the parameters of a query: of a list, each item."""
     for name, value in said.items():
         for each in value if isinstance(value, list) else [value]:
@@ -407,11 +408,6 @@ def _retry_after_s(answer: Answer) -> float:
     except ValueError:  # a date
         return 0.0
     return min(max(said_s, 0.0), RETRY_AFTER_S_MAX)
-
-
-def _unsent(httpx: Any) -> tuple[type[Exception], ...]:
-    """Return the errors after which it is sure that nothing has reached the server."""
-    return httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
 
 
 def _httpx() -> Any:

@@ -47,7 +47,13 @@ def call_of(
 ) -> tuple[frames.Call, list[Any]]:
     """Return the message that asks for an operation, and what of its arguments stays here."""
     kept: list[Any] = []
-    arguments = _packed(*_absolute(invocation), kept)
+
+    def keep(one: object) -> int:
+        kept.append(one)
+        return len(kept) - 1
+
+    args, kwargs = _absolute(invocation)
+    arguments = packed([list(args), dict(kwargs)], keep)
     if len(arguments) > frames.VALUE_BYTES_MAX:
         raise InvalidInputError(
             f"the arguments take {len(arguments):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): give "
@@ -64,15 +70,7 @@ def deadline_s() -> float | None:
     return max(0.0, until_s - asyncio.get_running_loop().time())
 
 
-def _packed(args: Sequence[Any], kwargs: Mapping[str, Any], kept: list[Any]) -> bytes:
-    def keep(one: Any) -> int:
-        kept.append(one)
-        return len(kept) - 1
-
-    return packed([list(args), dict(kwargs)], keep)
-
-
-def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]:
+def _absolute(invocation: Invocation) -> tuple[Sequence[object], Mapping[str, object]]:
     """Return arguments with paths as they are for every process."""
     _, _, args, kwargs = invocation
     declared = DECLARED.get(invocation.name)
@@ -84,7 +82,7 @@ def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]
     return args, {**kwargs, parameter: _whole(kwargs.get(parameter))}
 
 
-def _whole(path: Any) -> Any:
+def _whole(path: object) -> Any:
     return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
 
 
@@ -105,7 +103,7 @@ def from_here(message: frames.Call, position: int) -> frames.Call:
     )
 
 
-def nothing(*_: Any) -> Any:
+def nothing(*_: object) -> Any:
     """Stand for a function where there is none."""
     return None
 

@@ -25,6 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from eventlog.core.errors import DiskFull
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
@@ -43,7 +45,6 @@ from memory_actors.sharing.address import (
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
-from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.serving import OwnerServer
 from memory_actors.sharing.system import MemorySystem as Shared
 from memory_actors.users.handles.context_document import ContextDocument
@@ -166,30 +167,17 @@ def _replace_all(clients: Mapping[int, Client]) -> list[dict[str, Any]]:
 def _replaced(one: Any, client: Client) -> dict[str, Any]:
     """Make an object a client's; return what it had."""
     kind = CLIENTS[type(one)]
-    made: Any = kind(client) if isinstance(one, MemorySystem) else kind(client, _on(one))
+    if isinstance(one, MemorySystem):
+        made: Any = kind(client)
+    else:
+        name = one.name if type(one) is ContextDocument else None
+        made = kind(client, msgspec.structs.replace(one._scope.on, document=name))
     if kind is remote.PastMemory:
         made.moment, made.lost = one.moment, one.lost
     had = dict(vars(one))
     one.__class__ = kind
     one.__dict__ = vars(made)
     return had
-
-
-def _on(one: Any) -> On:
-    """Return the target of a handle's calls."""
-    scope = one._scope
-    moment = getattr(scope, "moment", None)
-    named = type(one) is ContextDocument
-    return On(
-        scope.user_id,
-        scope.agent_id,
-        scope.session_id,
-        scope.origins,
-        scope.auto_prune,
-        document=one.name if named else None,
-        then=None if moment is None else Then(moment.at, "mark"),
-        lives_until_us=scope.lives_until_us,
-    )
 
 
 os.register_at_fork(after_in_child=_in_child)

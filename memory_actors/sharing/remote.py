@@ -12,13 +12,15 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from eventlog.core.records import OnDropped
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
+from memory_actors.base.on import On
 from memory_actors.base.opening import Opening
-from memory_actors.base.origins import Origins, origin
-from memory_actors.base.records import Hit, Hits, Trust
+from memory_actors.base.origins import origin
+from memory_actors.base.records import AsOf, Hit, Hits, Trust
 from memory_actors.base.reports import Moment
-from memory_actors.base.validation import check_flag, check_name, check_optional_name
-from memory_actors.sharing.declaration import Caller, How, Invocation, On
+from memory_actors.base.validation import check_name
+from memory_actors.sharing.declaration import Caller, How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 
 R = TypeVar("R", bound="type[Remote]")
@@ -38,18 +40,18 @@ def _method(name: str) -> Any:
     called: Any
     if how is How.ITERATED:
 
-        async def called(self: Remote, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async def called(self: Remote, *args: object, **kwargs: object) -> AsyncIterator[Any]:
             async for item in self._caller.iterate(Invocation(name, self._on, args, kwargs)):
                 yield item
 
     elif how is How.AT_ONCE:
 
-        def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
+        def called(self: Remote, *args: object, **kwargs: object) -> Any:
             return self._caller.at_once(Invocation(name, self._on, args, kwargs))
 
     else:
 
-        async def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
+        async def called(self: Remote, *args: object, **kwargs: object) -> Any:
             result = await self._caller.call(Invocation(name, self._on, args, kwargs))
             return Hits(result) if finds else result
 
@@ -84,7 +86,7 @@ ABSENT: Final = f"no value {token_hex(16)}"
 class WorkingMemory(Remote):
     """See `UserMemory.working`."""
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """Return the value of a key; without one `default`, which never leaves this process."""
         value = await self._caller.call(Invocation("working.get", self._on, (key, ABSENT)))
         return default if value == ABSENT else value
@@ -166,15 +168,11 @@ class UserMemory(Remote):
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         """Return a handle for what a source says. No I/O."""
-        return self._speaking_for(origin(source, trust))
+        return self._with(origins=origin(source, trust))
 
-    def _speaking_for(self, origins: Origins) -> Self:
-        return type(self)(self._caller, msgspec.structs.replace(self._on, origins=origins))
-
-    def _writing_again(self, agent_id: str | None, lives_until_us: int | None) -> Self:
-        agent_id = agent_id or self._on.agent_id
-        on = msgspec.structs.replace(self._on, agent_id=agent_id, lives_until_us=lives_until_us)
-        return type(self)(self._caller, on)
+    def _with(self, **fields: object) -> Self:
+        """Return a handle that says something else of itself. See `On`."""
+        return type(self)(self._caller, msgspec.structs.replace(self._on, **fields).checked())
 
 
 class PastMemory(UserMemory):
@@ -187,8 +185,8 @@ class PastMemory(UserMemory):
         """Let go of it, as the end of its block does."""
         await self._caller.end_replay(self._on)
 
-    def _speaking_for(self, origins: Origins) -> Self:
-        past = super()._speaking_for(origins)
+    def _with(self, **fields: object) -> Self:
+        past = super()._with(**fields)
         past.moment, past.lost = self.moment, self.lost
         return past
 
@@ -211,31 +209,23 @@ class RemoteSystem(Remote):
         auto_prune: bool = False,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O."""
-        said = origin(source, trust)
-        on = On(
-            check_name(user_id, "user_id"),
-            check_optional_name(agent_id, "agent_id"),
-            check_optional_name(session_id, "session_id"),
-            said,
-            check_flag(auto_prune, "auto_prune"),
-        )
-        return UserMemory(self._caller, on)
+        on = On(user_id, agent_id, session_id, origin(source, trust), auto_prune)
+        return UserMemory(self._caller, on.checked())
 
     def replay(
         self,
         user_id: str,
-        as_of: Any = None,
+        as_of: AsOf = None,
         *,
         agent_id: str | None = None,
         session_id: str | None = None,
-        dropped: str = "raise",
+        dropped: OnDropped = "raise",
     ) -> Opening[PastMemory]:
         """Hold a user's memory as it was at a position of the log or at a time (None: now)."""
-        said = {"user_id": user_id, "as_of": as_of, "dropped": dropped}
-        said |= {"agent_id": agent_id, "session_id": session_id}
+        asked = On(user_id, agent_id, session_id)
 
         async def opened() -> PastMemory:
-            on, moment, lost = await self._caller.replay(self._on, said)
+            on, moment, lost = await self._caller.replay(asked, as_of, dropped)
             past = PastMemory(self._caller, on)
             past.moment, past.lost = moment, lost
             return past

@@ -9,7 +9,7 @@ call goes on as any other.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,12 +17,12 @@ from eventlog import Recorded, replay
 from eventlog.core.subscription import version_at
 from memory_actors.actors.asking import Reply
 from memory_actors.base.client_call import CALL
+from memory_actors.base.on import On
 from memory_actors.history.past_user import PastUser
 from memory_actors.kinds.snapshots import fold_start
 from memory_actors.kinds.user_state import UserState
-from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.live_user import UserView
-from memory_actors.users.services import Services
 
 PAGE = 1024
 
@@ -33,18 +33,12 @@ class CommandsDone:
     def __init__(self, replies: dict[str, Reply], past: PastUser):
         self.replies = replies
         self.past = past
-        self.new_ids = deque(_ids([one.data for reply in replies.values() for one in reply.events]))
+        events = [one.data for reply in replies.values() for one in reply.events]
+        # A section of a context document is made before its first entry, and named after it.
+        events.sort(key=lambda event: getattr(event, "heading", None) is not None)
+        named = (getattr(event, "memory_id", None) for event in events)
+        self.new_ids = deque(dict.fromkeys(one for one in named if one is not None))
         """The ids of memories that are not named in a call: it gives them out once more."""
-
-
-def _ids(events: Sequence[Any]) -> list[str]:
-    """Return the ids of the memories of events, in the order in which they were given out.
-
-    A section of a context document is made before its first entry, and named after it.
-    """
-    entries_first = sorted(events, key=lambda event: getattr(event, "heading", None) is not None)
-    named = (getattr(event, "memory_id", None) for event in entries_first)
-    return list(dict.fromkeys(one for one in named if one is not None))
 
 
 async def done(services: Services, stream: str, name: str, after: int) -> CommandsDone | None:
@@ -98,15 +92,9 @@ async def _events(
 class RetriedScope(Scope):
     """A user, for a call that was carried out before, in part or whole."""
 
-    _done: CommandsDone
-
-    @classmethod
-    def of(cls, scope: Scope, done: CommandsDone) -> "RetriedScope":
-        """Return a scope for a call of which some commands were carried out."""
-        retried = cls.__new__(cls)
-        vars(retried).update(vars(scope))
-        retried._done = done  # noqa: SLF001 - its own
-        return retried
+    def __init__(self, services: Services, on: On, done: CommandsDone):
+        super().__init__(services, on)
+        self._done = done
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[UserView]:

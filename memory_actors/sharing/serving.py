@@ -20,6 +20,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 from memory_actors.api.system import MemorySystem
@@ -77,7 +78,7 @@ class OwnerServer:
         """The answers of calls that are being carried out, by client and number."""
         self._listen, self._unlisten, self._release = listen, unlisten, release
         self._peers: set[_Peer] = set()
-        self._strangers: dict[_Peer, None] = {}
+        self.strangers: dict[_Peer, None] = {}
         """Peers that have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
         self._listening: socket.socket
@@ -134,31 +135,28 @@ class OwnerServer:
             peer.link.abort()
 
     def _came(self) -> FrameLink:
-        if len(self._strangers) >= STRANGERS_MAX:
-            next(iter(self._strangers)).link.abort()
+        if len(self.strangers) >= STRANGERS_MAX:
+            next(iter(self.strangers)).link.abort()
         peer = _Peer(self)
         self._peers.add(peer)
-        self._strangers[peer] = None
+        self.strangers[peer] = None
         return peer.link
-
-    def greeted(self, peer: "_Peer") -> None:
-        """Take note that a peer has said hello."""
-        self._strangers.pop(peer, None)
 
     def left(self, peer: "_Peer") -> None:
         """Forget a peer."""
         self._peers.discard(peer)
-        self._strangers.pop(peer, None)
+        self.strangers.pop(peer, None)
 
     @property
     def is_full(self) -> bool:
         """True if nobody else may come in."""
-        return len(self._peers) - len(self._strangers) > CONNECTIONS_MAX
+        return len(self._peers) - len(self.strangers) > CONNECTIONS_MAX
 
     def make_room(self) -> None:
         """End the connection of who has sent or not read the most, if all have too much."""
         links = [peer.link for peer in self._peers if not peer.link.is_closing]
-        for held, most in ((_incoming, INCOMING_BYTES_MAX), (_unread, UNREAD_BYTES_MAX)):
+        incoming, unread = attrgetter("frames.waiting_bytes"), attrgetter("unread_bytes")
+        for held, most in ((incoming, INCOMING_BYTES_MAX), (unread, UNREAD_BYTES_MAX)):
             if sum(map(held, links)) > most:
                 max(links, key=held).abort()
 
@@ -180,19 +178,6 @@ class OwnerServer:
         for peer in list(self._peers):
             peer.link.close()
         await asyncio.gather(*(peer.closed() for peer in list(self._peers)))
-
-
-def _incoming(link: FrameLink) -> int:
-    return link.frames.waiting_bytes
-
-
-def _unread(link: FrameLink) -> int:
-    return link.unread_bytes
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _watch_loop(serving: "weakref.ref[OwnerServer]", listening: socket.socket) -> None:
@@ -237,26 +222,18 @@ class _Peer:
             self._call(message, self._session)
         elif isinstance(message, frames.Ping):
             self.link.send(frames.Pong())
-        else:
-            self._heard_about_call(message, self._session)
-
-    def _heard_about_call(self, message: Said, session: ClientSession) -> None:
-        if isinstance(message, frames.Cancel):
+        elif isinstance(message, frames.Cancel):
             if (task := self._tasks.get(message.number)) is not None:
                 task.cancel()
-        elif isinstance(message, frames.More):
-            session.more(message.number, message.items)
-        elif isinstance(message, frames.Signal):
-            session.signal(message.number, message.argument)
-        elif isinstance(message, frames.Heard):
-            session.heard(message.number, message.error)
+        else:
+            self._session.heard(message)
 
     # --- hello
 
     def _hello(self, hello: frames.Hello) -> None:
         self._late.cancel()
         server = self._server
-        server.greeted(self)
+        server.strangers.pop(self, None)
         try:
             self._check(hello)
             position = server.answering.position
@@ -318,7 +295,8 @@ class _Peer:
                         return
                     answer = await self._answer(call, session)
         except asyncio.CancelledError:
-            if _is_cancelled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 return
             # Another task cancelled the work that this call waited for: the client would wait for
             # ever.

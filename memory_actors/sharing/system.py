@@ -5,7 +5,7 @@ stays small.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -150,10 +150,16 @@ class MemorySystem(Operations):
             store = place_of(directory)
             if not isinstance(store, Path):
                 return await _node(store, parts, share=share, as_it_is=settings is None)
+            choices = described(store, parts)
+
+            async def own(_: Callable[[], object]) -> Any:
+                return await _engine().owned(store, parts, choices)
+
             with within_limits(store):
-                if share:
-                    return await _shared(store, parts)
-                return await _engine().owned_alone(store, parts)
+                if not share:
+                    return await _engine().owned_alone(store, parts)
+                client = Client(store, choices, own)
+                return await client.start() or _remote(client)
 
         return Opening("MemorySystem.open(...)", opened)
 
@@ -213,7 +219,15 @@ def open_or_join(
     store = place_of(place)
     if not isinstance(store, Path):
         alone, url = keeps or bool(asked), store
-        return Opening("open_or_join(...)", lambda: _client_or_node(url, parts, is_node=alone))
+
+        async def client_or_node() -> Any:
+            from memory_actors.sharing.nodes.peers import joined  # psycopg, which most do not need
+
+            if not alone and (client := await joined(url)) is not None:
+                return _remote(client)
+            return await _node(url, StoreParts(**parts), share=True, as_it_is=True)
+
+        return Opening("open_or_join(...)", client_or_node)
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
     owning = described(store, StoreParts(**needed))
 
@@ -224,8 +238,7 @@ def open_or_join(
         choices = described(store, StoreParts(**{name: parts[name] for name in asked}))
         client = Client(store, choices, own, owning=owning, keeps=keeps)
         with within_limits(store):
-            owned = await (client.start() if keeps else client.start_and_join())
-        return owned or _remote(client)
+            return await client.start() or _remote(client)
 
     return Opening("open_or_join(...)", opened)
 
@@ -257,25 +270,6 @@ def settings_of(memory: Operations) -> SettingStore:
     if not isinstance(settings, SettingStore):
         raise InvalidInputError("the settings of a store in a directory are files in it: name it")
     return settings
-
-
-async def _shared(directory: Path, parts: StoreParts) -> Any:
-    """Open a store, or become a client of the process that has it."""
-    choices = described(directory, parts)
-
-    async def own(_: Callable[[], object]) -> Any:
-        return await _engine().owned(directory, parts, choices)
-
-    client = Client(directory, choices, own)
-    return await client.start() or _remote(client)
-
-
-async def _client_or_node(url: str, parts: Mapping[str, Any], *, is_node: bool) -> Any:
-    from memory_actors.sharing.nodes.peers import joined  # psycopg, which most do not need
-
-    if not is_node and (client := await joined(url)) is not None:
-        return _remote(client)
-    return await _node(url, StoreParts(**parts), share=True, as_it_is=True)
 
 
 async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> Any:

@@ -61,7 +61,7 @@ Found = Callable[[int, bool], Any]
 """Returns what a number stands for: an event, or (False) a function."""
 
 
-def packed(value: Any, kept: Kept) -> bytes:
+def packed(value: object, kept: Kept) -> bytes:
     """Return arguments as bytes."""
     return _encode(_plain(value, kept, 0))
 
@@ -109,7 +109,7 @@ def _plain(value: Any, kept: Kept, depth: int) -> Any:
     return _other(value, kept)
 
 
-def _other(value: Any, kept: Kept) -> Any:
+def _other(value: object, kept: Kept) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value, kept, 0)
     if isinstance(value, str):
@@ -145,7 +145,7 @@ def _text(value: str) -> Any:
     return value
 
 
-def _extension(code: int, value: Any) -> msgspec.msgpack.Ext:
+def _extension(code: int, value: object) -> msgspec.msgpack.Ext:
     return msgspec.msgpack.Ext(code, _encode(value))
 
 
@@ -177,12 +177,12 @@ _decode = msgspec.msgpack.Decoder().decode
 # --- results
 
 
-def result(value: Any) -> bytes:
+def result(value: object) -> bytes:
     """Return a result as bytes."""
     return _encode_result(value)
 
 
-def _unusual(value: Any) -> Any:
+def _unusual(value: object) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     raise NotImplementedError(f"a {type(value).__name__} is no part of a result")
@@ -192,7 +192,7 @@ _encode_result = msgspec.msgpack.Encoder(enc_hook=_unusual).encode
 
 
 @cache
-def decoder(kind: Any) -> Callable[[bytes], Any]:
+def decoder(kind: object) -> Callable[[bytes], Any]:
     """Return a decoder for results of a type."""
     return msgspec.msgpack.Decoder(kind, dec_hook=lambda wanted, said: wanted(said)).decode
 
@@ -217,7 +217,7 @@ def error_bytes(error: BaseException) -> bytes:
     return _encode(Error(name, said.encode("utf-8", "backslashreplace").decode(), kept))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, str):
         return isinstance(_text(value), str)
     is_number = isinstance(value, float) or (isinstance(value, int) and value in _INT)
@@ -232,7 +232,7 @@ def error_of(said: bytes) -> BaseException:
 
 
 def error_named(
-    kind: type[BaseException], message: str, attributes: Mapping[str, Any]
+    kind: type[BaseException], message: str, attributes: Mapping[str, object]
 ) -> BaseException:
     """Return an error of a class, with a message and attributes, however the class makes them."""
     error = _made(kind)

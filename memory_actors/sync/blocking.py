@@ -10,12 +10,12 @@ import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from functools import cache, partial, wraps
 from inspect import getattr_static, isasyncgenfunction
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -26,6 +26,7 @@ from memory_actors.sharing import remote
 from memory_actors.sharing.system import MemorySystem
 
 T = TypeVar("T")
+P = ParamSpec("P")
 NAME: Final = "memory_actors.sync"
 """The name of the thread, and of the module that has the classes."""
 
@@ -52,7 +53,7 @@ class Loop:
         self._thread.start()
         self._portal = started.result()
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on the loop, await what it returns if that can be awaited, and return it.
 
         An interruption, as by Ctrl-C, cancels it there.
@@ -66,9 +67,9 @@ class Loop:
             raise SystemClosedError("the memory system is closed: open it again")
         if os.getpid() != self._pid:  # a child has no thread of its parent's
             self._start()
-        future: Future[Any] | None = None
+        future: Future[T] | None = None
         try:
-            future = self._portal.start_task_soon(partial(function, *args, **kwargs))
+            future = self._portal.start_task_soon(lambda: function(*args, **kwargs))
             return future.result()
         except BaseException as error:
             if future is not None:
@@ -80,20 +81,22 @@ class Loop:
                 ) from error
             raise
 
-    def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def iterate(
+        self, function: Callable[P, AsyncGenerator[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[T]:
         """Yield what an async generator on the loop does."""
         items = function(*args, **kwargs)
         try:
             while True:
                 try:
-                    yield self.call(anext, items)
+                    yield self.call(items.__anext__)
                 except StopAsyncIteration:
                     return
         finally:
             if not self._closed:  # else they are closed already
                 self.call(items.aclose)
 
-    def close(self, first: Callable[[], Any] | None = None) -> None:
+    def close(self, first: Callable[[], Awaitable[object]] | None = None) -> None:
         """End the thread, once; `first` is called on the loop before that."""
         with self._closing:
             if self._closed:
@@ -173,12 +176,12 @@ class System(ClosableHandle):
         return cls._opened(partial(MemorySystem.connect, *args, **kwargs))
 
     @classmethod
-    def _opened(cls, open_: Callable[[], Awaitable[Any]]) -> Self:
+    def _opened(cls, open_: Callable[[], Awaitable[MemorySystem]]) -> Self:
         """Open it on a loop of its own; an interruption leaves nothing open, whenever it comes."""
         with within_limits("a memory system"):
             loop, turn, opened = Loop(), asyncio.Lock(), AsyncExitStack()
 
-        async def opening() -> Any:
+        async def opening() -> MemorySystem:
             async with turn:
                 memory = await open_()
                 opened.push_async_callback(memory.close)
@@ -228,7 +231,7 @@ def blocking(kind: type) -> type[Blocking]:
     return type(kind.__name__, tuple(bases), {**methods, **about})
 
 
-def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple[str, Any]]:
+def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple[str, object]]:
     """Yield the public members of a class that no base among `given` has, those of bases first."""
     known = {name for base in kind.__mro__[1:] if base in given for name in dir(base)}
     names = [name for base in reversed(kind.__mro__[:-1]) for name in vars(base)]
@@ -237,30 +240,30 @@ def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple
             yield name, getattr_static(kind, name)
 
 
-def _method(name: str, method: Any) -> Any:
+def _method(name: str, method: Any) -> object:
     """Return a method that runs the one of its name on the loop."""
     if isinstance(method, staticmethod):
         return _static(method.__func__)
     if isasyncgenfunction(method):
 
         @wraps(method)
-        def iterated(self: Blocking, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        def iterated(self: Blocking, *args: object, **kwargs: object) -> Iterator[object]:
             return self._loop.iterate(getattr(self._handle, name), *args, **kwargs)
 
         return iterated
 
     @wraps(method)
-    def called(self: Blocking, *args: Any, **kwargs: Any) -> Any:
+    def called(self: Blocking, *args: object, **kwargs: object) -> object:
         return self._wrapped(self._loop.call(getattr(self._handle, name), *args, **kwargs))
 
     return called
 
 
-def _static(function: Callable[..., Any]) -> Any:
+def _static(function: Callable[P, Awaitable[T]]) -> "staticmethod[P, T]":
     """Return a function that needs no open system: it runs on a loop of its own."""
 
     @wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
         loop = Loop()
         try:
             return loop.call(function, *args, **kwargs)

@@ -43,6 +43,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.actors.asking import unavailable
 from memory_actors.actors.heap import give_back
 from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.on import On
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
 from memory_actors.base.streams import is_user_stream, recall_stream_of, stream_of
@@ -53,9 +54,8 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.index_files import remove_all_indexes, remove_indexes
-from memory_actors.users.services import Services
 
 T = TypeVar("T")
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
@@ -103,7 +103,7 @@ class Erasing:
 
     async def erase(self, user_id: str) -> EraseReceipt:
         """Erase a user. See `MemorySystem.erase`."""
-        scope = Scope(self._services, user_id, None, None)
+        scope = Scope(self._services, On(user_id))
         return await scope.unattended(self._erase(scope))
 
     async def _erase(self, scope: Scope) -> EraseReceipt:

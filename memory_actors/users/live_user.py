@@ -34,7 +34,7 @@ from memory_actors.base.streams import user_of
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.kind import Kind, Pruned
+from memory_actors.kinds.kind import Pruned
 from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -104,7 +104,7 @@ class LiveUser:
             log=log,
             embeddings=embeddings,
             tasks=self._tasks,
-            find=self._find,
+            find=lambda kind, memory_id: kind.find(self.state.of(kind), memory_id),
             version=lambda: self.actor.version,
         )
         self.embeddings = embeddings
@@ -139,9 +139,6 @@ class LiveUser:
         """The epoch under which it writes."""
         return self.actor.epoch
 
-    def _find(self, kind: Kind, memory_id: str) -> Any:
-        return kind.find(self.state.of(kind), memory_id)
-
     # --- what the runtime asks
 
     @property
@@ -153,7 +150,9 @@ class LiveUser:
     def size_bytes(self) -> int:
         """Memory held, roughly; texts are in the log and not counted. Asked now and then."""
         if self._sized is not self.state:
-            self._sized, self._state_bytes = self.state, _state_bytes(self.state)
+            state = self._sized = self.state
+            held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
+            self._state_bytes = held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
         return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes
 
     async def passivate(self) -> None:
@@ -226,8 +225,10 @@ class LiveUser:
             kind = user_state.kind_of_event(recorded.data)
             if isinstance(recorded.data, AlertChanged):
                 self._on_alert(self.stream, recorded.data, after)
-            elif isinstance(recorded.data, Pruned):
-                self._say_pruned(kind, recorded.data)
+            elif isinstance(recorded.data, Pruned) and kind is not None:
+                user, count = hashed(user_of(self.stream)), len(recorded.data.memory_ids)
+                # Who gave leave to prune may not be who looks after the memories.
+                _logger.warning("memories pruned", kind=kind.NAME, count=count, user=user)
             elif kind is not None and kind.NATURE.is_cache:
                 self.touch(recorded.data.memory_id)
                 self._relaxed_version = recorded.version
@@ -250,14 +251,11 @@ class LiveUser:
         """Return whether what came since the last one would take long to read again."""
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             return True
-        is_much = self._written >= SNAPSHOT_EVERY_MEMORIES
-        return is_much and self._written >= SNAPSHOT_SHARE * _rows(state)
-
-    def _say_pruned(self, kind: Kind | None, event: Pruned) -> None:
-        """Log that memories were pruned: who gave leave may not be who looks after them."""
-        assert kind is not None
-        user, count = hashed(user_of(self.stream)), len(event.memory_ids)
-        _logger.warning("memories pruned", kind=kind.NAME, count=count, user=user)
+        if self._written < SNAPSHOT_EVERY_MEMORIES:
+            return False
+        tallies = [kind.tally(state.of(kind)) for kind in KINDS]
+        rows = sum(tally.count + tally.relationships for tally in tallies)
+        return self._written >= SNAPSHOT_SHARE * rows
 
     def rebuilt(self, state: UserState) -> None:
         """Compare the indexes with a state that was read again from the log."""
@@ -373,13 +371,3 @@ class LiveUser:
             with suppress(LogBusy):
                 return await replay(self._log, self._decider, self.stream, dropped="mark")
             await asyncio.sleep(BUSY_S)
-
-
-def _state_bytes(state: UserState) -> int:
-    held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
-    return held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
-
-
-def _rows(state: UserState) -> int:
-    tallies = [kind.tally(state.of(kind)) for kind in KINDS]
-    return sum(tally.count + tally.relationships for tally in tallies)

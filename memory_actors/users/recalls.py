@@ -214,7 +214,10 @@ class RecallAudit:
 
     async def _events(self, stream: str, memory_id: str | None) -> AsyncIterator[Recorded[Any]]:
         if memory_id is not None:
-            for recorded in await self._about(stream, memory_id):
+            versions = set[int]()
+            for one in await self._spellings(memory_id):
+                versions.update(await self._log.versions_about(stream, one))
+            for recorded in await self._log.read_versions(stream, sorted(versions), dropped="mark"):
                 yield recorded
             return
         done = await self._dropped_until(stream)
@@ -222,12 +225,6 @@ class RecallAudit:
             for recorded in page:
                 yield recorded
             done = page[-1].version
-
-    async def _about(self, stream: str, memory_id: str) -> list[Recorded[Any]]:
-        versions = set[int]()
-        for one in await self._spellings(memory_id):
-            versions.update(await self._log.versions_about(stream, one))
-        return await self._log.read_versions(stream, sorted(versions), dropped="mark")
 
     async def _spellings(self, said: str) -> tuple[str, ...]:
         """Return how something may be kept: as it is, and hashed, if there is a key."""
@@ -262,17 +259,14 @@ class HashKey:
 
         :raises KeysUnavailable: it cannot be read, or not be made.
         """
-        if self._key is None:
-            self._key = await self._made()
+        where = self._where
+        if self._key is None and isinstance(where, Path):
+            self._key = _in_file(where)
+        elif self._key is None and not isinstance(where, Path):
+            await where.save_setting(SETTING, secrets.token_bytes(KEY_BYTES), expected=None)
+            self._key = await where.load_setting(SETTING)
+        assert self._key is not None
         return self._key
-
-    async def _made(self) -> bytes:
-        if isinstance(self._where, Path):
-            return _in_file(self._where)
-        await self._where.save_setting(SETTING, secrets.token_bytes(KEY_BYTES), expected=None)
-        key = await self._where.load_setting(SETTING)
-        assert key is not None
-        return key
 
 
 def _checkpoint(stream: str) -> str:

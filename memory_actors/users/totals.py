@@ -63,8 +63,12 @@ class Totals:
         """
         for limited in LIMITED:
             more = changes.get(limited.total, 0)
-            if more > 0:
-                self._check_one(limited, more)
+            if more <= 0:
+                continue
+            used = self._log.totals_nowait().get(limited.total, 0) + self._claimed[limited.total]
+            limit = self._limit_of(limited)
+            if used + more > limit:
+                raise _refusal(limited, used, more, limit)
 
     def claim(self, changes: Mapping[str, int]) -> None:
         """Set room aside until the append has counted it. See `check`."""
@@ -96,12 +100,6 @@ class Totals:
             )
             for limited in LIMITED
         )
-
-    def _check_one(self, limited: _Limited, more: int) -> None:
-        used = self._log.totals_nowait().get(limited.total, 0) + self._claimed[limited.total]
-        limit = self._limit_of(limited)
-        if used + more > limit:
-            raise _refusal(limited, used, more, limit)
 
     def _limit_of(self, limited: _Limited) -> int:
         return int(getattr(self._limits, limited.limit))

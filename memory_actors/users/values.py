@@ -48,7 +48,7 @@ class Values:
         _, size_bytes = self._held.pop(version, (None, 0))
         self._json_bytes -= size_bytes
 
-    def _keep(self, row: DocumentRow, value: Any) -> None:
+    def _keep(self, row: DocumentRow, value: object) -> None:
         """Keep a value if there is room: throwing others out for it would help no later query."""
         if row.version in self._held:
             return

@@ -83,7 +83,11 @@ async def agree(log: EventStore, leases: Leases, chosen: NodeChoices) -> None:
     """
     others = [msgspec.json.decode(one.address, type=Address) for one in await leases.nodes()]
     for other in others:
-        _compare(chosen.address.settings, other)
+        if unlike := _unlike(other.settings, chosen.address.settings):
+            raise InvalidInputError(
+                f"node {other.host}:{other.port} (process {other.pid}) has other settings "
+                f"({unlike}): open all nodes with the same, or close the others first"
+            )
     store = require(log, SettingStore)
     await _agree_on_model(store, chosen, is_alone=not others)
     await _agree_on_settings(store, chosen)
@@ -125,15 +129,6 @@ async def _agree_on_settings(store: SettingStore, chosen: NodeChoices) -> None:
             break
     if unlike:
         _logger.warning("the settings of a store were replaced", changed=unlike)
-
-
-def _compare(mine: Mapping[str, str], other: Address) -> None:
-    unlike = _unlike(other.settings, mine)
-    if unlike:
-        raise InvalidInputError(
-            f"node {other.host}:{other.port} (process {other.pid}) has other settings ({unlike}): "
-            "open all nodes with the same, or close the others first"
-        )
 
 
 def _unlike(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:

@@ -14,16 +14,17 @@ Calls that are not about one user (events, totals, the past) are answered from t
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from eventlog import EventLogError, Progress, SettingStore, require
+from eventlog import EventLogError, OnDropped, Progress, SettingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.purging import purge_users
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
@@ -33,21 +34,19 @@ from memory_actors.base.errors import (
     UnavailableError,
     WrongLoopError,
 )
+from memory_actors.base.on import On, Then
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import Trust
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeReport
 from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
-from memory_actors.sharing.declaration import Invocation, On, Then
-from memory_actors.sharing.invocations import FORGET, user_of
+from memory_actors.sharing.declaration import Invocation
+from memory_actors.sharing.invocations import FORGET, arguments, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
-
-if TYPE_CHECKING:
-    from memory_actors.api.past import PastMemory
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 0.05
@@ -103,7 +102,7 @@ class Node:
         if invocation.name == "system.compact":
             return await self._compact_everywhere(invocation, asked)
         if invocation.name == "system.purge":
-            return await self._purge_everywhere(*invocation.args, **invocation.kwargs)
+            return await self._purge_everywhere(**arguments(invocation))
         return await self._here(invocation, asked)
 
     async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
@@ -139,12 +138,13 @@ class Node:
     def _carried_out_here(self, invocation: Invocation) -> Any:
         return self.answering.carried_out(self._handle(invocation.on), invocation)
 
-    async def replay(self, _on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
+    async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
         self._check_here()
-        past = await self.memory.replay(**kwargs)
-        then = Then(past.moment.at, kwargs["dropped"], next(self._numbers))
-        past_on = On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then)
+        services = self.memory._open  # noqa: SLF001 - this process's own
+        past = await past_memory(services, on, as_of, dropped)
+        then = Then(past.moment.at, dropped, next(self._numbers))
+        past_on = msgspec.structs.replace(on, then=then)
         self._replays[past_on] = past
         return past_on, past.moment, past.lost
 
@@ -244,24 +244,14 @@ class Node:
                 whole = together(whole, report)
         return whole
 
-    async def _purge_everywhere(
-        self,
-        source: str | None = None,
-        *,
-        trust: Trust | str | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> PurgeReport:
+    async def _purge_everywhere(self, progress: Progress | None = None, **how: Any) -> PurgeReport:
         """Purge user by user, each where they are."""
 
         async def purge_one(user_id: str) -> Purged:
-            how = {"trust": trust, "dry_run": dry_run}
-            purged: Purged = await self.call(Invocation("purge", On(user_id), (source,), how))
+            purged: Purged = await self.call(Invocation("purge", On(user_id), (), how))
             return purged
 
-        return await purge_users(
-            purge_one, await self.memory.users(), source, trust, dry_run=dry_run, progress=progress
-        )
+        return await purge_users(purge_one, await self.memory.users(), progress=progress, **how)
 
     async def _forget_elsewhere(self, user_id: str) -> None:
         """Have every other node forget a user who is being erased here.
@@ -366,7 +356,7 @@ def together(one: CompactionReport, other: CompactionReport) -> CompactionReport
     )
 
 
-async def _awaited(value: Any) -> Any:
+async def _awaited(value: object) -> Any:
     return await value if asyncio.iscoroutine(value) else value
 
 

@@ -15,17 +15,18 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from eventlog.core.errors import EventLogError
 from eventlog.postgres.leases import live_nodes
 from memory_actors.base.errors import SystemClosedError, UnavailableError
+from memory_actors.base.on import On
 from memory_actors.sharing.address import BACKLOG, Address, family_of, is_loopback
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
-from memory_actors.sharing.declaration import Invocation, On
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 
 CONNECT_S: Final = 1.0
@@ -51,11 +52,11 @@ class _PeerConnection(Connection):
 
         :raises PeerLostError: nobody answers, or another process does.
         """
-        if self._welcome is not None and not self._keeps:
+        if self._welcome is not None and not self._client.keeps:
             raise PeerLostError(  # a client is known to this node alone: nobody else can go on
                 "the node is gone. A write may have been carried out: read, then try again"
             )
-        address = self._address()
+        address = self._client.address()
         assert address is not None
         if is_loopback(address.host) and is_elsewhere(address):
             raise PeerLostError(
@@ -78,6 +79,8 @@ class Peer(Client):
     there, if the user is; a client's calls, wherever the user is.
     """
 
+    CONNECTION = _PeerConnection
+
     def __init__(self, address: Address, node: str, *, is_node: bool = True):
         super().__init__(Path(), {}, _never, keeps=is_node)
         self.gone: Callable[[], object] = lambda: None
@@ -85,23 +88,20 @@ class Peer(Client):
         self._at_address = address
         self._node = node
 
-    def _address(self) -> Address:
+    def address(self) -> Address:
+        """Return where the node listens."""
         return self._at_address
 
-    def _connection(self) -> Connection:
-        self._id = self._node
-        return _PeerConnection(
-            self.directory, {}, _never, self._id, owning={}, keeps=self.keeps, heard=self._heard,
-            again=self._send_all, failed=self._fail, is_waiting=lambda: bool(self._waiting),
-            find=self._address,
-        )  # fmt: skip
+    def _name(self) -> str:
+        return self._node
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End all calls that wait; let go of a node that is gone."""
         if isinstance(error, PeerLostError):
             self.gone()
             if not self.keeps:
                 error = UnavailableError(str(error))  # nobody asks elsewhere for a client
-        super()._fail(error)
+        super().fail(error)
 
     async def carried_out(self, asked: Asked, invocation: Invocation) -> Any:
         """Have an operation carried out there, and return its result.
@@ -111,7 +111,7 @@ class Peer(Client):
         """
         return DECLARED[invocation.name].decoded(await self._said(asked, invocation))
 
-    async def told(self, asked: Asked, name: str, *args: Any) -> None:
+    async def told(self, asked: Asked, name: str, *args: object) -> None:
         """Tell the node something, and wait until it has done what follows.
 
         :raises PeerLostError: the node is gone.
@@ -127,7 +127,7 @@ class Peer(Client):
     async def lost(self) -> None:
         """End the connection: what waits for an answer is asked of whoever has the user now."""
         if self._pid is not None:
-            self._fail(PeerLostError(GIVEN_UP))
+            self.fail(PeerLostError(GIVEN_UP))
         await self.close()
 
     def _check_here(self, *, loop_too: bool = True) -> None:
@@ -136,7 +136,7 @@ class Peer(Client):
         super()._check_here(loop_too=loop_too)
 
 
-async def _never(_give_up: Callable[[], object]) -> Any:
+async def _never(_give_up: Callable[[], object]) -> NoReturn:
     raise UnavailableError("a node is asked, and never replaced")
 
 

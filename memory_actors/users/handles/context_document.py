@@ -26,6 +26,7 @@ from memory_actors.base.validation import (
     text_bytes,
 )
 from memory_actors.kinds import context
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
@@ -82,14 +83,13 @@ class ContextDocument(ContextWriting):
         """
         content_bytes(text)
         entry_id = check_name(entry_id, "entry_id")
-        await self._check_mine([entry_id])
         command = commands.EditEntry(
             now_us=self._scope.now_us(),
             memory_id=entry_id,
             text=plain(text),
             room=self._room(auto_archive=auto_archive),
         )
-        return await self._changed(self.name, "edit", command, (entry_id,))
+        return await self._changed_mine("edit", command, (entry_id,))
 
     async def remove(self, entry_id: str) -> ContextReceipt:
         """Remove an entry. `restore` brings it back.
@@ -97,9 +97,8 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: there is no such entry.
         """
         entry_id = check_name(entry_id, "entry_id")
-        await self._check_mine([entry_id])
         command = commands.DeleteEntry(now_us=self._scope.now_us(), memory_id=entry_id)
-        return await self._changed(self.name, "remove", command, (entry_id,))
+        return await self._changed_mine("remove", command, (entry_id,))
 
     async def touch(self, *entry_ids: str) -> ContextReceipt:
         """Mark entries as used: the stalest are archived first.
@@ -107,9 +106,8 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: one of them is not there.
         """
         ids = _checked(entry_ids)
-        await self._check_mine(ids)
         command = commands.TouchEntries(now_us=self._scope.now_us(), memory_ids=ids)
-        return await self._changed(self.name, "touch", command, ids)
+        return await self._changed_mine("touch", command, ids)
 
     async def pin(self, *entry_ids: str, pinned: bool = True) -> ContextReceipt:
         """Keep entries from being archived to make room, or no longer.
@@ -117,9 +115,8 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: one of them is not there.
         """
         ids = _checked(entry_ids)
-        await self._check_mine(ids)
         command = commands.PinEntries(now_us=self._scope.now_us(), memory_ids=ids, pinned=pinned)
-        return await self._changed(self.name, "pin", command, ids)
+        return await self._changed_mine("pin", command, ids)
 
     async def change(
         self,
@@ -136,9 +133,9 @@ class ContextDocument(ContextWriting):
         :raises InvalidInputError: a text is not one block, or not of the heading it says it is.
         :raises NotFoundError: a change names a block that is not there.
         """
-        await self._check_changes(self.name, changes, auto_archive=auto_archive)
-        command = self._changing(self.name, changes, expected, auto_archive=auto_archive)
-        return await self._changed(self.name, "change", command, _ids(changes))
+        return await self._change(
+            self.name, "change", changes, expected=expected, auto_archive=auto_archive
+        )
 
     async def check_text(self, text: str) -> None:
         """See, before any work on it, that the document can hold as many bytes as a text has.
@@ -191,13 +188,11 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: one of them never was.
         """
         ids = _checked(entry_ids)
-        await self._check_mine(ids)
-        return await self._changed(self.name, "restore", self._restoring(ids), ids)
+        return await self._changed_mine("restore", self._restoring(ids), ids)
 
     async def archived(self) -> list[ContextEntry]:
         """Return the archived entries in the order of their places."""
-        state = await self._scope.state()
-        document = state.context.documents.get(self.name)
+        document = (await self._scope.state()).context.documents.get(self.name)
         return await self._read([] if document is None else in_order(document.archived.values()))
 
     async def search_archive(self, query: str, top_k: int = 5) -> list[ContextHit]:
@@ -229,7 +224,7 @@ class ContextDocument(ContextWriting):
 
     async def render(self) -> str:
         """Return the text of the document."""
-        return text(blocks((await self._scope.state()).context, self.name))
+        return text(await self._blocks())
 
     async def size(self) -> ContextSize:
         """Return how large the document is, in tokens, and what its limits are."""
@@ -237,12 +232,7 @@ class ContextDocument(ContextWriting):
 
     async def entries(self) -> list[ContextEntry]:
         """Return the entries in order; headings are in their `section`."""
-        state = await self._scope.state()
-        rows = blocks(state.context, self.name)
-        return [
-            _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
-            for row, heading in under_sections(rows)
-        ]
+        return [_entry_under(*pair) for pair in under_sections(await self._blocks())]
 
     async def get(self, entry_id: str) -> ContextEntry:
         """Return an entry, living or archived; that counts as a use of it, in memory only.
@@ -257,9 +247,8 @@ class ContextDocument(ContextWriting):
         await self.note_read(entry_id)
         if row.archived:
             return (await self._read([row]))[0]
-        rows = blocks(state.context, self.name)
-        heading = next(above for one, above in under_sections(rows) if one.memory_id == entry_id)
-        return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
+        pairs = under_sections(blocks(state.context, self.name))
+        return next(_entry_under(*pair) for pair in pairs if pair[0].memory_id == entry_id)
 
     async def note_read(self, entry_id: str) -> None:
         """Note that an entry was of use; in memory only."""
@@ -270,11 +259,9 @@ class ContextDocument(ContextWriting):
 
     async def blocks(self) -> list[DocumentBlock]:
         """Return headings and entries in order, with their own texts: `render` joins them."""
-        state = await self._scope.state()
-        rows = blocks(state.context, self.name)
         return [
             DocumentBlock(block_id=row.memory_id, raw=row.raw or "", heading=row.heading)
-            for row in rows
+            for row in await self._blocks()
         ]
 
     async def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
@@ -282,20 +269,28 @@ class ContextDocument(ContextWriting):
 
         A line missing in one file was not deleted in another: a base is good for its own file only.
         """
-        state = await self._scope.state()
-        document = state.context.documents.get(self.name)
+        document = (await self._scope.state()).context.documents.get(self.name)
         synced = None if document is None else document.synced
         return None if synced is None or synced.label != label else synced.base
 
     # --- how
 
-    async def _check_mine(self, entry_ids: Sequence[str]) -> None:
-        state = await self._scope.state()
-        names = state.context.names
+    async def _blocks(self) -> list[BlockRow]:
+        return blocks((await self._scope.state()).context, self.name)
+
+    async def _changed_mine(
+        self, operation: str, command: Command, entry_ids: Sequence[str]
+    ) -> ContextReceipt:
+        """Carry out a command about entries of this document.
+
+        :raises NotFoundError: one of them is in another one.
+        """
+        names = (await self._scope.state()).context.names
         for entry_id in entry_ids:
             name = names.get(entry_id, self.name)
             if name != self.name:
                 raise NotFoundError(f"no entry {entry_id!r} in {self.name}: it is in {name}")
+        return await self._changed(self.name, operation, command, entry_ids)
 
     async def _read(self, rows: Sequence[BlockRow]) -> list[ContextEntry]:
         """Return archived entries, their texts from the log."""
@@ -325,16 +320,14 @@ class ContextDocument(ContextWriting):
         """
         if not isinstance(base, Sequence):
             raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
-        await self._check_changes(self.name, changes, auto_archive=auto_archive)
-        command = self._changing(
-            self.name, changes, expected, auto_archive=auto_archive, base=tuple(base), label=label
-        )
-        return await self._changed(self.name, "change", command, _ids(changes))
+        return await self._change(
+            self.name, "change", changes, expected=expected, auto_archive=auto_archive,
+            base=tuple(base), label=label,
+        )  # fmt: skip
 
     async def _archive_digest(self) -> bytes:
         """Return a digest of what is in the archive: another one when that has changed."""
-        state = await self._scope.state()
-        document = state.context.documents.get(self.name)
+        document = (await self._scope.state()).context.documents.get(self.name)
         rows = [] if document is None else document.archived.values()
         return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
@@ -351,6 +344,10 @@ def _entry(row: BlockRow, section: str, raw: str) -> ContextEntry:
     )
 
 
+def _entry_under(row: BlockRow, heading: BlockRow | None) -> ContextEntry:
+    return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
+
+
 def _hit(hit: Hit) -> ContextHit:
     section = hit.data.get("section")
     return ContextHit(
@@ -363,10 +360,6 @@ def _hit(hit: Hit) -> ContextHit:
         archived=True,
         score=hit.score,
     )
-
-
-def _ids(changes: Sequence[BlockChange]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(change.block_id for change in changes))
 
 
 def _with_reason(receipt: ContextReceipt, before: int, roomy: int) -> ContextReceipt:

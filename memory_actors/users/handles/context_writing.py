@@ -45,8 +45,7 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import After, Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, After, Handle, taken
 from memory_actors.users.live_user import LiveUser
 
 
@@ -70,16 +69,21 @@ class ContextWriting(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=self._scope.prunes(auto_prune))
+        item, makes_room = self._checked_item(adding), self._scope.prunes(adding.auto_prune)
+        command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=makes_room)
         return self._receipt(command.memory_id, "add", await self._write(command))
 
     def _check_pinnable(self, _row: BlockRow) -> None:
         raise InvalidInputError("context memory cannot be pinned so: use user.context.pin")
 
     def _updating(
-        self, row: BlockRow, content: str | None, metadata: dict[str, Any] | None
+        self,
+        row: BlockRow,
+        content: str | None,
+        metadata: dict[str, Any] | None,
+        _pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         command = commands.EditEntry(
             now_us=self._scope.now_us(),
@@ -90,7 +94,7 @@ class ContextWriting(Handle):
         )
         return command, []
 
-    async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+    async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, object]) -> Receipt:
         """Put a block as an export of another store has it in `Memory.data`.
 
         :raises QuotaExceededError: there is no room for it.
@@ -98,11 +102,8 @@ class ContextWriting(Handle):
         """
         if not isinstance(item, Item):
             raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
-        command = self._importing(check_name(memory_id, "memory_id"), item, _checked_block(data))
-        return self._receipt(memory_id, "add", await self._write(command))
-
-    def _importing(self, memory_id: str, item: Item, block: BlockData) -> commands.ImportBlock:
-        raw, now_us = checked_raw(block.raw), self._scope.now_us()
+        memory_id, block = check_name(memory_id, "memory_id"), _checked_block(data)
+        raw, now_us = _checked_raw(block.raw), self._scope.now_us()
         if block.touched_at_us is not None:
             check_time_us(block.touched_at_us, "touched_at_us")
         check_one(raw, block.heading)
@@ -122,9 +123,10 @@ class ContextWriting(Handle):
             touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
             archived=archived if block.archived and block.heading is None else None,
         )
-        return commands.ImportBlock(
+        command = commands.ImportBlock(
             now_us=now_us, own_ids=(memory_id,), block=imported, budget=self._budget
         )
+        return self._receipt(memory_id, "add", await self._write(command))
 
     # --- commands
 
@@ -165,32 +167,40 @@ class ContextWriting(Handle):
         ids = tuple(check_name(one, "entry_id") for one in memory_ids)
         return RestoreEntries(now_us=self._scope.now_us(), memory_ids=ids, budget=self._budget)
 
-    def _changing(
+    async def _change(
         self,
         document: str,
+        operation: str,
         changes: Sequence[BlockChange],
-        expected: bytes | None = None,
         *,
         auto_archive: bool = False,
         **more: Any,
-    ) -> commands.ChangeDocument:
-        """Return the command that changes a document; `more` are other fields of it.
+    ) -> ContextReceipt:
+        """Carry out changes of a document, all or none; `more` are other fields of the command.
 
-        The changes have passed `checked_changes`.
+        What the document cannot take is refused before any work on it.
+
+        :raises QuotaExceededError: it has no room for so many bytes or entries.
+        :raises InvalidInputError: they are no changes, or a text is not one block.
         """
+        _check_changes(changes)
+        state = await self._scope.state()
+        limits = self._scope.limits(state)
+        sizes.check_changes(document, changes, state.context, limits, auto_archive=auto_archive)
         for change in changes:
             if isinstance(change, InsertBlock):
                 check_one(change.raw, change.heading)
             elif isinstance(change, EditBlock):
                 check_one(change.raw)
-        return commands.ChangeDocument(
+        command = commands.ChangeDocument(
             now_us=self._scope.now_us(),
             document=document,
             changes=tuple(changes),
-            expected=expected,
             room=self._room(auto_archive=auto_archive),
             **more,
         )
+        ids = tuple(dict.fromkeys(change.block_id for change in changes))
+        return await self._changed(document, operation, command, ids)
 
     async def _changed(
         self, document: str, operation: str, command: Command, ids: Sequence[str]
@@ -234,19 +244,6 @@ class ContextWriting(Handle):
         found = imported or _archived(reply)
         return await self._index_from_log(live, reply) if found else None
 
-    async def _check_changes(
-        self, document: str, changes: Sequence[BlockChange], *, auto_archive: bool = False
-    ) -> None:
-        """Check, before any work on them, that a document can take so many bytes and entries.
-
-        :raises QuotaExceededError: it cannot.
-        :raises InvalidInputError: they are no changes, or a text is none.
-        """
-        checked_changes(changes)
-        confirmed = await self._scope.state()
-        state, limits = confirmed.context, self._scope.limits(confirmed)
-        sizes.check_changes(document, changes, state, limits, auto_archive=auto_archive)
-
 
 def _archived(reply: Reply) -> tuple[str, ...]:
     """Return the entries that went to the archive."""
@@ -271,8 +268,8 @@ def checked_section(title: str) -> str:
     return read
 
 
-def checked_changes(changes: object) -> Sequence[BlockChange]:
-    """Return changes of a document.
+def _check_changes(changes: object) -> None:
+    """See that they are changes of a document.
 
     :raises InvalidInputError: they are no list, or one is neither `InsertBlock`,
         `EditBlock` nor `RemoveBlock`, or has a text that is none.
@@ -286,11 +283,10 @@ def checked_changes(changes: object) -> Sequence[BlockChange]:
             )
         check_name(one.block_id, "block_id")
         if not isinstance(one, RemoveBlock):
-            checked_raw(one.raw)
-    return changes
+            _checked_raw(one.raw)
 
 
-def checked_raw(raw: object) -> str:
+def _checked_raw(raw: object) -> str:
     """Return the exact text of a block.
 
     :raises InvalidInputError: it is empty, no string, or not Unicode.
@@ -315,7 +311,7 @@ def _checked_block(data: object) -> BlockData:
         ) from error
     if (section := block.section) is not None:
         check_name(section.heading_id, "heading_id")
-        check_one(checked_raw(section.raw), section.title)
+        check_one(_checked_raw(section.raw), section.title)
         _checked_rank(section.rank)
     return block
 

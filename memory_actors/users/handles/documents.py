@@ -11,7 +11,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.paths import SortKey, ordering
-from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
+from memory_actors.base.records import Document, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     LONG_BYTES_MAX,
     check_count,
@@ -36,8 +36,7 @@ from memory_actors.kinds.structured import (
 )
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE, of_any
-from memory_actors.users.handles.handle import Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_COLLECTION = "default"
 
@@ -110,7 +109,7 @@ class Documents(Handle):
         """
         async with self._scope.live() as live:
             state = live.state
-            row = self._row(state.structured, check_name(collection, "collection"), key)
+            row = _row(state.structured, collection, key)
             (value,) = await live.values.of([row])
         return _document(row, value, state.provenance)
 
@@ -160,8 +159,7 @@ class Documents(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = self._row(state.structured, check_name(collection, "collection"), key)
-        return await self._delete(row)
+        return await self._delete(_row(state.structured, collection, key))
 
     async def collections(self) -> dict[str, int]:
         """Return how many documents each collection has, by name."""
@@ -169,15 +167,20 @@ class Documents(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
+        item = self._checked_item(adding)
         content_bytes(item.content, LONG_BYTES_MAX)
         given = self._taken(item) | {"pinned": item.pinned or None}
         document = _as_document(item.content)
-        return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=auto_prune)
+        return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=adding.auto_prune)
 
     def _updating(
-        self, row: DocumentRow, content: str | None, metadata: dict[str, Any] | None
+        self,
+        row: DocumentRow,
+        content: str | None,
+        metadata: dict[str, Any] | None,
+        pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
         if content is not None:
@@ -190,13 +193,9 @@ class Documents(Handle):
             digest=text_digest(texts[0]) if texts else b"",
             value_digest=text_digest(said) if texts else b"",
             metadata=metadata,
+            pinned=pinned,
         )
-        command = structured.UpdateDocument(now_us=self._scope.now_us(), change=change)
-        return command, texts
-
-    def _pinning(self, command: Any, pinned: bool) -> Command:
-        change = msgspec.structs.replace(command.change, pinned=pinned)
-        return structured.UpdateDocument(now_us=command.now_us, change=change)
+        return structured.UpdateDocument(now_us=self._scope.now_us(), change=change), texts
 
     # --- how
 
@@ -211,12 +210,13 @@ class Documents(Handle):
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
-    def _row(self, state: Structured, collection: str, key: str) -> DocumentRow:
-        row = state.held.named(collection, check_name(key, "key"))
-        row = row or structured.KIND.find(state, key)
-        if row is None:
-            raise NotFoundError(f"no document {key!r} in collection {collection!r}")
-        return row
+
+def _row(state: Structured, collection: str, key: str) -> DocumentRow:
+    row = state.held.named(check_name(collection, "collection"), check_name(key, "key"))
+    row = row or structured.KIND.find(state, key)
+    if row is None:
+        raise NotFoundError(f"no document {key!r} in collection {collection!r}")
+    return row
 
 
 def _chosen(
@@ -235,7 +235,7 @@ def _chosen(
     return found
 
 
-def _document(row: DocumentRow, value: Any, provenance: Provenance) -> Document:
+def _document(row: DocumentRow, value: object, provenance: Provenance) -> Document:
     own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
     said = json_copy(msgspec.to_builtins(value), "value")
     metadata = json_copy(row.metadata, "metadata")

@@ -10,7 +10,6 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import (
     Direction,
     Entity,
-    Item,
     Metadata,
     Neighbour,
     Receipt,
@@ -36,8 +35,7 @@ from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
-from memory_actors.users.handles.handle import Handle, New
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, New, taken
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
@@ -143,6 +141,9 @@ class EntityGraph(Handle):
         if fact is not None:
             content_bytes(fact)
             fact = plain(fact)
+        if exclusive is None:
+            known = map(relation_key, self._scope.services.settings.exclusive_relations)
+            exclusive = relation_key(relation) in known
         text = fact_text(ends[0].name, relation, ends[1].name, fact)
         relationship = RelationshipAdded(
             memory_id=new.memory_id,
@@ -156,7 +157,7 @@ class EntityGraph(Handle):
             size_bytes=len(text.encode()),
             valid_from_us=new.now_us if from_us is None else from_us,
             valid_to_us=time_us(valid_to, "valid_to"),
-            exclusive=self._exclusive(relation) if exclusive is None else exclusive,
+            exclusive=exclusive,
             metadata=own_metadata(metadata),
             pinned=pinned,
         )
@@ -227,18 +228,10 @@ class EntityGraph(Handle):
 
         With `ended`, those that were ever true.
         """
-        way = check_choice(direction, DIRECTIONS, "direction")
-        check_optional_name(relation, "relation")
-        at_us = None if ended else self._time(as_of)
+        how = self._walk(relation, direction, as_of, ended=ended)
         state = await self._scope.state()
-        walk = partial(
-            graph.relationships,
-            state.entity.graph,
-            _resolve(state.entity, entity_ref).memory_id,
-            as_of_us=at_us,
-            relation=relation,
-            direction=way,
-        )
+        start = _resolve(state.entity, entity_ref).memory_id
+        walk = partial(graph.relationships, state.entity.graph, start, **how)
         rows = await anyio.to_thread.run_sync(walk)
         return await self._read_as(Relationship, rows, state.provenance)
 
@@ -257,21 +250,12 @@ class EntityGraph(Handle):
 
         It follows relationships that are true at `as_of` (None: now), with `ended` all.
         """
-        way, count = check_choice(direction, DIRECTIONS, "direction"), check_count(limit, "limit")
+        how = self._walk(relation, direction, as_of, ended=ended)
+        count = check_count(limit, "limit")
         check_count(depth, "depth")
-        check_optional_name(relation, "relation")
-        at_us = None if ended else self._time(as_of)
         state = await self._scope.state()
-        walk = partial(
-            graph.neighbours,
-            state.entity.graph,
-            _resolve(state.entity, entity_ref).memory_id,
-            depth,
-            relation=relation,
-            direction=way,
-            as_of_us=at_us,
-            limit=count,
-        )
+        start = _resolve(state.entity, entity_ref).memory_id
+        walk = partial(graph.neighbours, state.entity.graph, start, depth, limit=count, **how)
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
         ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
         known = (entity.KIND.find(state.entity, memory_id) for memory_id in ids)
@@ -288,36 +272,46 @@ class EntityGraph(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
+        item = self._checked_item(adding)
         content_bytes(item.content)
         given = self._taken(item)
         key = given.pop("key")
         name, observations = (item.content, []) if key is None else (key, [item.content])
         return await self.add_entity(
-            name, DEFAULT_TYPE, observations, **given, auto_prune=auto_prune
+            name, DEFAULT_TYPE, observations, **given, auto_prune=adding.auto_prune
         )
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
-        command, texts = super()._updating(row, content, metadata)
+        command, texts = super()._updating(row, content, metadata, pinned)
         if not isinstance(row, entity.EntityRow):
             command = derived(entity.UpdateRelationship, command)
         return command, texts
 
     def _found_by(self, row: Any, content: str) -> str:
-        is_entity = isinstance(row, entity.EntityRow)
-        return observation_text(row.name, content) if is_entity else content
+        if isinstance(row, entity.EntityRow):
+            return observation_text(row.name, content)
+        return content
 
     # --- how
 
     async def _entity(self, entity_ref: str) -> entity.EntityRow:
         return _resolve((await self._scope.state()).entity, entity_ref)
 
-    def _time(self, as_of: Time | None) -> int:
+    def _walk(
+        self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
+    ) -> dict[str, Any]:
+        """Return which relationships a walk follows, checked."""
         at_us = time_us(as_of, "as_of")
-        return self._scope.now_us() if at_us is None else at_us
+        now_us = self._scope.now_us() if at_us is None else at_us
+        return {
+            "relation": check_optional_name(relation, "relation"),
+            "direction": check_choice(direction, DIRECTIONS, "direction"),
+            "as_of_us": None if ended else now_us,
+        }
 
     async def _add_entity(
         self,
@@ -362,10 +356,6 @@ class EntityGraph(Handle):
         was = entity.named(written.reply.before.entity, name, type)
         row = entity.named(written.reply.state.entity, name, type)
         return self._receipt_of_put(new.memory_id, was, row, written)
-
-    def _exclusive(self, relation: str) -> bool:
-        known = self._scope.services.settings.exclusive_relations
-        return relation_key(relation) in map(relation_key, known)
 
 
 def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002

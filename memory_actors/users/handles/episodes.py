@@ -1,43 +1,38 @@
 """`user.episodes`: what an agent wanted, did, and what came of it."""
 
+from datetime import datetime
 from typing import ClassVar, Literal
 
-from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import Episode, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
     check_count,
     check_name,
     check_optional_name,
     content_bytes,
     own_metadata,
     plain,
+    text_bytes,
+    time_us,
 )
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.episodic.events import (
+    EpisodeFinished,
+    EpisodeRestored,
     EpisodeStarted,
     EpisodeSummaryAdded,
+    StepAdded,
+    StepMarker,
     StepTexts,
-    SummaryEvent,
 )
-from memory_actors.kinds.episodic.state import EpisodeRow
+from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.episode_parts import (
-    checked_episode,
-    checked_texts,
-    end_of,
-    finished,
-    restored,
-    steps_of,
-)
-from memory_actors.users.handles.handle import Written
-from memory_actors.users.handles.item_fields import taken
-from memory_actors.users.handles.summaries import (
-    Summarized,
-    SummaryData,
-    added_fields,
-    checked_data,
-)
+from memory_actors.users.handles.handle import Adding, Written, taken
+from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
 
 DEFAULT_AGENT = "default"
 
@@ -88,7 +83,7 @@ class Episodes(Summarized):
             digest=text_digest(goal),
             occurred_at_us=new.occurred_at_us,
             metadata=own_metadata(metadata),
-            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            session_id=check_optional_name(session_id, "session_id") or self._scope.on.session_id,
             pinned=pinned,
         )
         command = episodic.StartEpisode(
@@ -98,7 +93,7 @@ class Episodes(Summarized):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [episode.goal])
-        return self._receipt(episode.memory_id, "add", written, episode)
+        return self._receipt(episode.memory_id, "add", written, whose=episode.agent_id)
 
     async def step(
         self,
@@ -114,7 +109,7 @@ class Episodes(Summarized):
         :raises NotFoundError: there is no such episode.
         :raises InvalidInputError: it is finished.
         """
-        texts = checked_texts(StepTexts(action, observation, outcome, error))
+        texts = _checked_texts(StepTexts(action, observation, outcome, error))
         step = texts.added(check_name(episode_id, "episode_id"))
         command = episodic.AddStep(now_us=self._scope.now_us(), step=step)
         return self._changed(episode_id, "update", await self._write(command, [texts.line]))
@@ -127,11 +122,9 @@ class Episodes(Summarized):
         :raises NotFoundError: there is no such episode.
         :raises InvalidInputError: it is finished already.
         """
-        size_bytes = 0 if result is None else content_bytes(result)
-        result = None if result is None else plain(result)
-        end = finished(check_name(episode_id, "episode_id"), result, size_bytes, failed=not success)
+        end = _finished(check_name(episode_id, "episode_id"), result, failed=not success)
         command = episodic.FinishEpisode(now_us=self._scope.now_us(), end=end)
-        texts = [] if result is None else [result]
+        texts = [] if end.result is None else [end.result]
         return self._changed(episode_id, "update", await self._write(command, texts))
 
     async def put(self, episode: Episode) -> Receipt:
@@ -144,19 +137,19 @@ class Episodes(Summarized):
         :raises InvalidInputError: the numbers of its steps do not add up, its id is taken, or it is
             a summary of some.
         """
-        given, now_us = checked_episode(episode), self._scope.now_us()
-        started = restored(given, now_us, self._scope.session_id)
+        given, now_us = _checked_episode(episode), self._scope.now_us()
+        started = _restored(given, now_us, self._scope.on.session_id)
         command = episodic.PutEpisode(
             now_us=now_us,
             own_ids=(started.memory_id,),
             episode=started,
-            steps=steps_of(given),
-            end=end_of(given),
+            steps=_steps_of(given),
+            end=_end_of(given),
         )
         said = [StepTexts.of(step).line for step in command.steps]
         ending = [] if given.result is None else [given.result]
         written = await self._write(command, [given.goal, *said, *ending])
-        return self._receipt(started.memory_id, "add", written, started)
+        return self._receipt(started.memory_id, "add", written, whose=started.agent_id)
 
     async def get(self, episode_id: str) -> Episode:
         """Return an episode. A summary of some is one without steps; its goal is what it says.
@@ -183,29 +176,152 @@ class Episodes(Summarized):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Start an episode with a text as its goal."""
-        return await self.start(item.content, **self._taken(item), auto_prune=auto_prune)
+        item = self._checked_item(adding)
+        given = self._taken(item)
+        return await self.start(item.content, **given, auto_prune=adding.auto_prune)
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""
-        data = checked_data(memory, EpisodeSummaryData)
+        data, fields = checked_summary(memory, EpisodeSummaryData)
         return EpisodeSummaryAdded(
-            **added_fields(memory, data),
+            **fields,
             agent_id=check_name(data.agent_id, "agent_id"),
             failed=data.status == "failed",
         )
 
     def _agent(self, agent_id: str | None) -> str:
         """Return the agent that is meant: the one named, the handle's, or the default one."""
-        return check_optional_name(agent_id, "agent_id") or self._scope.agent_id or DEFAULT_AGENT
+        return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
-    def _whose(self, row: EpisodeRow | EpisodeStarted | SummaryEvent) -> str | None:
+    def _whose(self, row: EpisodeRow) -> str | None:
         """Return the agent."""
         return row.agent_id
 
     def _changed(self, episode_id: str, operation: str, written: Written) -> Receipt:
-        row = self._find(written.reply, episode_id)
+        row = episodic.KIND.find(written.reply.state.episodic, episode_id)
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
-        return self._receipt(episode_id, operation, written, row)
+        return self._receipt(episode_id, operation, written, whose=row.agent_id)
+
+
+# --- episodes as callers have them, and their parts as events have them
+
+
+def _checked_episode(given: Episode) -> Episode:
+    """Return an episode whose parts are what they must be, its texts exact strings.
+
+    :raises InvalidInputError: it is no `Episode`, a part of it is not what it must be, or it is a
+        summary of some.
+    """
+    if not isinstance(given, Episode):
+        raise InvalidInputError(f"give an Episode, as `episodes.get` returns, not {given!r:.80}")
+    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata, shown=True))
+    try:
+        parts = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=plain)
+        given = msgspec.convert(parts, Episode)
+    except (TypeError, RecursionError, msgspec.ValidationError) as error:
+        raise InvalidInputError(f"{given.memory_id!r:.80} is no Episode: {error}") from error
+    if given.original_count:
+        raise InvalidInputError(
+            f"{given.memory_id!r} is a summary of {given.original_count} episodes: give "
+            "`put_summary` the memory that `get` returns"
+        )
+    _check_numbers(given)
+    return given
+
+
+def _checked_texts(texts: StepTexts) -> StepTexts:
+    """Return the texts of a step as exact strings; one that is empty is none.
+
+    :raises InvalidInputError: one of them is no text, or they are too long together.
+    """
+    for name, said in texts._asdict().items():
+        if said or name == "action":
+            text_bytes(said, name, CONTENT_BYTES_MAX)
+    exact = StepTexts(plain(texts.action), *(plain(one) if one else None for one in texts[1:]))
+    text_bytes(exact.line, "step", CONTENT_BYTES_MAX)
+    return exact
+
+
+def _steps_of(given: Episode) -> tuple[StepAdded, ...]:
+    """Return the events of the steps that an episode has kept."""
+    return tuple(
+        _checked_texts(StepTexts.of(one)).added(given.memory_id, one.number) for one in given.steps
+    )
+
+
+def _restored(given: Episode, now_us: int, session_id: str | None) -> EpisodeRestored:
+    """Return the event by which an episode comes from elsewhere; `session_id` if it has none.
+
+    :raises InvalidInputError: a name is none, or a digest is not hexadecimal.
+    """
+    occurred_at_us = time_us(given.occurred_at, "occurred_at")
+    return EpisodeRestored(
+        memory_id=check_name(given.memory_id, "memory_id"),
+        agent_id=check_name(given.agent_id, "agent_id"),
+        goal=given.goal,
+        size_bytes=content_bytes(given.goal),
+        digest=text_digest(given.goal),
+        occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+        metadata=given.metadata,
+        session_id=check_optional_name(given.session_id, "session_id") or session_id,
+        pinned=given.pinned,
+        created_at_us=now_us,
+        evicted=tuple(
+            StepMarker(gone.number, _sha256(gone.sha256), gone.snippet)
+            for gone in given.evicted[-MARKERS_MAX:]
+        ),
+        steps_evicted=given.steps_evicted,
+    )
+
+
+def _sha256(said: str) -> bytes:
+    try:
+        return bytes.fromhex(said)
+    except ValueError as error:
+        raise InvalidInputError(f"sha256 {said!r:.80} is not hexadecimal") from error
+
+
+def _end_of(given: Episode) -> EpisodeFinished | None:
+    """Return the event that an episode ended with, None while it runs.
+
+    :raises InvalidInputError: it runs and has a result.
+    """
+    if given.status == "running":
+        if given.result is not None:
+            raise InvalidInputError("a running episode has no result: say how it ended")
+        return None
+    return _finished(given.memory_id, given.result, failed=given.status == "failed")
+
+
+def _finished(memory_id: str, result: str | None, *, failed: bool) -> EpisodeFinished:
+    if result is None:
+        return EpisodeFinished(memory_id=memory_id, failed=failed)
+    return EpisodeFinished(
+        memory_id=memory_id,
+        failed=failed,
+        size_bytes=content_bytes(result),
+        result=plain(result),
+        digest=text_digest(result),
+    )
+
+
+def _check_numbers(given: Episode) -> None:
+    """Check that each number is used once, and that those missing between them were evicted."""
+    kept = [step.number for step in given.steps]
+    gone = [marker.number for marker in given.evicted]
+    total = len(kept) + given.steps_evicted
+    used = {*kept, *gone}
+    if (
+        kept != sorted(kept)
+        or len(used) != len(kept) + len(gone)
+        or len(gone) > given.steps_evicted
+        or any(not 0 < number <= total for number in used)
+        or (total and (not kept or kept[-1] != total))
+    ):
+        raise InvalidInputError(
+            f"the numbers of the steps, {len(kept)} kept and {given.steps_evicted} evicted, do not "
+            f"add up: each from 1 to {total} once, in order, and the last one kept"
+        )

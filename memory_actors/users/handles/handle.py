@@ -40,14 +40,13 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds.commands import Add, Command, Condition, Restore
-from memory_actors.kinds.kind import Kind, Pruned
+from memory_actors.kinds.kind import Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.in_flight import EmbeddingRequest
-from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
-from memory_actors.users.handles.item_fields import OPTIONAL
+from memory_actors.search.superseding import Reach
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
@@ -70,6 +69,22 @@ A = TypeVar("A", bound=Add)
 C = TypeVar("C", bound=Command)
 
 
+OPTIONAL = {
+    field.name: field
+    for field in msgspec.structs.fields(Item)
+    if field.name not in {"content", "metadata", "memory_id"}
+}
+"""The fields of an item that not every kind has."""
+_IN_EVENTS = {"occurred_at": "occurred_at_us", "last_seen_at": "last_seen_us"}
+"""The names that times have in events, which count them in microseconds."""
+
+
+def taken(event: type[msgspec.Struct], *others: str) -> frozenset[str]:
+    """Return the optional fields of an item that an event keeps, and others that a kind takes."""
+    kept = (name for name in OPTIONAL if _IN_EVENTS.get(name, name) in event.__struct_fields__)
+    return frozenset((*kept, *others))
+
+
 class Written(NamedTuple):
     """The outcome of a command."""
 
@@ -80,13 +95,19 @@ class Written(NamedTuple):
     unindexed: str | None = None
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
 
-    @classmethod
-    def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
-        """Return the outcome of a command, its victims picked out of its events."""
-        events = [recorded.data for recorded in reply.events]
-        evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
-        pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
-        return cls(reply, evicted, pruned, started_s, unindexed)
+
+class Adding(NamedTuple):
+    """A memory that is to be added, given as a text, and how."""
+
+    item: Item
+    auto_prune: bool | None = None
+    """None: as the handle says."""
+    idempotency_key: str | None = None
+    on_duplicate: OnDuplicate | None = None
+
+
+REQUESTED = ("on_duplicate", "idempotency_key")
+"""The fields of an add that not every kind has."""
 
 
 class New(NamedTuple):
@@ -115,13 +136,13 @@ class Handle(metaclass=ABCMeta):
         self._scope = scope
 
     @abstractmethod
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
-        """Add one memory, given as a text; `auto_prune` None is what the handle says."""
+    async def _add(self, adding: Adding) -> Receipt:
+        """Add one memory. See `_checked_item`."""
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
-        """Return the command that replaces a memory's text, its metadata or both, and new texts."""
+        """Return the command that changes what is not None of a memory, and its new texts."""
         texts = [] if content is None else [self._found_by(row, content)]
         command = self.kind.UPDATE(
             now_us=self._scope.now_us(),
@@ -130,6 +151,7 @@ class Handle(metaclass=ABCMeta):
             size_bytes=0 if content is None else len(content.encode()),
             digest=text_digest(texts[0]) if texts else b"",
             metadata=metadata,
+            pinned=pinned,
         )
         return command, texts if self.kind.NATURE.is_indexed else []
 
@@ -148,14 +170,13 @@ class Handle(metaclass=ABCMeta):
         """Replace what a memory says or its metadata, or pin it, if it `matches` when decided."""
         if pinned is not None:
             self._check_pinnable(row)
+            check_flag(pinned, "pinned")
         if content is not None:
             content_bytes(content, self._content_bytes_max)
             content = plain(content)
         if metadata is not None:
             metadata = own_metadata(metadata, shown=row.compressed)
-        command, texts = self._updating(row, content, metadata)
-        if pinned is not None:
-            command = self._pinning(command, check_flag(pinned, "pinned"))
+        command, texts = self._updating(row, content, metadata, pinned)
         command = _on_condition(command, row, matches)
         return self._updated(row, await self._write(command, texts))
 
@@ -167,12 +188,8 @@ class Handle(metaclass=ABCMeta):
         if not hasattr(row, "pinned"):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
-    def _pinning(self, command: Command, pinned: bool) -> Command:
-        """Return a command of `_updating` that pins the memory, too, or lets it go."""
-        return msgspec.structs.replace(command, pinned=pinned)
-
     def _updated(self, row: Any, written: Written) -> Receipt:
-        return self._receipt(row.memory_id, "update", written, row)
+        return self._receipt(row.memory_id, "update", written, whose=self._whose(row))
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
         """Return the identity of a new memory: its id, the caller's own or a new one."""
@@ -198,7 +215,8 @@ class Handle(metaclass=ABCMeta):
         """Delete a memory, if it `matches` when that is decided."""
         command = self.kind.DELETE(now_us=self._scope.now_us(), memory_id=row.memory_id)
         command = _on_condition(command, row, matches)
-        return self._receipt(row.memory_id, "delete", await self._write(command), row)
+        written = await self._write(command)
+        return self._receipt(row.memory_id, "delete", written, whose=self._whose(row))
 
     def _restoring(self, memory_ids: Sequence[str]) -> Restore:
         """Return the command that brings memories back.
@@ -218,8 +236,13 @@ class Handle(metaclass=ABCMeta):
         written = await self._write(command)
         events = (recorded.data for recorded in written.reply.events)
         came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)
-        rows = (self._find(written.reply, memory_id) for memory_id in came)
-        return [self._receipt(row.memory_id, "restore", written, row) for row in rows if row]
+        state = written.reply.state.of(self.kind)
+        rows = (self.kind.find(state, memory_id) for memory_id in came)
+        return [
+            self._receipt(row.memory_id, "restore", written, whose=self._whose(row))
+            for row in rows
+            if row is not None
+        ]
 
     # --- the way of a command
 
@@ -250,7 +273,12 @@ class Handle(metaclass=ABCMeta):
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
                 reply, unindexed = await self._append(command)
-        return Written.of(reply, started_s, unindexed=unindexed)
+        evicted, pruned = list[str](), list[str]()
+        for recorded in reply.events:
+            evicted += getattr(recorded.data, "evicted_ids", ())
+            if isinstance(recorded.data, Pruned):
+                pruned += recorded.data.memory_ids
+        return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
 
     def _expiring(self, command: A) -> A:
         """Return an add with the time at which its memories expire."""
@@ -337,7 +365,10 @@ class Handle(metaclass=ABCMeta):
                 reply = await self._scope.answered(live, answer)
             except BaseException as error:
                 # After a deadline it may yet be added.
-                if accepted.done() or not _is_refusal(error):
+                is_refused = isinstance(error, MemoryActorsError) and not isinstance(
+                    error, DeadlineExceededError
+                )
+                if accepted.done() or not is_refused:
                     live.indexes.index_later(self.kind, live.actor.drain)
                 for _, request in texts:
                     request.cancel()
@@ -348,7 +379,7 @@ class Handle(metaclass=ABCMeta):
                 reply = await self._compared(live, reply, ahead)
             return reply, unindexed
 
-    def _read_ahead(self, _command: Command) -> Any:
+    def _read_ahead(self, _command: Command) -> Reach | None:
         """Return the part of `_compared` that needs no vectors.
 
         Called once the log has answered: earlier, it would keep the loop from handing work to the
@@ -356,7 +387,7 @@ class Handle(metaclass=ABCMeta):
         """
         return None
 
-    async def _compared(self, _live: LiveUser, reply: Reply, _ahead: Any) -> Reply:
+    async def _compared(self, _live: LiveUser, reply: Reply, _ahead: Reach | None) -> Reply:
         """Return the reply, after a command for other memories that it touches, if there is one."""
         return reply
 
@@ -369,7 +400,11 @@ class Handle(metaclass=ABCMeta):
             if place < len(texts):  # in turn: the embedder's deadline is that of a few texts
                 texts[place][1].begin()
             embedded, failed = await request.each()  # of all, or what comes later is lost
-            await self._settle(live, {d: some[d] for d in embedded}, embedded)
+            found = [(digest, EmbeddedText(some[digest], one)) for digest, one in embedded.items()]
+            for start in range(0, len(found), SETTLED_AT_ONCE):
+                live.indexes.take(dict(found[start : start + SETTLED_AT_ONCE]))
+                if len(found) > SETTLED_AT_ONCE:
+                    await asyncio.sleep(0)
             lacking += failed.values()
         if lacking:
             _logger.warning(
@@ -384,56 +419,49 @@ class Handle(metaclass=ABCMeta):
         live.indexes.index_what_lacks(self.kind, {event.version for event in events})
         return None
 
-    async def _settle(
-        self, live: LiveUser, texts: Mapping[bytes, str], embedded: Mapping[bytes, Embedded]
-    ) -> None:
-        found = [(digest, EmbeddedText(text, embedded[digest])) for digest, text in texts.items()]
-        for start in range(0, len(found), SETTLED_AT_ONCE):
-            live.indexes.take(dict(found[start : start + SETTLED_AT_ONCE]))
-            if len(found) > SETTLED_AT_ONCE:
-                await asyncio.sleep(0)
-
     # --- what comes in and goes out
 
-    def _check_fields(
-        self,
-        item: Item,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-    ) -> None:
-        """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
+    def _checked_item(self, adding: Adding) -> Item:
+        """Return the item, if all that is given means something for this kind.
 
-        :raises InvalidInputError: one of them is given.
+        Dropping the rest silently would lose data.
+
+        :raises InvalidInputError: something means nothing.
         """
-        given = [] if on_duplicate is None else ["on_duplicate"]
-        given += (name for name, field in OPTIONAL.items() if getattr(item, name) != field.default)
-        if idempotency_key is not None:
-            given.append("idempotency_key")
+        item = adding.item
+        given = [name for name in OPTIONAL if getattr(item, name) != OPTIONAL[name].default]
+        given += [name for name in REQUESTED if getattr(adding, name) is not None]
         for name in given:
             if name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
+        return item
 
     def _taken(self, item: Item) -> dict[str, Any]:
         """Return the fields of an item that its kind takes, under their names."""
         names = {"metadata", "memory_id", *self.takes.intersection(OPTIONAL)}
         return {name: getattr(item, name) for name in names}
 
-    def _find(self, reply: Reply, memory_id: str) -> Any:
-        """Return a row of the state after a command."""
-        return self.kind.find(reply.state.of(self.kind), memory_id)
-
     def _receipt(
-        self, memory_id: str, operation: str, written: Written, row: Any = None, quota: int = 0
+        self,
+        memory_id: str,
+        operation: str,
+        written: Written,
+        *,
+        whose: str | None = None,
+        quota: int = 0,
     ) -> Receipt:
-        """Return a receipt; `row` says whose quota it is about, `quota` which one."""
+        """Return a receipt; it is about the quota of this number: the user's, or `whose`."""
         if operation == "add" and written.pruned:
             operation = "add_with_prune"
+        state = written.reply.state
+        limits = self._scope.limits(state)
+        use = self.kind.quotas(state.of(self.kind), limits, whose)[quota]
         return Receipt(
             memory_id=memory_id,
             operation=operation if written.reply.events else "unchanged",
             memory_type=self.kind.NAME,
             latency_ms=(perf_counter() - written.started_s) * 1e3,
-            quota_remaining=self._remaining(written.reply.state, self._whose(row), quota),
+            quota_remaining=max(0, use.limit - use.used),
             evicted=written.evicted,
             pruned=written.pruned,
             indexed=written.unindexed is None,
@@ -441,7 +469,7 @@ class Handle(metaclass=ABCMeta):
         )
 
     def _receipt_of_put(
-        self, memory_id: str, was: Any, row: Any, written: Written, quota: int = 0
+        self, memory_id: str, was: Row | None, row: Row | None, written: Written, quota: int = 0
     ) -> Receipt:
         """Return the receipt of a new memory, or of the one that was there and says the same."""
         operation = "add" if was is None else "update"
@@ -452,18 +480,9 @@ class Handle(metaclass=ABCMeta):
         """Return the session or agent whose quota a row counts for; None: the user's."""
         return None
 
-    def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
-        use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
-        return max(0, use.limit - use.used)
-
 
 def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
     """Return a command that is refused where a memory does not match any more."""
     if matches is None:
         return command
     return msgspec.structs.replace(command, condition=Condition(row.memory_id, matches))
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Say whether nothing can come of a command that ended so."""
-    return isinstance(error, MemoryActorsError) and not isinstance(error, DeadlineExceededError)

@@ -2,7 +2,8 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, get_args
 
 import msgspec
@@ -15,6 +16,8 @@ from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     LONG_BYTES_MAX,
     check_choice,
+    check_count,
+    check_flag,
     check_optional_name,
     content_bytes,
     own_metadata,
@@ -28,6 +31,7 @@ from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.long_term import (
     AddMemories,
     MemoryAdded,
+    MemoryRow,
     MemorySeen,
     MemorySuperseded,
     SummaryAdded,
@@ -40,14 +44,8 @@ from memory_actors.kinds.short_term import AddMessage
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import Written
-from memory_actors.users.handles.item_fields import checked_fields, taken
-from memory_actors.users.handles.summaries import (
-    Summarized,
-    SummaryData,
-    added_fields,
-    checked_data,
-)
+from memory_actors.users.handles.handle import OPTIONAL, Adding, Written, taken
+from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
 from memory_actors.users.live_user import LiveUser
 
 _FIRST = ("content", "metadata", "session_id", "role", "pinned")
@@ -65,10 +63,9 @@ class LongTermMemory(Summarized):
     async def add_many(
         self,
         items: Sequence[Item],
-        *,
-        auto_prune: bool | None = None,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
+        auto_prune: bool | None,
+        idempotency_key: str | None,
+        on_duplicate: OnDuplicate | None,
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
 
@@ -92,6 +89,10 @@ class LongTermMemory(Summarized):
         )
         return self._receipts(command, written)
 
+    async def _add(self, adding: Adding) -> Receipt:
+        (receipt,) = await self.add_many([adding.item], *adding[1:])
+        return receipt
+
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
         """Add a turn of a chat together with its message, both or neither."""
         add = self._expiring(self._adding([item], auto_prune, "keep"))
@@ -105,14 +106,16 @@ class LongTermMemory(Summarized):
         now_us = self._scope.now_us()
         memories = tuple(self._checked(item, now_us) for item in items)
         own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
+        # Even as duplicates, unless the caller says otherwise: those of a session, or with an id.
+        kept = [*own_ids, *(one.memory_id for one in memories if one.session_id)]
         return AddMemories(
             now_us=now_us,
             memories=memories,
             auto_prune=self._scope.prunes(auto_prune),
             own_ids=own_ids,
             on_duplicate=self._on_duplicate(on_duplicate, own_ids),
-            distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
-            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
+            distinct=frozenset() if on_duplicate else frozenset(kept),
+            origins=() if self._scope.on.origins == (UNSAID,) else self._scope.on.origins,
         )
 
     def _fact(self, item: Item, now_us: int) -> MemoryAdded:
@@ -129,38 +132,39 @@ class LongTermMemory(Summarized):
         written = await self._write(command, texts)
         return written.reply.events
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
-        (receipt,) = await self.add_many([item], auto_prune=auto_prune)
-        return receipt
-
     def _updating(
-        self, row: long_term.MemoryRow, content: str | None, metadata: dict[str, Any] | None
+        self,
+        row: MemoryRow,
+        content: str | None,
+        metadata: dict[str, Any] | None,
+        pinned: bool | None,
     ) -> tuple[Command, list[str]]:
-        command, texts = super()._updating(row, content, metadata)
+        command, texts = super()._updating(row, content, metadata, pinned)
         same = b"" if content is None else _normalised_digest(content, row.role)
         if content is not None:
             texts = passages(content, row.role)
         return msgspec.structs.replace(command, same=same), texts
 
-    def _found_by(self, row: long_term.MemoryRow, content: str) -> str:
+    def _found_by(self, row: MemoryRow, content: str) -> str:
         return spoken(content, row.role)
 
-    def _updated(self, row: long_term.MemoryRow, written: Written) -> Receipt:
+    def _updated(self, row: MemoryRow, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
         receipt = super()._updated(row, written)
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
 
     def _checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
-        return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
+        _, fields = checked_summary(memory, SummaryData)
+        return SummaryAdded(**fields)
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
-        self._check_fields(item)
+        self._checked_item(Adding(item))
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
-        fields, content = checked_fields(item, MemoryAdded), plain(item.content)
-        fields["session_id"] = fields["session_id"] or self._scope.session_id
+        fields, content = _checked_fields(item, MemoryAdded), plain(item.content)
+        fields["session_id"] = fields["session_id"] or self._scope.on.session_id
         return MemoryAdded(
             **fields,
             memory_id=memory_id or self._scope.new_id(now_us),
@@ -258,11 +262,6 @@ def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories
     return msgspec.structs.replace(command, memories=tuple(memories))
 
 
-def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:
-    """Return the ids of memories that are kept even as duplicates: of a session, or with an id."""
-    return frozenset(own_ids).union(one.memory_id for one in memories if one.session_id)
-
-
 def _normalised_digest(content: str, role: str | None) -> bytes:
     """Return the digest of a text normalised; b"" if it is so already."""
     if len(content) > CONTENT_BYTES_MAX:  # no words of a user: normalising it takes too long
@@ -274,18 +273,31 @@ def _normalised_digest(content: str, role: str | None) -> bytes:
 def _request(command: AddMemories) -> bytes:
     """Return the idempotency digest of the fields that the caller gave, without the new id."""
     now_us = command.now_us
-    said = [(*_said_first(one, now_us), *_said_else(one)) for one in command.memories]
+    said = []
+    for memory in command.memories:
+        at_us = None if memory.occurred_at_us == now_us else memory.occurred_at_us
+        first = [getattr(memory, name) for name in _FIRST]  # stored digests depend on their order
+        fields = msgspec.to_builtins(memory)
+        other = {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}
+        said.append([*first, at_us, other] if other else [*first, at_us])
     return hashlib.sha256(msgspec.json.encode(said)).digest()
 
 
-def _said_first(memory: MemoryAdded, now_us: int) -> list[Any]:
-    """Return the fields digested first: stored digests depend on their order."""
-    at_us = memory.occurred_at_us if memory.occurred_at_us != now_us else None
-    return [*(getattr(memory, name) for name in _FIRST), at_us]
+def _checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the optional fields of an item that an event has under the same name.
+
+    :raises InvalidInputError: one of them is not what its type says.
+    """
+    return {
+        name: _CHECKS[field.type](getattr(item, name), name)
+        for name, field in OPTIONAL.items()
+        if name in event.__struct_fields__
+    }
 
 
-def _said_else(memory: MemoryAdded) -> Iterator[dict[str, Any]]:
-    """Yield the other fields that a caller has given, if there are any."""
-    fields = msgspec.to_builtins(memory)
-    if other := {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}:
-        yield other
+_CHECKS: Mapping[Any, Callable[[Any, str], Any]] = {
+    str | None: check_optional_name,
+    bool: check_flag,
+    int: partial(check_count, least=1),
+}
+"""By the types that fields of an item have."""

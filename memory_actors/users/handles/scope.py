@@ -1,83 +1,111 @@
-"""On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
+"""On whose behalf a handle acts, the parts it works with, and how it reaches the user's actor."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
+from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
+from eventlog import EventStore
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
+from memory_actors.actors.runtime import Runtime
 from memory_actors.base.client_call import ASKED, CALL
-from memory_actors.base.origins import Origins
+from memory_actors.base.on import On
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import MemoryType
+from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
-from memory_actors.base.validation import check_flag, check_name, check_optional_name
+from memory_actors.base.validation import check_optional_name
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.user_state import UserState
+from memory_actors.kinds.user_state import LimitsByTier, UserState
+from memory_actors.observing.metrics import LatencyWatch, Metrics
+from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.users.live_user import LiveUser, UserView
-from memory_actors.users.services import Services
+from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.superseding import Superseding
+from memory_actors.users.live_user import LiveUser, UserDecider, UserView
+from memory_actors.users.recalls import RecallAudit
+from memory_actors.users.totals import Totals
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One of each, wired by `MemorySystem.open`."""
+
+    log: EventStore
+    runtime: Runtime[LiveUser]
+    embeddings: EmbeddingService
+    decider: UserDecider
+    limits: LimitsByTier
+    totals: Totals
+    monitor: MemoryMonitor
+    recalls: RecallAudit
+    superseding: Superseding | None
+    metrics: Metrics
+    latency: LatencyWatch
+    settings: Settings
+    clock_us: Callable[[], int]
+    new_id: Callable[[int], str]
+    """(time in microseconds) -> a memory id that was never used."""
+    extractor: Any = None
+    """Finds facts in messages; None: nobody does."""
+    extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By stream: held while messages of it are read."""
+    unattended: set[asyncio.Task[None]] = field(default_factory=set)
+    """Work whose caller may have gone. It holds its user live, so closing waits for it."""
+
+    def extracting(self, stream: str) -> asyncio.Lock:
+        """Return the lock of the extractions of a user."""
+        return self.extracts.setdefault(stream, asyncio.Lock())
+
+
+def new_memory_id(now_us: int) -> str:
+    """Return an id that sorts by time: 14 hex digits of microseconds, 16 random ones."""
+    return f"mem_{now_us:014x}{secrets.token_hex(8)}"
 
 
 class Scope:
     """A user, and the agent and session that speak for them. No I/O until it is used."""
 
-    def __init__(
-        self,
-        services: Services,
-        user_id: str,
-        agent_id: str | None,
-        session_id: str | None,
-        origins: Origins = (),
-        *,
-        auto_prune: bool = False,
-    ):
+    def __init__(self, services: Services, on: On):
+        """Make one for a handle.
+
+        :raises InvalidInputError: a name is empty, over 512 bytes, or not Unicode.
+        """
         self.services = services
-        self.user_id = check_name(user_id, "user_id")
-        self.agent_id = check_optional_name(agent_id, "agent_id")
-        self.session_id = check_optional_name(session_id, "session_id")
-        self.origins = origins
-        """The origins of all that is written with it."""
+        self.on = on.checked()
+        assert self.on.user_id is not None
+        self.user_id = self.on.user_id
         self.ttl_s: float | None = None
         """The time to live of what is added with it; None: the default of its kind."""
-        self.lives_until_us: int | None = None
-        """The time at which all that is added with it expires, whatever its time to live."""
-        self.auto_prune = check_flag(auto_prune, "auto_prune")
-        """True if adding may make room, where the call does not say."""
-        self.stream = stream_of(user_id)
+        self.stream = stream_of(self.user_id)
 
     @property
     def embeddings(self) -> Embeddings:
         """Of the user's memories."""
         return self.services.embeddings.of(self.stream)
 
-    def speaking_for(self, origins: Origins) -> "Scope":
-        """Return a copy of the scope whose writes have these origins."""
+    def changed(self, **fields: Any) -> Self:
+        """Return a copy for a handle with other fields. See `On`."""
         scope = copy(self)
-        scope.origins = origins
-        return scope
-
-    def writing_again(self, agent_id: str | None, lives_until_us: int | None) -> "Scope":
-        """Return a copy of the scope for an imported memory, with its agent and its expiry time.
-
-        None: as it is here.
-        """
-        scope = copy(self)
-        scope.agent_id = check_optional_name(agent_id, "agent_id") or self.agent_id
-        scope.lives_until_us = lives_until_us
+        scope.on = replace(self.on, **fields).checked()
         return scope
 
     def expires_at_us(self, kind: str, now_us: int) -> int | None:
         """Return when a memory of a kind expires that is added at a time; None: never."""
-        if self.lives_until_us is not None:
-            return self.lives_until_us
+        if self.on.lives_until_us is not None:
+            return self.on.lives_until_us
         ttl_s = self.ttl_s
         if ttl_s is None:
             ttl_s = self.services.settings.ttl_s.get(MemoryType(kind), inf)
@@ -85,7 +113,7 @@ class Scope:
 
     def prunes(self, asked: bool | None) -> bool:
         """Return whether a call may make room: as it says, or as the handle does."""
-        return self.auto_prune if asked is None else asked
+        return self.on.auto_prune if asked is None else asked
 
     def live(self) -> AbstractAsyncContextManager[UserView]:
         """Hold the view that reads of the user need: the user's actor, live."""
@@ -143,7 +171,7 @@ class Scope:
 
         `accepted` is called once it is decided, before the log has it; never if it is refused.
         """
-        meta = {**self._meta(type(command).__name__), **command.meta(self.origins)}
+        meta = {**self._meta(type(command).__name__), **command.meta(self.on.origins)}
         if (asked := ASKED.get()) is not None:
             meta[CALL] = asked.next()
             if (reply := self._earlier_reply(meta[CALL])) is not None:
@@ -190,7 +218,7 @@ class Scope:
         stream, meta = recall_stream_of(self.user_id), self._meta("Retrieve")
         await self.services.recalls.keep(stream, query, memory_ids, meta, live.epoch)
 
-    async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
+    async def unattended(self, work: Awaitable[T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(_run_and_settle(work, answer))
@@ -204,14 +232,14 @@ class Scope:
 
     def _meta(self, command: str) -> dict[str, str]:
         meta = {"command": command}
-        if self.agent_id is not None:
-            meta["agent_id"] = self.agent_id
-        if self.session_id is not None:
-            meta["session_id"] = self.session_id
+        if self.on.agent_id is not None:
+            meta["agent_id"] = self.on.agent_id
+        if self.on.session_id is not None:
+            meta["session_id"] = self.on.session_id
         return meta
 
 
-async def _run_and_settle(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
+async def _run_and_settle(work: Awaitable[T], answer: "asyncio.Future[T]") -> None:
     """Do work, and tell who still waits in the same step: a shield would take one more."""
     try:
         outcome: T | Exception = await work
@@ -253,7 +281,10 @@ class _Measured(AbstractContextManager[None]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
     """
 
-    __slots__ = "_begun", "_calls", "_kind", "_kinds", "_operation", "_services", "_started_s"
+    __slots__ = (
+        "_activations", "_calls", "_kind", "_kinds", "_operation", "_prepared", "_services",
+        "_started_s",
+    )  # fmt: skip
 
     def __init__(
         self, services: Services, operation: str, kind: str, kinds: Sequence[str], calls: int
@@ -264,17 +295,16 @@ class _Measured(AbstractContextManager[None]):
         self._kinds = kinds
         self._calls = calls
 
-    def _beginnings(self) -> tuple[bool, int]:
-        """Return two values that change when the model is loaded or a user is activated."""
-        return self._services.embeddings.prepared, self._services.runtime.activations
-
     def __enter__(self) -> None:
-        self._begun = self._beginnings()
+        services = self._services
+        self._prepared = services.embeddings.prepared
+        self._activations = services.runtime.activations
         self._started_s = perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         seconds, services = perf_counter() - self._started_s, self._services
         outcome = "ok" if kind is None else kind.__name__
         services.metrics.observe(self._operation, self._kind, seconds, outcome)
-        if self._beginnings() == self._begun:
+        loaded = services.embeddings.prepared != self._prepared
+        if not loaded and services.runtime.activations == self._activations:
             services.latency.note(self._operation, self._kinds, seconds / self._calls)

@@ -15,8 +15,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_SESSION = "default"
 
@@ -62,7 +61,7 @@ class ShortTermMemory(Handle):
             occurred_at=occurred_at,
             memory_id=memory_id,
         )
-        return await self._add(item, None)
+        return await self._add(Adding(item))
 
     async def messages(
         self, session_id: str | None = None, *, last: int | None = None
@@ -85,12 +84,11 @@ class ShortTermMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
-        del auto_prune
-        command = self._adding(item)
-        written = await self._write(command)
-        return self._receipt(command.message.memory_id, "add", written, command.message)
+        command = self._adding(self._checked_item(adding))
+        written, session_id = await self._write(command), command.message.session_id
+        return self._receipt(command.message.memory_id, "add", written, whose=session_id)
 
     def _adding(self, item: Item) -> short_term.AddMessage:
         new = self._new(item.memory_id, item.occurred_at)
@@ -112,7 +110,7 @@ class ShortTermMemory(Handle):
         """Return the session that is meant: the one named, the handle's, or the default one."""
         if session_id is not None:
             return check_name(session_id, "session_id")
-        return self._scope.session_id or DEFAULT_SESSION
+        return self._scope.on.session_id or DEFAULT_SESSION
 
-    def _whose(self, row: short_term.MessageRow | short_term.MessageAdded) -> str | None:
+    def _whose(self, row: short_term.MessageRow) -> str | None:
         return row.session_id

@@ -77,7 +77,9 @@ class Summarized(Handle):
         own_ids = (memory.memory_id,)
         command = self.kind.ADD_SUMMARY(now_us=now_us, summary=summary, own_ids=own_ids)
         written = await self._write(command, _passages(summary))
-        return self._receipt(memory.memory_id, "add", written, summary)
+        row = self.kind.find(written.reply.state.of(self.kind), memory.memory_id)
+        whose = None if row is None else self._whose(row)
+        return self._receipt(memory.memory_id, "add", written, whose=whose)
 
     @abstractmethod
     def _checked_summary(self, memory: Memory) -> SummaryPut:
@@ -100,30 +102,20 @@ def summary_text(content: str) -> dict[str, Any]:
     }
 
 
-def checked_data(memory: Memory, said: type[D]) -> D:
-    """Return the exported data of a summary, validated.
-
-    :raises InvalidInputError: it does not say that.
-    """
-    try:
-        return msgspec.convert(memory.data, said)
-    except msgspec.ValidationError as error:
-        raise _no_summary(error) from error
-
-
-def added_fields(memory: Memory, data: SummaryData) -> dict[str, Any]:
-    """Return the fields of the `SummaryPut` of a summary as an export has it.
+def checked_summary(memory: Memory, said: type[D]) -> tuple[D, dict[str, Any]]:
+    """Return the exported data of a summary, and the fields of the `SummaryPut` of it.
 
     :raises InvalidInputError: it does not say what it was made of.
     """
     try:
+        data = msgspec.convert(memory.data, said)
         start_us, end_us = to_us(data.time_range_start), to_us(data.time_range_end)
-    except TypeError as error:
-        raise _no_summary(error) from error
+    except (TypeError, msgspec.ValidationError) as error:
+        raise InvalidInputError(f"a summary says what it was made of in `data`: {error}") from error
     ids = tuple(check_name(one, "original's id") for one in data.compressed_from_ids)
     if not 0 < data.original_count == len(ids):
         raise InvalidInputError("a summary names its originals, as many as it says it has")
-    return {
+    return data, {
         "memory_id": check_name(memory.memory_id, "memory_id"),
         "occurred_at_us": end_us,
         "compressed_from_ids": ids,
@@ -136,10 +128,6 @@ def added_fields(memory: Memory, data: SummaryData) -> dict[str, Any]:
         "metadata": own_metadata(memory.metadata, shown=True),
         **summary_text(memory.content),
     }
-
-
-def _no_summary(error: Exception) -> InvalidInputError:
-    return InvalidInputError(f"a summary says what it was made of in `data`: {error}")
 
 
 def _passages(summary: Summary) -> list[str]:

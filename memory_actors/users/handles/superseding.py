@@ -92,7 +92,7 @@ async def compared(scope: Scope, live: LiveUser, reply: Reply, ahead: Reach | No
     return Reply(events=[*reply.events, *came.events], before=reply.before, state=came.state)
 
 
-def marks(events: Sequence[Any]) -> list[MemorySuperseded]:
+def marks(events: Sequence[object]) -> list[MemorySuperseded]:
     """Return the events that say what holds no more: few, of as many as a batch has."""
     return [event for event in events if isinstance(event, MemorySuperseded)]
 
@@ -117,7 +117,9 @@ async def _pairs(
         event = recorded.data
         new = type(event) is MemoryAdded or isinstance(event, MemoryUpdated)
         row = long_term.KIND.find(live.state.long_term, event.memory_id) if new else None
-        if row is None or event.content is None or not _is_fact(row):
+        if row is None or event.content is None or is_summary(row):
+            continue
+        if not may_supersede(row.role, row.size_bytes):
             continue
         near = _near(live, row, ahead or deciding.reach(event.content))
         if near:
@@ -126,10 +128,6 @@ async def _pairs(
         if len(events) > 1:
             await asyncio.sleep(0)
     return pairs
-
-
-def _is_fact(row: MemoryRow) -> bool:
-    return may_supersede(row.role, row.size_bytes) and not is_summary(row)
 
 
 def may_supersede(role: str | None, size_bytes: int) -> bool:
@@ -142,12 +140,14 @@ def _near(live: LiveUser, row: MemoryRow, reach: Reach) -> list[tuple[MemoryRow,
     index = live.indexes.get(long_term.KIND) if reach.count_max else None
     if index is None:
         return []
-    near: list[tuple[MemoryRow, float]] = []
+    near, state = list[tuple[MemoryRow, float]](), live.state.long_term
     for one, cosine in _nearest(index, row, reach):
         if cosine < reach.similarity_min:
             break
-        other = long_term.KIND.find(live.state.long_term, index.owner(one) or "")
-        if other is not None and other.memory_id != row.memory_id and _is_fact(other):
+        other = long_term.KIND.find(state, index.owner(one) or "")
+        if other is None or other.memory_id == row.memory_id or is_summary(other):
+            continue
+        if may_supersede(other.role, other.size_bytes):
             near.append((other, cosine))
     return near[: min(reach.count_max, NEAR_MAX)]
 
@@ -173,26 +173,21 @@ async def _read(
     scope: Scope, live: LiveUser, row: MemoryRow, text: str, near: Sequence[tuple[MemoryRow, float]]
 ) -> list[_Compared]:
     """Return a memory that is new, and behind it those near it, with their texts."""
-    events = await texts(
-        scope.services.log, live.stream, [Found(long_term.KIND, one) for one, _ in near]
-    )
-    itself = _Compared(row, _statement(row, text, 1.0))
+    found = [Found(long_term.KIND, one) for one, _ in near]
+    events = await texts(scope.services.log, live.stream, found)
+    said = [(one, long_term.KIND.content(one, events), cosine) for one, cosine in near]
     return [
-        itself,
-        *(
-            _Compared(one, _statement(one, long_term.KIND.content(one, events), cosine))
-            for one, cosine in near
-        ),
+        _Compared(
+            one,
+            Statement(
+                memory_id=one.memory_id,
+                text=words,
+                occurred_at=to_datetime(one.occurred_at_us),
+                similarity=cosine,
+            ),
+        )
+        for one, words, cosine in [(row, text, 1.0), *said]
     ]
-
-
-def _statement(row: MemoryRow, text: str, similarity: float) -> Statement:
-    return Statement(
-        memory_id=row.memory_id,
-        text=text,
-        occurred_at=to_datetime(row.occurred_at_us),
-        similarity=similarity,
-    )
 
 
 async def _decided(
@@ -221,11 +216,10 @@ async def _decided(
 
 def _may(newer: _Compared, older: _Compared, provenance: Provenance) -> bool:
     """Say whether one memory may speak against another."""
-    heard, against = (
-        LEVELS.index(least(provenance.of(each.row.memory_id))) for each in (newer, older)
-    )
-    is_newer = long_term.age(older.row) < long_term.age(newer.row)
-    return is_newer and heard >= against and not older.row.settled
+    if older.row.settled or long_term.age(older.row) >= long_term.age(newer.row):
+        return False
+    heard = LEVELS.index(least(provenance.of(newer.row.memory_id)))
+    return heard >= LEVELS.index(least(provenance.of(older.row.memory_id)))
 
 
 def _pair(older: _Compared, newer: _Compared, evidence: str) -> Pair:

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.records import Metadata, Receipt
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -13,8 +13,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import working
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 
 
 class WorkingMemory(Handle):
@@ -83,15 +82,16 @@ class WorkingMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Keep a text under a key; without one, under its own memory id."""
+        item, auto_prune = self._checked_item(adding), adding.auto_prune
         content_bytes(item.content)
         return await self._set(item.key, item.content, item.metadata, item.memory_id, auto_prune)
 
     async def _set(
         self,
         key: str | None,
-        value: Any,
+        value: object,
         metadata: Metadata | None,
         memory_id: str | None,
         auto_prune: bool | None,

@@ -21,7 +21,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.base.streams import stream_of
-from memory_actors.history.past_user import state_at
+from memory_actors.history.past_user import state_then
 from memory_actors.users import index_files, live_user
 
 pytestmark = pytest.mark.anyio
@@ -290,11 +290,11 @@ async def test_an_erasure_during_a_read_is_said(open_memory: Any) -> None:
     """A user who is erased while they are read is said to be erased."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
-        log, decider = memory._services.log, memory._services.decider
-        before = await log.head("user:ada")
+        services = memory._services
+        before = await services.log.head("user:ada")
         await memory.erase("ada")
         with pytest.raises(PayloadErased):
-            await state_at(log, decider, "user:ada", before.version, erased=before.erased_version)
+            await state_then(services, "user:ada", before, None, "raise")
 
 
 async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:

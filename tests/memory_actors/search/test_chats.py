@@ -146,6 +146,25 @@ async def test_a_users_question_among_turns_of_people_is_no_answer(memory) -> No
     ].startswith(("I went to the lake", "My aunt swam"))
 
 
+async def test_now_in_a_question_prefers_the_newer_turn_of_people_too(memory) -> None:
+    user = memory.user("ada")
+    said = (
+        (0, "Maya", "I drink coffee every morning before work."),
+        (1, "Theo", "Sounds good to me."),
+        (2, "Maya", "I train for the marathon on Tuesdays."),
+        (60, "Maya", "I've switched to tea in the mornings."),
+        (61, "Theo", "I see, nice change."),
+        (62, "Maya", "I train with the club on Fridays these weeks."),
+    )
+    for day, who, text in said:
+        await user.add(text, role=who, occurred_at=START + timedelta(days=day))
+    for question, newer in (
+        ("What does Maya drink in the mornings now?", "I've switched to tea in the mornings."),
+        ("When does Maya train at the moment?", "I train with the club on Fridays these weeks."),
+    ):
+        assert (await contents(user, question))[0] == newer
+
+
 async def test_a_paraphrase_of_a_stored_question_finds_the_answer(memory) -> None:
     user = await asked_before(memory)
     found = [await contents(user, question) for question in PARAPHRASES]

@@ -21,6 +21,7 @@ from support.fakes import FakeEmbedder
 from support.programs import INTERRUPTIBLE
 
 from memory_actors.api.user import UserMemory
+from memory_actors.base.on import On
 from memory_actors.cli import App, main
 from memory_actors.server import KeyStore, create_app
 from memory_actors.server.serving import listening
@@ -146,7 +147,7 @@ def test_requests_in_work_are_finished_before_the_end(tmp_path: Path) -> None:
                 return await super().usage()
 
         def user(user_id: str, **given: Any) -> Slow:
-            return Slow(Scope(memory._services, user_id, **given))
+            return Slow(Scope(memory._services, On(user_id, **given)))
 
         return StandIn(memory, user=user)
 

@@ -10,10 +10,10 @@ import pytest
 from support.fakes import FakeEmbedder
 
 from memory_actors import Conversation, Extraction, Item, MemorySystem, Receipt
+from memory_actors.base.on import On
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import reachable, read_address
 from memory_actors.sharing.at_once import _asked
-from memory_actors.sharing.declaration import On
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.values import packed
 

@@ -85,8 +85,8 @@ class Failing:
             if self.left < 0:
                 raise QuotaExceededError("full", kind="entity", used=1, limit=1, unit="count",
                                          tier="free")  # fmt: skip
-        if name == "_speaking_for":
-            return lambda _origins: self
+        if name == "_with":
+            return lambda **_: self
         if name in ("list_memories", "user_id", "history", "restore"):
             return getattr(self._user, name)
         return getattr(self._user.entities, name)
@@ -145,8 +145,8 @@ class Meanwhile:
         return Meanwhile(self._of.entities, self._write, self._do)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_speaking_for":
-            return lambda _origins: self
+        if name == "_with":
+            return lambda **_: self
         found = getattr(self._of, name)
         if name != self._write:
             return found
