@@ -154,7 +154,7 @@ class StructuredMachine(OneKind):
         match decided.command:
             case PutDocument(document=told) if decided.refusal is None:
                 row = rows.named(told.collection, told.key)
-                if row is not None and told.memory_id not in decided.command.used:
+                if row is not None and decided.events:
                     self.values[row.memory_id] = value_json(told.value)
             case UpdateDocument(change=told) if decided.refusal is None and told.value_digest:
                 self.values[told.memory_id] = value_json(told.value)
