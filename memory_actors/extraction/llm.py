@@ -2,8 +2,8 @@
 
 Messages come from people, tools and web pages, so what they say may be meant for the model. They
 are quoted (`base/json_text.py`), and the prompt says that no instruction in them holds. Quoting
-makes an injection harder, not impossible; what bounds it is that the model can name only the facts and
-the messages that it was shown, by number, and that it is shown messages of one trust at a time,
+makes an injection harder, not impossible; what bounds it is that the model can name only the facts
+and the messages that it was shown, by number, and that it is shown messages of one trust at a time,
 with facts that are no less trusted (`batches.py`).
 
 The model is asked for JSON of a schema. A server that knows no schemas is asked without, so the
