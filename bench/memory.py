@@ -250,6 +250,6 @@ async def _indexed(memory: MemorySystem) -> None:
     services = memory._services  # noqa: SLF001 - no caller needs to know when an index is at rest
     async with services.runtime.use(stream_of(USER)) as live:
         index = live.indexes.get(long_term.KIND)
-        while index is not None and index.dense.wants_maintenance:
+        while index is not None and index.rows.wants_maintenance:
             index.maintain()  # starts the maintenance, if it is not under way
             await asyncio.sleep(0.01)
