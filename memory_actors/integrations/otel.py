@@ -228,7 +228,8 @@ class _Tracing:
 
 def _of_handle(handle: Any) -> dict[str, str]:
     """Return the scope of a call as attributes, for a handle of the engine or of a client."""
-    about = getattr(handle, "_scope", None) or handle._on  # noqa: SLF001
+    scope = getattr(handle, "_scope", None)
+    about = handle._on if scope is None else scope.on  # noqa: SLF001
     told = {
         "gen_ai.memory.store.id": hashed(about.user_id),
         "gen_ai.agent.id": about.agent_id,

@@ -15,7 +15,7 @@ from hypothesis.stateful import precondition, rule
 from memory_actors import MemorySystem
 from memory_actors.base.streams import stream_of
 from memory_actors.search.embedding import vector_table
-from memory_actors.search.indexes import dense, lexical
+from memory_actors.search.indexes import labels
 from memory_actors.users.index_files import INDEXES
 from support.answers import answers
 from support.clients import ANY, SETTINGS, SUMMARIZER, USERS
@@ -42,8 +42,8 @@ class ReplayMachine(SystemMachine):
         super().__init__()
         self.kept: list[Kept] = []
         self.with_tokens = FakeTokenEmbedder()
-        self.usual_dead = lexical.DEAD_MIN, dense.DEAD_MIN
-        lexical.DEAD_MIN = dense.DEAD_MIN = 0
+        self.usual_dead = labels.DEAD_MIN
+        labels.DEAD_MIN = 0
 
     def opening(self) -> Any:
         return MemorySystem.open(
@@ -88,7 +88,7 @@ class ReplayMachine(SystemMachine):
             for kept in self.kept[-3:]:
                 self.run(self.look_back(kept))
         finally:
-            lexical.DEAD_MIN, dense.DEAD_MIN = self.usual_dead
+            labels.DEAD_MIN = self.usual_dead
             super().teardown()
 
     async def look_back(self, kept: Kept) -> None:
