@@ -62,7 +62,7 @@ def _digest(env: Environment, txn: Transaction, until: int | None = None) -> tup
 
 def check_heads(env: Environment, txn: Transaction, heads: Heads, found: Found) -> None:
     """Report each difference between the log and its published heads."""
-    digest, count = _digest(env, txn, heads.position)
+    digest, count = _digest(env, txn, max(heads.position, 0))
     if count < heads.position:
         found(count, b"", f"the log has {count} events of the {heads.position} that were published")
     elif digest != heads.digest:

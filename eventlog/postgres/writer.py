@@ -283,9 +283,7 @@ class PgWriter:
             self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
 
     def _fail(self, batch: Sequence[Append], error: Exception) -> None:
-        for job in batch:
-            if not job.is_settled:
-                self._settle(job, error)
+        self._settle([(job, error) for job in batch if not job.is_settled])
 
     def _fail_late(self, error: Exception) -> None:
         """Fail appends that have waited for `PATIENCE_S`, if the database was away for as long.
@@ -299,21 +297,28 @@ class PgWriter:
         if not isinstance(error, LogUnavailable):
             error = LogUnavailable("the database did not answer in time: nothing was kept")
         waiting, self._queue = self._queue, deque()
+        late = list[tuple[Append, Appended | Exception]]()
         for job in waiting:
             if isinstance(job, Flush) or job.asked_s > until_s:
                 self._queue.append(job)
             elif isinstance(job, Append):
-                self._settle(job, error)
+                late.append((job, error))
             else:
                 settle(job.result, error)
+        self._settle(late)
 
-    def _settle(self, job: Append, outcome: Appended | Exception) -> None:
-        events, job.is_settled = len(job.request.events), True
-        if isinstance(outcome, Appended) and not outcome.duplicate:
-            self.counts["events"] += events
-            job.request.counted()
-        settle(job.result, outcome)
-        self.room.give_back(events, job.request.payload_bytes)
+    def _settle(self, settled: Sequence[tuple[Append, Appended | Exception]]) -> None:
+        """Answer appends, and give their room back at once: who is let in must find some."""
+        events = payload_bytes = 0
+        for job, outcome in settled:
+            job.is_settled = True
+            events += len(job.request.events)
+            payload_bytes += job.request.payload_bytes
+            if isinstance(outcome, Appended) and not outcome.duplicate:
+                self.counts["events"] += len(job.request.events)
+                job.request.counted()
+            settle(job.result, outcome)
+        self.room.give_back(events, payload_bytes)
 
     async def _land(self, batch: Batch) -> None:
         """Send a batch, and plan the next one meanwhile. Refused appends are sent again."""
@@ -331,13 +336,14 @@ class PgWriter:
         self.counts["batches"] += 1
         for sid, believed in plan.streams_after(refused):
             self._remember(sid, believed)
-        again = []
+        again, settled = list[Append](), list[tuple[Append, Appended | Exception]]()
         for job, outcome in zip(batch.jobs, plan.outcomes(position, refused), strict=True):
             if outcome is None:
                 job.was_refused = True
                 again.append(job)
             else:
-                self._settle(job, outcome)
+                settled.append((job, outcome))
+        self._settle(settled)
         self._tail.appended(plan.end(position, refused))
         if again:
             self._throw_plan_away()

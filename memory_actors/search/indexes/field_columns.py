@@ -49,6 +49,7 @@ BYTES_MAX: Final = 32 * 1024 * 1024  # 100,000 rows that all differ take half of
 _PORTION: Final = 500  # rows indexed before somebody else gets a turn
 _ASKING: Final = 8  # keys gathered in the time that a predicate takes for a row
 _FEW: Final = 16  # keys that may always be gathered
+_NOT_SHARE: Final = 0.25  # of all rows, in keys gathered: the time to leave some out of all
 _SCAN: Final = 2  # keys to gather for each row held, from where on asking about all is as good
 _VALUE_BYTES: Final = 100  # a dict's entry, a tuple of one key, a place in the order
 _ENTRY_BYTES: Final = 60  # a key in a set
@@ -219,21 +220,23 @@ class FieldIndex:
             return None
         return found
 
-    def _found(self, part: FilterPart, _most: float = math.inf) -> Candidates | None:
+    def _found(self, part: FilterPart, most: float = math.inf) -> Candidates | None:
         if part.name == "not":
-            found = self._found(part.parts[0])
+            if _NOT_SHARE * len(self) > max(most, _FEW):
+                return None
+            found = self._found(part.parts[0], most)
             if found is None or not found.exact:
                 return None
             return Candidates(self.keys() - found.keys, True)
         if part.name == "or":
-            any_of = [self._found(one) for one in part.parts]
+            any_of = [self._found(one, most) for one in part.parts]
             known = [one for one in any_of if one is not None]
             if len(known) < len(any_of):
                 return None
-            return _union([one.keys for one in known], exact=all(one.exact for one in known))
-        return self._all_of(part.parts if part.name == "and" else [part])
+            return _union([one.keys for one in known], most, all(one.exact for one in known))
+        return self._all_of(part.parts if part.name == "and" else [part], most)
 
-    def _all_of(self, parts: Sequence[FilterPart]) -> Candidates | None:
+    def _all_of(self, parts: Sequence[FilterPart], most: float) -> Candidates | None:
         """Return the rows that match all parts, those asked first that leave the fewest."""
         keys: AbstractSet[int] | None = None
         exact, ranges = True, dict[str, list[tuple[str, Any]]]()
@@ -252,7 +255,7 @@ class FieldIndex:
             elif limits := ranges.pop(part.path, None):  # with the first of its bounds
                 asked += column.ranges(limits)
         for gather in asked:
-            found = gather(_SCAN * len(self) if keys is None else _ASKING * len(keys))
+            found = gather(min(most, _SCAN * len(self) if keys is None else _ASKING * len(keys)))
             exact = exact and found is not None and found.exact
             if found is not None:
                 keys = found.keys if keys is None else keys & found.keys

@@ -119,7 +119,8 @@ class Labels:
     @property
     def wants_maintenance(self) -> bool:
         """True if so many rows are dead that making all anew without them pays."""
-        return self.count - self.living > max(DEAD_MIN, DEAD_SHARE_MAX * self.count)
+        dead_max = max(DEAD_MIN, DEAD_SHARE_MAX * self.count) if self.living else 0
+        return self.count - self.living > dead_max
 
     @property
     def size_bytes(self) -> int:

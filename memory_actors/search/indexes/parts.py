@@ -167,7 +167,7 @@ class Parts(NamedTuple):
         if number is None:  # as in most that are new
             return Neighbours(), None
         columns = self.traits.view(self.size)
-        rows = np.flatnonzero(self.rows.alive & (columns.chains == number))
+        rows = np.flatnonzero(self.rows.alive[: self.size] & (columns.chains == number))
         rows = rows[np.lexsort((self.rows.labels[rows], columns.places[rows]))]
         places, labels = columns.places[rows], self.rows.labels[rows]
         at = int(((places < here[0]) | ((places == here[0]) & (labels < here[1]))).sum())
@@ -184,7 +184,8 @@ class Parts(NamedTuple):
     def labels_of(self, numbers: Collection[int]) -> npt.NDArray[np.int64]:
         """Return the labels of memories by their numbers in the traits."""
         owners = self.traits.view(self.size).owners
-        return self.rows.labels[self.rows.alive & np.isin(owners, list(numbers))]
+        alive, labels = self.rows.alive[: self.size], self.rows.labels[: self.size]
+        return labels[alive & np.isin(owners, list(numbers))]
 
 
 def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:

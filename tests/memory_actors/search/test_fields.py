@@ -213,3 +213,18 @@ def test_a_path_of_lists_is_refused_until_rows_change(value: Any) -> None:
     for n in range(19, 40):
         index.put(n, {"a": n})
     assert index.candidates({"a": 5}) == ({5}, True)
+
+
+@pytest.mark.parametrize(
+    "more", [{"not": {"color": "red"}}, {"or": [{"color": "red"}, {"color": {"exists": True}}]}]
+)
+def test_what_leaves_few_rows_spares_the_others(more: Any, monkeypatch: Any) -> None:
+    """Beside a part that leaves three rows of 1,000, no set of all is made for the others."""
+    rows = {n: {"color": "red" if n % 2 else "blue", "number": n // 3} for n in range(1_000)}
+    index = index_of(rows)
+    wanted = {"and": [{"number": 7}, more]}
+    monkeypatch.setattr(FieldIndex, "keys", lambda _: pytest.fail("all rows are gathered"))
+    found = index.candidates(wanted)
+    assert found is not None
+    assert matching(rows, wanted) <= set(found.keys) == {21, 22, 23}
+    assert not found.exact

@@ -215,3 +215,14 @@ async def test_queries_in_a_row_give_others_a_turn(open_memory) -> None:
             await user.retrieve("a memory")
         assert turns - before >= 20
         counting.cancel()
+
+
+def test_rows_are_made_anew_when_the_last_one_goes() -> None:
+    """Up to there a few dead rows are kept."""
+    rows = labels.Labels()
+    for label in (1, 2):
+        rows.append(label)
+    rows.remove(1)
+    assert not rows.wants_maintenance
+    rows.remove(2)
+    assert rows.wants_maintenance
