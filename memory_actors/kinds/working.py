@@ -169,7 +169,9 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
         entry = command.entry
         for own_id in command.own_ids:
-            is_known(command, own_id, None, lambda one: getattr(one, "key", None) == entry.key)
+            is_known(
+                command, own_id, None, lambda one: isinstance(one, KeySet) and one.key == entry.key
+            )
         old = self.named(state, entry.key)
         if old is not None:
             if same_json([old.value, old.metadata], [entry.value, entry.metadata]):
