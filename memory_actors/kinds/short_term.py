@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from immutables import Map
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
@@ -118,35 +118,40 @@ class ShortTerm(Keyed[MessageRow], frozen=True):
 class _SessionsDraft(KeyedDraft[MessageRow]):
     """A state that changes in place, for one fold."""
 
-    __slots__ = ("next_expiry_us", "sessions")
+    __slots__ = ("_ids", "next_expiry_us", "sessions")
 
     def __init__(self, state: ShortTerm, place: None):
         super().__init__(state, place)
         self.sessions = state.sessions.mutate()
         self.next_expiry_us = state.next_expiry_us
+        self._ids: dict[str, dict[str, None]] = {}
+        """The ids of the messages of sessions that change, oldest first."""
+
+    def _ids_of(self, session_id: str) -> dict[str, None]:
+        if session_id not in self._ids:
+            known = self.sessions.get(session_id, Session())
+            self._ids[session_id] = dict.fromkeys(known.ids)
+        return self._ids[session_id]
 
     def put(self, row: MessageRow) -> MessageRow | None:
         """Add a message at the end of its session, or replace the one with its id in its place."""
         old = super().put(row)
-        ids, size_bytes, expires_at_us = astuple(self.sessions.get(row.session_id, Session()))
-        if old is None:
-            ids = (*ids, row.memory_id)
-        else:
-            size_bytes -= old.size_bytes
-        session = Session(ids, size_bytes + row.size_bytes, expires_at_us)
-        self.sessions[row.session_id] = session
+        self._ids_of(row.session_id)[row.memory_id] = None
+        known = self.sessions.get(row.session_id, Session())
+        size_bytes = known.size_bytes + row.size_bytes - (0 if old is None else old.size_bytes)
+        self.sessions[row.session_id] = replace(known, size_bytes=size_bytes)
         return old
 
     def drop(self, memory_id: str) -> MessageRow:
         """Take a message away, and its session with the last one."""
         row = super().drop(memory_id)
-        ids, size_bytes, expires_at_us = astuple(self.sessions[row.session_id])
-        left = ids[1:] if ids[0] == memory_id else tuple(one for one in ids if one != memory_id)
-        if left:
-            session = Session(left, size_bytes - row.size_bytes, expires_at_us)
-            self.sessions[row.session_id] = session
+        ids, known = self._ids_of(row.session_id), self.sessions[row.session_id]
+        del ids[memory_id]
+        if ids:
+            size_bytes = known.size_bytes - row.size_bytes
+            self.sessions[row.session_id] = replace(known, size_bytes=size_bytes)
         else:
-            del self.sessions[row.session_id]
+            del self.sessions[row.session_id], self._ids[row.session_id]
             sessions = self.sessions.finish()
             self.next_expiry_us = min((one.expires_at_us for one in sessions.values()), default=0)
             self.sessions = sessions.mutate()
@@ -154,6 +159,8 @@ class _SessionsDraft(KeyedDraft[MessageRow]):
 
     def fields(self) -> tuple[Any, ...]:
         """Return the fields of the state as they have become, in their order."""
+        for session_id, ids in self._ids.items():
+            self.sessions[session_id] = replace(self.sessions[session_id], ids=tuple(ids))
         return (*super().fields(), self.sessions.finish(), self.next_expiry_us)
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Recorded
+from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
@@ -351,6 +351,8 @@ def _added_or_seen(
             return isinstance(one, MemoryAdded | MemoryRow) and one.digest == digest
 
         memory_id = memory.memory_id
+        if isinstance(command.used.get(memory_id), Dropped):  # its text cannot be compared
+            continue
         known = fresh.get(memory_id) or state.held.rows.get(memory_id)
         if is_known(command, memory_id, known, is_same):
             continue

@@ -195,7 +195,7 @@ class Episodes(Summarized):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
-    def _whose(self, row: EpisodeRow) -> str | None:
+    def _whose(self, row: EpisodeRow | EpisodeSummaryAdded) -> str | None:
         """Return the agent."""
         return row.agent_id
 

@@ -77,9 +77,7 @@ class Summarized(Handle):
         own_ids = (memory.memory_id,)
         command = self.kind.ADD_SUMMARY(now_us=now_us, summary=summary, own_ids=own_ids)
         written = await self._write(command, _passages(summary))
-        row = self.kind.find(written.reply.state.of(self.kind), memory.memory_id)
-        whose = None if row is None else self._whose(row)
-        return self._receipt(memory.memory_id, "add", written, whose=whose)
+        return self._receipt(memory.memory_id, "add", written, whose=self._whose(summary))
 
     @abstractmethod
     def _checked_summary(self, memory: Memory) -> SummaryPut:

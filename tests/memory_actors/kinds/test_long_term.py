@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from support.given import Given, fold, recorded
 
+from eventlog import Dropped
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
 from memory_actors.kinds.long_term import (
@@ -71,3 +72,10 @@ def test_a_rows_event_records_its_stored_size() -> None:
 def test_prunes_are_counted() -> None:
     state = fold(long_term.KIND, [added("a"), MemoriesPruned(memory_ids=("a",), cause="quota")])
     assert long_term.KIND.tally(state).pruned == 1
+
+
+def test_an_add_that_is_repeated_after_retention_dropped_the_first_adds_nothing() -> None:
+    """The first text is gone, so it cannot be compared, and an id is never used again."""
+    reworded = MemoryUpdated(memory_id="a", content="aa", size_bytes=7, digest=b"aa")
+    given = Given(long_term.KIND, added("a"), reworded)
+    assert given.when(add(new("a"), used={"a": Dropped(since_us=1)})) == []

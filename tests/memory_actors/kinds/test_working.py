@@ -3,10 +3,13 @@
 from typing import Any
 
 import msgspec
+import pytest
 from support.given import Given, fold
 
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import working
+from memory_actors.kinds.structured import DocumentPut
 from memory_actors.kinds.working import KeySet, SetKey
 
 
@@ -45,3 +48,13 @@ def test_a_dump_keeps_the_order_in_which_keys_were_set() -> None:
         "a",
     ]
     assert working.KIND.load(working.KIND.dump(state)) == state
+
+
+def test_an_entry_cannot_take_the_id_of_a_document_of_the_same_key() -> None:
+    document = DocumentPut(
+        memory_id="new", collection="default", key="a", value={}, size_bytes=2, digest=b"x",
+        value_digest=b"x", occurred_at_us=1,
+    )  # fmt: skip
+    command = set_key("a", own_ids=("new",), used={"new": document})
+    with pytest.raises(InvalidInputError, match="stands for another memory"):
+        Given(working.KIND).when(command)
