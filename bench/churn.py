@@ -4,7 +4,7 @@ Rows that were removed stay until all are made anew, and those that were added s
 Each step is therefore measured twice: right after the change, which is the worst that a query can
 meet, and after the maintenance that the background does (as `MemoryIndex` does it). Recall is
 against an exact answer by numpy, made from vectors that are kept here, not in the index, and as
-float32. Queries go the way of `ranking.py` (`closest.py`).
+float32. Queries are those of `candidates.py` (`closest.py`).
 """
 
 from collections.abc import Callable

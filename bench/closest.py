@@ -1,4 +1,4 @@
-"""The memories closest to a query by meaning alone, found the way that `ranking.py` goes.
+"""The memories closest to a query by meaning alone, found as `candidates.py` finds them.
 
 The index proposes rows, or all are scored.
 """
@@ -19,8 +19,9 @@ def index_of(vectors: Vectors) -> DenseIndex:
 
 def add(index: DenseIndex, label: int, vector: Vectors) -> None:
     """Add a vector, float32 [d], as a memory's index does."""
-    index.append(label, coded_units(vector[None]))
+    index.extend(coded_units(vector[None]))
     index.rows.append(label)
+    index.resample(label)
 
 
 def remove(index: DenseIndex, label: int) -> None:

@@ -41,7 +41,7 @@ class AppendRequest(msgspec.Struct, frozen=True):
     stream: str
     events: Sequence[Prepared]
     payload_bytes: int
-    """Of all events, as they are stored."""
+    """The stored size of the payloads of all events."""
     expected_version: int
     recorded_at_us: int
     epoch: int = 0

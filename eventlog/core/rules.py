@@ -46,7 +46,7 @@ class FirstAppend:
 
     __slots__ = ()
     digest: bytes
-    """Of the request, as `blind_digest` gives it."""
+    """The `blind_digest` of the request."""
     first_version: int
     last_version: int
     last_position: int

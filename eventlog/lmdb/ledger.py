@@ -133,7 +133,7 @@ class Ledger:
             self.forget_ends()
 
     def finish(self, txn: Transaction) -> Landed:
-        """Put what was accepted and counted; return where the log ends then."""
+        """Write the accepted appends and the totals; return the new end of the log."""
         self.put_accepted(txn)
         if self._totals is not None:
             put_totals(self._env, txn, self._totals)

@@ -235,7 +235,10 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.lasting(ttl_s).add_many(
-            items, auto_prune, idempotency_key, on_duplicate
+            items,
+            auto_prune=auto_prune,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
         )
 
     async def update(

@@ -1,8 +1,8 @@
 """Summaries in the place of memories: what is the same for every kind that is compacted.
 
-Such a kind has `Compactable` rows (`summaries.py`), and subclasses of the commands here. A summary
-is a memory of the kind: counted, listed, deleted and pruned like any other, but never compressed
-again, and never reworded.
+Its rows are `Compactable` (`summaries.py`), and its commands are subclasses of those here.
+A summary is a memory of the kind: counted, listed, deleted and pruned like any other, but never
+compressed again, and never reworded.
 
 Retention may have dropped payloads of events, and a fold passes over those (see user_state.py).
 Only events about one compressed original alone are ever archived, and only those before the event

@@ -263,7 +263,7 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
         return []
     outcomes = _outcomes(command.done)
     added = [one for one in outcomes if one.came == "added"]
-    # Those that still say what they said; others were reworded since, and stay.
+    # Facts that were reworded since then stay.
     found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
     gone = tuple(row.memory_id for row in unchanged)

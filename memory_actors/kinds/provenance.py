@@ -256,7 +256,7 @@ class ProvenancePart(Part[Provenance]):
     initial = Provenance()
 
     def fold(self, state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
-        """Fold the events of this part. Those of extractions change nothing: the log keeps them."""
+        """Fold the events of this part. Events of extractions change nothing."""
         return follow(state, events, lambda _event: ())
 
     def dump(self, state: Provenance) -> ProvenanceDump:

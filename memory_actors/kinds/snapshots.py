@@ -71,7 +71,7 @@ def load(data: bytes) -> UserState:
 
 
 def in_one_piece(state: UserState) -> UserState:
-    """Return the same state in less memory. Slow: for a thread."""
+    """Return an equal state that takes less memory. Slow: for a thread."""
     return msgspec.structs.replace(state, long_term=long_term.KIND.in_one_piece(state.long_term))
 
 

@@ -79,9 +79,10 @@ class FirstStage(NamedTuple):
 def candidates(
     searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery
 ) -> list[tuple[FirstStage, Rows]]:
-    """Return what is known of the rows of each index, and the places of the best in that.
+    """Return the first stage of each index, and the places of its best rows in it.
 
-    The best are chosen of all indexes together; of the rows given with each only, if any.
+    The best rows are chosen from all indexes together. An index that comes with rows is searched in
+    these alone.
     """
     firsts = [_first(parts, rows, question) for parts, rows in searched]
     return list(zip(firsts, _best_of_all(firsts, question), strict=True))

@@ -1,26 +1,21 @@
 """The newer of two texts about the same thing.
 
-Where the present is asked, a newer text about the same thing goes before an older one whose words
-may fit better: "I'm back on coffee" before "I stopped drinking coffee". The more alike both are,
-the more the newer one may gain, in the unit of scores. If two are nearly the same but for one
-thing ("is a citizen of Spain", "is a citizen of Denmark"), the newer one gains at any time.
-Replies, questions and summaries gain nothing; turns between people only where nearly the same, or
-where the query names the present.
+If a query asks about the present, a newer text about the same thing goes before an older one, even
+if the older one has more words of the query: "I'm back on coffee" before "I stopped drinking
+coffee". The more alike both are, the more the newer one may gain, in the unit of scores. If two
+differ in one thing only ("is a citizen of Spain", "is a citizen of Denmark"), the newer one gains
+whatever the query asks. Replies, questions and summaries gain nothing. Turns between people gain
+only if they are nearly the same, or if the query names the present.
 """
 
 from typing import Final, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from memory_actors.kinds.phrasing import REPLYING
-from memory_actors.search.candidates import EmbeddedQuery, FirstStage
+from memory_actors.search.candidates import EmbeddedQuery, FirstStage, Flags, Numbers, Rows
 from memory_actors.search.indexes.parts import ASKING
 from memory_actors.search.query import is_about_now, is_about_past
-
-Numbers = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 
 NEWEST_OF: Final = 16  # of the best passages
 ALIKE_MIN: Final = 0.3  # cosine of two that are about the same thing
@@ -54,9 +49,9 @@ def gains_of_newer(
         return gained
     vectors = first.parts.dense.vectors(rows[by_age])
     alike = vectors @ vectors.T
-    present = 0.0 if is_about_past(query.text) else 1 - mixture.people
-    if is_about_now(query.text):
-        present = 1.0
+    present = 1.0 if is_about_now(query.text) else 1 - mixture.people
+    if is_about_past(query.text):
+        present = 0.0
     gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
     one_thing, several = BRIEF_WORDS
     lengths = first.parts.words.lengths(first.parts.size)[rows[by_age]]

@@ -10,10 +10,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from memory_actors.base.weights import SIGNALS, Weights
-from memory_actors.search.candidates import EmbeddedQuery, FirstStage, candidates, weighed_sum
+from memory_actors.search.candidates import (
+    EmbeddedQuery,
+    FirstStage,
+    Numbers,
+    Rows,
+    candidates,
+    weighed_sum,
+)
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.mixtures import (
     PLAIN,
@@ -26,9 +32,6 @@ from memory_actors.search.mixtures import (
 )
 from memory_actors.search.newer import gains_of_newer
 from memory_actors.search.signals import Signals, signals_of
-
-Numbers = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.intp]
 
 ANSWER_TOP: Final = 3
 

@@ -22,15 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.kinds.phrasing import REPLYING, USER
-from memory_actors.search.candidates import EmbeddedQuery, FirstStage
+from memory_actors.search.candidates import Chains, EmbeddedQuery, FirstStage, Flags, Numbers, Rows
 from memory_actors.search.indexes.parts import ASKING, Parts
 from memory_actors.search.indexes.traits import NONE, Columns
 
-Numbers = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Chains = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
 
 ECHOES_MAX: Final = 16  # questions compared with the query word by word: 20 us each
 ECHO_MEANING_MIN: Final = 0.3  # cosine: a question that is farther from the query repeats nothing
@@ -68,19 +64,19 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
     labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
     late = _late(parts, labels, question)
     summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
-    echo = None
-    if late is not None:
-        echo = _echo(parts, labels, asks, first.meaning[places], columns.speakers[rows], question)
+    meaning = first.meaning[places]
+    users = parts.traits.are_of((USER,), columns.speakers[rows])
+    echo = None if late is None else _echo(parts, labels, asks, meaning, users, question)
     return Signals(
         labels,
         owners,
         summaries=summaries if summaries.any() else None,
         late=late,
-        words=_of_their_own(parts, rows, words, echo, question),
-        meaning=first.meaning[places],
+        words=_own_words(parts, rows, words, echo, question),
+        meaning=meaning,
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],
-        asks=_asks(first, rows, asks),
+        asks=_asks(asks, users, first.mixture.chat),
         echo=echo,
         reply=None if first.reply is None else first.reply[places],
         next_turn=_next_turn(parts, rows, columns, late, echo),
@@ -101,14 +97,13 @@ def _echo(
     labels: Labels,
     asks: Numbers,
     meaning: Numbers,
-    speakers: Chains,
+    users: Flags | None,
     question: EmbeddedQuery,
 ) -> Numbers | None:
     """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
 
     A turn of the user that is no question counts only if it repeats the query.
     """
-    users = parts.traits.are_of((USER,), speakers)
     asked = asks > 0
     may = asked if users is None else asked | users
     alike = np.flatnonzero(may & (meaning > ECHO_MEANING_MIN))
@@ -122,24 +117,23 @@ def _echo(
     return echo
 
 
-def _asks(first: FirstStage, rows: Rows, asks: Numbers) -> Numbers:
-    """Return how much passages ask; what a user asks elsewhere than in a chat counts for more.
+def _asks(asks: Numbers, users: Flags | None, chat: float) -> Numbers:
+    """Return how much passages ask; a user's question counts more, the less a store is a chat.
 
     Among texts of other kinds it is a question to the memory. In a chat it tells of the user.
     """
-    users = first.parts.traits.are_of((USER,), first.columns.speakers[rows])
-    if users is None or first.mixture.chat == 1:
+    if users is None:
         return asks
-    return np.where(users, np.float32(1 + ASKED_ASIDE * (1 - first.mixture.chat)) * asks, asks)
+    return np.where(users, np.float32(1 + ASKED_ASIDE * (1 - chat)) * asks, asks)
 
 
-def _of_their_own(
+def _own_words(
     parts: Parts, rows: Rows, words: Numbers, echo: Numbers | None, question: EmbeddedQuery
 ) -> Numbers:
-    """Return how well words fit; near an echo of the query the passages' own words alone.
+    """Return how well words fit; of passages near an echo of the query only their own words.
 
-    Near is what has it in its window; in a foreign query, whose words count in all of a session,
-    also the rest of that.
+    A passage is near if its window holds the echo. In a foreign query, where words count for the
+    whole session, all passages of that session are near.
     """
     if echo is None or not parts.words.is_linked or not (echo >= ECHOES_FROM).any():
         return words

@@ -32,7 +32,7 @@ class Server(uvicorn.Server):
         """Let SIGINT and SIGTERM ask to stop, without raising them again at the end."""
         loop, taken = asyncio.get_running_loop(), list[signal.Signals]()
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Where this is not the main thread, its owner sets `should_exit`.
+            # Outside the main thread this fails, and the owner sets `should_exit`.
             with contextlib.suppress(RuntimeError, ValueError):
                 loop.add_signal_handler(number, self.handle_exit, number, None)
                 taken.append(number)

@@ -235,7 +235,7 @@ class ClientSession:
             del self._events[key]
 
     def heard(self, message: frames.Said) -> None:
-        """Take what the client says about one of its calls."""
+        """Handle a message of the client about one of its calls."""
         if isinstance(message, frames.More):
             if (credit := self._credit.get(message.number)) is not None:
                 for _ in range(min(message.items, frames.WINDOW)):

@@ -320,7 +320,7 @@ class Client:
     # --- hearing
 
     def heard(self, message: Said) -> None:
-        """Take what the owner says about a call."""
+        """Handle a message of the owner about a call."""
         if not isinstance(message, Answer) or message.number not in self._waiting:
             return
         waiting = self._waiting[message.number]

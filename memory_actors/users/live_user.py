@@ -227,7 +227,7 @@ class LiveUser:
                 self._on_alert(self.stream, recorded.data, after)
             elif isinstance(recorded.data, Pruned) and kind is not None:
                 user, count = hashed(user_of(self.stream)), len(recorded.data.memory_ids)
-                # Who gave leave to prune may not be who looks after the memories.
+                # The operator of the store may not know that a caller allowed this.
                 _logger.warning("memories pruned", kind=kind.NAME, count=count, user=user)
             elif kind is not None and kind.NATURE.is_cache:
                 self.touch(recorded.data.memory_id)

@@ -61,5 +61,5 @@ class LateIndex(late.LateIndex):
         return row is not None
 
     def kept(self) -> late.SavedTokens:
-        """Return what is saved of all that is there."""
+        """Return the saved tokens of all living rows."""
         return self.saved(np.flatnonzero(self.rows.alive))

@@ -20,7 +20,7 @@ TYPES: Final = ["long_term"]
 MESSAGES: Final = ["short_term"]
 MESSAGES_MAX, BYTES_MAX = 20, 16_000  # as an extractor is asked: fewer than a session holds
 SPEAKER: Final = {"role": "role", "actor_id": "name"}
-"""Who said a message, in the payload and in the message."""
+"""The fields that name the speaker: in the payload, and in the message."""
 TOP_K: Final = 20
 TOP_K_MAX: Final = 10_000
 _UNSET: Final = object()

@@ -129,7 +129,7 @@ class EmbeddingService(Embeddings):
         return Embeddings(self, owner, SharedDerived(self._store, stream, seal))
 
     def flush_soon(self, delay_s: float) -> None:
-        """Write what waits for the disk, after so many seconds."""
+        """Write the waiting rows to the disk after a delay in seconds."""
         if self._flusher is None or self._flusher.done():
             # may begin while asyncio.run cancels the others: then nothing ends it
             self._flusher = left_quietly(asyncio.create_task(self._flush(delay_s)))

@@ -12,7 +12,7 @@ A score is the centred cosine (`rows.py`) of a row and a query. `candidates.py` 
 Rows are in the order in which they were added. `scores` has a removed one at -inf, until the rows
 are made anew without it.
 
-Threads. `append` and `resample` belong to the loop. Reading may run anywhere: a row that is added
+Threads. `extend` and `resample` belong to the loop. Reading may run anywhere: a row that is added
 meanwhile may or may not be there, and those that were keep their places, for the arrays that a
 search took at its start never move.
 """
@@ -96,11 +96,6 @@ class DenseIndex:
         size: int = each * self.rows.count + sum(one.size_bytes for one in made if one is not None)
         return size
 
-    def append(self, label: int, vector: Coded) -> None:
-        """Add the vector of the next row, which has this label. Constant time."""
-        self.extend(vector)
-        self.resample(label)
-
     def extend(self, vectors: Coded) -> None:
         """Add the vectors of the next rows, [n, d]."""
         first, until = self.rows.count, self.rows.count + len(vectors.steps)
@@ -110,7 +105,7 @@ class DenseIndex:
         self._codes[first:until], self._steps[first:until] = vectors
 
     def resample(self, label: int) -> None:
-        """Let the sample be taken anew if a label that came or went may be of it."""
+        """Drop the sample if a row that came or went may be in it: call it after that change."""
         if self._sample is not None and self._sample.may_have(label):
             self._sample = None
 

@@ -120,7 +120,7 @@ class Candidates(NamedTuple):
 
 
 _Gather = Callable[[float], Candidates | None]
-"""Gathers rows; None if that takes more than so many keys."""
+"""Gathers rows, at the cost of so many keys; returns None if the cost is higher."""
 
 
 def _union(
@@ -339,7 +339,7 @@ class _Column:
     def plain(self, name: str, operand: Any, most: float) -> Candidates | None:
         """Return the rows that may meet `eq`, `in`, `contains` or `exists`.
 
-        None if gathering them takes more than `most` keys.
+        Returns None if the postings have more than `most` keys.
         """
         if name == "exists":
             return _union([*self._keys.values()], most)
@@ -363,9 +363,9 @@ class _Column:
         return _union(found, most, not (isinstance(token, str) and self._of(dict)))
 
     def ranges(self, limits: Limits) -> list[_Gather]:
-        """Return what gathers the rows within limits, the fewest values first.
+        """Return functions that gather the rows within limits, those of the fewest values first.
 
-        Where a row may meet limits by several values, or kinds, each limit is asked by itself.
+        Each limit has its own function if a row may meet them by several values, or kinds.
         """
         apart = self._several or len({_limit_kind(limit) for _, limit in limits}) > 1
         parts = [self._between([limit]) for limit in limits] if apart else [self._between(limits)]

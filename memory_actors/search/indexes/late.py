@@ -255,7 +255,7 @@ class LateIndex:
             self._hold([row], tokens)
 
     def of_row(self, row: int) -> tuple[TokenIds, Tokens | None]:
-        """Return what `append_tokens` takes for a row; its states, if they are held."""
+        """Return the token ids of a row, and its states if they are held: see `append_tokens`."""
         held = next(self._held_of(np.array([row])), None)
         ids = self._token_ids[self._ends[row] : self._ends[row + 1]]
         return ids, None if held is None else held[1].gathered()

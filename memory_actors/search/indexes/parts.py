@@ -113,10 +113,11 @@ class Parts(NamedTuple):
         :raises ValueError: its token states are not what `pack` made; then nothing is added.
         """
         self.late.append(packed)
-        self.dense.append(label, vector)
+        self.dense.extend(vector)
         self.words.append(counts, *beside)
         self.traits.append(trait)
         self.rows.append(label)
+        self.dense.resample(label)
 
     def forget(self, label: int) -> None:
         """Remove a passage from each."""
@@ -150,10 +151,11 @@ class Parts(NamedTuple):
             made.late.remove(place)
         since = self.size + np.flatnonzero(view.alive[self.size :])
         for row, label in zip(since.tolist(), view.labels[since].tolist(), strict=True):
-            made.dense.append(label, view.vectors.at(slice(row, row + 1)))
+            made.dense.extend(view.vectors.at(slice(row, row + 1)))
             postings.append(self.words.postings.words_of(row))
             made.late.append_tokens(*self.late.of_row(row))
             made.rows.append(label)
+            made.dense.resample(label)
         every = np.concatenate([kept, since])
         words = LexicalIndex(self.words.chains.taken(every, made.rows), postings)
         traits = self.traits.taken(every, made.rows)

@@ -300,9 +300,9 @@ class Traits:
         return self._columns.at(slice(0, count))
 
     def taken(self, kept: Rows, rows: Labels) -> "Traits":
-        """Return the traits of some rows only, for `rows` of their own. Names keep their numbers.
+        """Return the traits of some rows, all living ones among them, for their own `rows`.
 
-        All that live are among them.
+        Names keep their numbers.
         """
         made = Traits(rows)
         made.owners, made._named = self.owners, self._named

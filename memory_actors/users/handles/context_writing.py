@@ -178,7 +178,7 @@ class ContextWriting(Handle):
     ) -> ContextReceipt:
         """Carry out changes of a document, all or none; `more` are other fields of the command.
 
-        What the document cannot take is refused before any work on it.
+        A change that does not fit the document is refused before any work.
 
         :raises QuotaExceededError: it has no room for so many bytes or entries.
         :raises InvalidInputError: they are no changes, or a text is not one block.

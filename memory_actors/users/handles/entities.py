@@ -304,7 +304,7 @@ class EntityGraph(Handle):
     def _walk(
         self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
     ) -> dict[str, Any]:
-        """Return which relationships a walk follows, checked."""
+        """Check the arguments of a walk, and return those of the functions of `graph`."""
         at_us = time_us(as_of, "as_of")
         now_us = self._scope.now_us() if at_us is None else at_us
         return {

@@ -63,6 +63,7 @@ class LongTermMemory(Summarized):
     async def add_many(
         self,
         items: Sequence[Item],
+        *,
         auto_prune: bool | None,
         idempotency_key: str | None,
         on_duplicate: OnDuplicate | None,
@@ -90,7 +91,13 @@ class LongTermMemory(Summarized):
         return self._receipts(command, written)
 
     async def _add(self, adding: Adding) -> Receipt:
-        (receipt,) = await self.add_many([adding.item], *adding[1:])
+        item, auto_prune, idempotency_key, on_duplicate = adding
+        (receipt,) = await self.add_many(
+            [item],
+            auto_prune=auto_prune,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+        )
         return receipt
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:

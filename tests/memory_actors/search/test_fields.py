@@ -219,7 +219,7 @@ def test_a_path_of_lists_is_refused_until_rows_change(value: Any) -> None:
     "more", [{"not": {"color": "red"}}, {"or": [{"color": "red"}, {"color": {"exists": True}}]}]
 )
 def test_what_leaves_few_rows_spares_the_others(more: Any, monkeypatch: Any) -> None:
-    """Beside a part that leaves three rows of 1,000, no set of all is made for the others."""
+    """If one part leaves three rows of 1,000, the other parts build no set of all rows."""
     rows = {n: {"color": "red" if n % 2 else "blue", "number": n // 3} for n in range(1_000)}
     index = index_of(rows)
     wanted = {"and": [{"number": 7}, more]}
