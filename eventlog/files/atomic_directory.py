@@ -113,11 +113,14 @@ def _sync(directory: Path) -> None:
 def finish_restore(directory: Path) -> None:
     """Put a restored log in its place, where a process died just before that.
 
+    An empty directory there was made by an opening since then, and gives way.
+
     :raises LogUnavailable: it cannot be seen whether there is one, or moved there.
     """
     scratch = beside(directory, RESTORING)
     try:
-        if not directory.exists() and (scratch / _READY).exists():
+        is_free = not directory.exists() or _is_empty(directory)
+        if is_free and (scratch / _READY).exists():
             put_in_place(scratch, directory)
     except OSError as error:
         raise LogUnavailable(f"cannot open {directory}: {error.strerror}") from error

@@ -308,8 +308,13 @@ def make_lockable(directory: Path) -> bool:
     try:
         if directory.exists() or not directory.parent.is_dir():
             return False
+        from eventlog.files.atomic_directory import finish_restore  # not for every client
+
+        finish_restore(directory)  # which would find a store where there is a directory
+        if directory.exists():
+            return False
         make_directory(directory)
-    except (OSError, ValueError):
+    except (LogUnavailable, OSError, ValueError):
         return False
     return True
 
