@@ -43,7 +43,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Users and quotas": {"log": "users", "quotas": "usage cost tier"},
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},
-    "Serving": {"serve": "serve ui keys", "mcp": "mcp"},
+    "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
     "The store": {
         "log": "stats verify",
         "keeping": "backup restore-backup move repair erase purge heads heads-key",

@@ -218,6 +218,27 @@ def removing(client: str, path: Path) -> ConfigurationChange:
     return ConfigurationChange(path, before, _as(left, before))
 
 
+def changing(
+    path: Path, change: Callable[[str], str], onto: ConfigurationChange | None = None
+) -> ConfigurationChange:
+    """Return a change to a file of JSON that a function of its text makes, on top of another one.
+
+    A file in which nothing but `{}` is left goes.
+
+    :raises InvalidInputError: the file is damaged.
+    """
+    before = _read(path) if onto is None else onto.before
+    now = before if onto is None else onto.after
+    given = _text(path, now or b"")
+    with _telling(path):
+        text = change(given)
+    if text == given:
+        return ConfigurationChange(path, before, now)
+    ended = text if text.endswith("\n") or before is not None else f"{text}\n"
+    is_empty = text.strip() in ("", "{}")
+    return ConfigurationChange(path, before, None if is_empty else _as(ended, before))
+
+
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
     try:

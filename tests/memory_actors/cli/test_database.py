@@ -80,6 +80,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 @pytest.fixture(autouse=True)
 def in_its_directory(shared: Shared, surroundings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shared.directory)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared.directory / "state"))  # of `agent pause`
 
 
 @pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES))

@@ -92,6 +92,7 @@ def in_its_directory(live: Live, surroundings: None, monkeypatch: pytest.MonkeyP
         raise AssertionError("a client of the store needs no model")
 
     monkeypatch.chdir(live.directory)
+    monkeypatch.setenv("XDG_STATE_HOME", str(live.directory / "state"))  # of `agent pause`
     monkeypatch.setattr(running, "install_default", install)
 
 

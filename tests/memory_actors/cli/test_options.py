@@ -31,7 +31,10 @@ def commands() -> list[list[str]]:
     return found
 
 
-WITHOUT_STORE = {"model install", "model path", "heads-key", "mcp uninstall", "move"}
+WITHOUT_STORE = {
+    "model install", "model path", "heads-key", "mcp uninstall", "move",
+    "agent uninstall", "agent pause", "agent resume",
+}  # fmt: skip
 OF_ALL_USERS = {
     "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
     "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke",
@@ -59,6 +62,7 @@ def test_these_are_the_commands() -> None:
         "context pin", "context size", "context list", "context documents", "context archive",
         "context restore", "context search", "context sync",
         "serve", "keys create", "keys list", "keys revoke", "mcp install", "mcp uninstall",
+        "agent install", "agent uninstall", "agent backfill", "agent pause", "agent resume",
     }  # fmt: skip
 
 

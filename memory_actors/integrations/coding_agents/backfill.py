@@ -1,0 +1,78 @@
+"""Backfill: the transcripts that a host has kept are captured, each message once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from eventlog.core.records import Returned
+from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture, summarise
+from memory_actors.integrations.coding_agents.hosts import HOSTS
+from memory_actors.integrations.coding_agents.pausing import is_paused
+from memory_actors.integrations.coding_agents.private import Cleaner
+from memory_actors.integrations.coding_agents.projects import project_of
+from memory_actors.integrations.coding_agents.transcripts import Turn, turns
+from memory_actors.sharing.system import MemorySystem
+
+UNREADABLE: Final = (OSError, ValueError)
+
+
+class Backfilled(Returned, frozen=True, kw_only=True):
+    """The numbers of what a backfill has found and what was new."""
+
+    sessions: int
+    turns: int
+    memories: int
+    episodes: int
+    projects: tuple[str, ...]
+    skipped: tuple[str, ...]
+    """Transcripts that could not be read, or whose directory is not known."""
+
+
+async def backfill(
+    memory: MemorySystem | None,
+    hosts: list[str],
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
+) -> Backfilled:
+    """Capture all transcripts of some hosts. Without a memory, only say what there is.
+
+    It can be stopped and run again: what is stored is not stored twice.
+    """
+    found = [(host, path) for host in hosts for path in sorted(HOSTS[host].transcripts())]
+    captured: list[Captured] = []
+    projects, skipped = set(), []
+    for done, (host, path) in enumerate(found):
+        progress(done, len(found))
+        try:
+            directory = HOSTS[host].working_directory(path)
+            said = list(turns(HOSTS[host].entries(path)))
+        except UNREADABLE:
+            directory, said = None, []
+        if directory is None:
+            skipped.append(str(path))
+        elif said and not is_paused(project_of(directory).user_id):
+            projects.add(project_of(directory).user_id)
+            captured.append(await _captured(memory, host, path, directory, said))
+    progress(len(found), len(found))
+    sums = [sum(each) for each in zip(*captured, strict=True)] or [0, 0, 0]
+    return Backfilled(
+        sessions=len(captured),
+        turns=sums[0],
+        memories=sums[1],
+        episodes=sums[2],
+        projects=tuple(sorted(projects)),
+        skipped=tuple(skipped),
+    )
+
+
+async def _captured(
+    memory: MemorySystem | None, host: str, path: Path, directory: str, said: list[Turn]
+) -> Captured:
+    if memory is None:
+        return Captured(len(said))
+    project, session = project_of(directory), Session(host, HOSTS[host].session_id(path))
+    user = memory.user(project.user_id, agent_id=host, session_id=session.id, source=session.source)
+    cleaner = Cleaner(project.root)
+    captured = await capture(user, session, said, cleaner)
+    if captured.turns:
+        await summarise(user, session, said, cleaner)
+    return captured

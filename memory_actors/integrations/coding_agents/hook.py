@@ -1,0 +1,173 @@
+"""A hook: what a host runs at a moment of a session, `python -m …coding_agents.hook HOST`.
+
+It reads one JSON object from stdin and may write one to stdout. It never fails its host: whatever
+goes wrong is a line in `agent.log`, and the exit code is 0. Beside a running owner of the store it
+is a small client, without numpy and without a model.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from memory_actors.integrations.coding_agents import pausing
+from memory_actors.integrations.coding_agents.projects import Project, project_of
+from memory_actors.sharing.system import MemorySystem, UserMemory, open_or_join
+
+Moment: TypeAlias = Literal["start", "prompt", "turn"]
+
+EVENTS: Final[Mapping[str, Mapping[str, Moment]]] = {
+    "claude-code": {
+        "SessionStart": "start",
+        "UserPromptSubmit": "prompt",
+        "Stop": "turn",
+        "PreCompact": "turn",
+    },
+    "codex": {
+        "SessionStart": "start",
+        "UserPromptSubmit": "prompt",
+        "Stop": "turn",
+        "PreCompact": "turn",
+    },
+    "gemini-cli": {
+        "SessionStart": "start",
+        "BeforeAgent": "prompt",
+        "AfterAgent": "turn",
+        "PreCompress": "turn",
+    },
+}
+"""The events of each host that has hooks, and what they are to us.
+
+The end of a session is none: hosts do not wait for hooks then, and nothing is left to do.
+"""
+WORK_S_MAX: Final = 20.0
+"""A hook that would take longer is given up; the next one goes on where it was."""
+STDIN_BYTES_MAX: Final = 64 << 20
+
+
+class Event(NamedTuple):
+    """What a host says."""
+
+    host: str
+    name: str
+    moment: Moment
+    session_id: str
+    directory: str
+    transcript: Path | None
+    prompt: str
+
+
+def event_of(host: str, data: bytes) -> Event | None:
+    """Return what a host says, or None if it is nothing to us.
+
+    :raises msgspec.DecodeError: it is no JSON object.
+    """
+    said = msgspec.json.decode(data, type=dict[str, Any])
+    name = str(said.get("hook_event_name"))
+    moment = EVENTS[host].get(name)
+    if moment is None:
+        return None
+    path = said.get("transcript_path")
+    return Event(
+        host,
+        name,
+        moment,
+        str(said.get("session_id") or "unknown"),
+        str(said.get("cwd") or Path.cwd()),
+        Path(path) if isinstance(path, str) and path else None,
+        str(said.get("prompt") or ""),
+    )
+
+
+async def answer(
+    event: Event, place: str, person: str, parts: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Do what an event asks for; return what the host is told, if anything."""
+    project = project_of(event.directory)
+    if pausing.is_paused(project.user_id):
+        return None
+    async with open_or_join(place, **parts) as memory:
+        users = [_project(memory, event, project), memory.user(person, agent_id=event.host)]
+        text = ""
+        if event.moment in ("start", "prompt"):
+            text = await _recalled(event, users)
+        else:
+            await _captured(event, project, users[0])
+    if not text:
+        return None
+    return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
+
+
+def _project(memory: MemorySystem, event: Event, project: Project) -> UserMemory:
+    return memory.user(
+        project.user_id,
+        agent_id=event.host,
+        session_id=event.session_id,
+        source=f"{event.host}:{event.session_id}",
+    )
+
+
+async def _recalled(event: Event, users: Sequence[UserMemory]) -> str:
+    from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
+
+    if event.moment == "start":
+        return await at_start(users)
+    return await at_prompt(users, event.prompt, event.session_id) if event.prompt.strip() else ""
+
+
+async def _captured(event: Event, project: Project, user: UserMemory) -> None:
+    from memory_actors.integrations.coding_agents.capturing import Session, capture, summarise
+    from memory_actors.integrations.coding_agents.hosts import HOSTS
+    from memory_actors.integrations.coding_agents.private import Cleaner
+    from memory_actors.integrations.coding_agents.transcripts import turns
+
+    if event.transcript is None or not event.transcript.is_file():
+        return
+    found = list(turns(HOSTS[event.host].entries(event.transcript)))
+    session, cleaner = Session(event.host, event.session_id), Cleaner(project.root)
+    if (await capture(user, session, found, cleaner)).turns:
+        await summarise(user, session, found, cleaner)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer one event of a host; return 0."""
+    parser = argparse.ArgumentParser(prog="memory-actors hook", description=__doc__)
+    parser.add_argument("host", choices=EVENTS)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--user", default="default")
+    given = parser.parse_args(arguments)
+    try:
+        event = event_of(given.host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
+        if event is not None:
+            work = answer(event, given.data, given.user, _parts(given.data))
+            told = asyncio.run(asyncio.wait_for(work, WORK_S_MAX))
+            if told is not None:
+                sys.stdout.write(msgspec.json.encode(told).decode())
+                sys.stdout.flush()
+    except Exception as error:  # a host must never fail with us
+        pausing.log(f"{given.host}: {type(error).__name__}: {error}")
+    return 0
+
+
+def _parts(place: str) -> dict[str, Any]:
+    """Return how the store is opened where no process has it."""
+    from memory_actors.base.key_files import known_key_file
+    from memory_actors.base.settings import Settings
+    from memory_actors.sharing.address import server_url
+
+    if server_url(place) is not None or "://" in place:
+        return {}
+    keys = known_key_file(place, None)
+    return {
+        "settings": Settings(latency_targets_ms={}),
+        "alerts": [],
+        **({} if keys is None else {"encrypt": keys}),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

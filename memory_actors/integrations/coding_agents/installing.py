@@ -1,0 +1,206 @@
+"""Telling a host of the hooks and of the MCP server: a change that is shown first, then made.
+
+Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. Of the
+other hosts the user's configuration is changed; everything else in a file stays.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import platformdirs
+
+from eventlog.files.datafile import make_directory, written_whole
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.processes import ended
+from memory_actors.base.version import version
+from memory_actors.integrations.coding_agents.hook import EVENTS
+from memory_actors.integrations.coding_agents.hosts import HOSTS
+from memory_actors.integrations.mcp import jsonc
+from memory_actors.integrations.mcp.clients import (
+    NAME,
+    ConfigurationChange,
+    changing,
+    config_path,
+    installing,
+    removing,
+)
+
+HOOK_MODULE: Final = "memory_actors.integrations.coding_agents.hook"
+HOOK_S_MAX: Final = 30
+"""The time after which a host gives up a hook of ours."""
+CLAUDE_S_MAX: Final = 60.0
+DESCRIPTION: Final = "Long-term memory: captures sessions and brings back what answers a prompt."
+RECALL: Final = """---
+description: Recall what is known about a topic
+argument-hint: <topic>
+---
+Call the tool `recall` of the MCP server memory-actors with this query, and answer from what it
+returns: $ARGUMENTS
+"""
+REMEMBER: Final = """---
+description: Remember a fact for later sessions
+argument-hint: <fact>
+---
+Call the tool `remember` of the MCP server memory-actors with this fact, in words that make sense
+alone: $ARGUMENTS
+"""
+
+
+class Command(NamedTuple):
+    """How hooks and the server find the memory: what stands in a configuration."""
+
+    data: str
+    user: str
+
+    def hook(self, host: str) -> str:
+        """Return the command line of a host's hooks. `-P`: they import nothing of a project."""
+        run = [sys.executable, "-P", "-m", HOOK_MODULE, host]
+        return shlex.join([*run, "--data", self.data, "--user", self.user])
+
+    @property
+    def server(self) -> list[str]:
+        """The command line of the MCP server."""
+        program = Path(sys.executable).parent / NAME
+        named = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
+        return [*named, "mcp", "--data", self.data, "--user", self.user]
+
+
+def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks of a host as its configuration has them."""
+    seconds = HOOK_S_MAX * 1000 if host == "gemini-cli" else HOOK_S_MAX  # it counts milliseconds
+    hook: dict[str, Any] = {
+        "type": "command",
+        "command": command.hook(host),
+        "timeout": seconds,
+    }
+    if host == "gemini-cli":
+        hook["name"] = NAME
+    return {event: [{"hooks": [hook]}] for event in EVENTS[host]}
+
+
+# --- hosts with a file of hooks
+
+
+def hooks_change(host: str, command: Command | None) -> list[ConfigurationChange]:
+    """Return the changes that add our hooks and our server, or remove them (None).
+
+    :raises InvalidInputError: a file is damaged.
+    """
+    path = Path.home() / str(HOSTS[host].hooks_file)
+    server_path = config_path(host)
+    if command is None:
+        server = removing(host, server_path)
+    else:
+        server = installing(host, server_path, command.server, replace=True)
+    hooks = {} if command is None else hooks_of(host, command)
+    of_server_too = server if path == server_path else None
+    change = changing(path, partial(_with_hooks, host, hooks), of_server_too)
+    return [change] if of_server_too is not None else [server, change]
+
+
+def _with_hooks(host: str, hooks: Mapping[str, list[dict[str, Any]]], text: str) -> str:
+    read = jsonc.parsed(text, comments=True) if text.strip() else {}
+    there = read.get("hooks", {}) if isinstance(read, dict) else {}
+    for event in EVENTS[host]:
+        known = there.get(event, []) if isinstance(there, dict) else []
+        others = [one for one in known if HOOK_MODULE not in json.dumps(one)]
+        wanted = [*others, *hooks.get(event, [])]
+        if wanted != known and wanted:
+            text = jsonc.with_member(text, ("hooks", event), wanted, comments=True)
+        elif wanted != known:
+            text = jsonc.without_member(text, ("hooks", event), comments=True)
+    return text
+
+
+# --- the plugin of Claude Code
+
+
+def plugin_directory() -> Path:
+    """Return where the plugin is: a marketplace with this plugin alone."""
+    return platformdirs.user_data_path(NAME) / "claude-code"
+
+
+def plugin_files(command: Command) -> dict[str, str]:
+    """Return the files of the plugin, by their path."""
+    server = command.server
+    shown: dict[str, Any] = {
+        ".claude-plugin/marketplace.json": {
+            "name": NAME,
+            "owner": {"name": "Memory Actors"},
+            "description": DESCRIPTION,
+            "plugins": [{"name": NAME, "source": "./plugin", "description": DESCRIPTION}],
+        },
+        "plugin/.claude-plugin/plugin.json": {
+            "name": NAME,
+            "version": version(),
+            "description": DESCRIPTION,
+            "author": {"name": "Memory Actors"},
+            "license": "Apache-2.0",
+        },
+        "plugin/hooks/hooks.json": {"hooks": hooks_of("claude-code", command)},
+        "plugin/.mcp.json": {
+            "mcpServers": {NAME: {"type": "stdio", "command": server[0], "args": server[1:]}}
+        },
+    }
+    files = {path: json.dumps(data, indent=2) + "\n" for path, data in shown.items()}
+    return files | {"plugin/commands/recall.md": RECALL, "plugin/commands/remember.md": REMEMBER}
+
+
+def plugin_commands(*, install: bool) -> list[list[str]]:
+    """Return the commands of Claude Code that add the plugin, or remove it."""
+    plugin = f"{NAME}@{NAME}"
+    if install:
+        return [
+            ["claude", "plugin", "marketplace", "add", str(plugin_directory())],
+            ["claude", "plugin", "install", plugin],
+        ]
+    return [
+        ["claude", "plugin", "uninstall", plugin],
+        ["claude", "plugin", "marketplace", "remove", NAME],
+    ]
+
+
+def write_plugin(command: Command) -> None:
+    """Write the files of the plugin.
+
+    :raises InvalidInputError: one cannot be written.
+    """
+    try:
+        for path, text in plugin_files(command).items():
+            place = plugin_directory() / path
+            make_directory(place.parent)
+            with written_whole(place, contested=True) as file:
+                file.write(text.encode())
+    except OSError as error:
+        raise InvalidInputError(f"{error.filename} cannot be written: {error.strerror}") from error
+
+
+def remove_plugin() -> None:
+    """Remove the files of the plugin."""
+    shutil.rmtree(plugin_directory(), ignore_errors=True)
+
+
+def run_claude(commands: Sequence[Sequence[str]]) -> None:
+    """Run commands of Claude Code.
+
+    :raises InvalidInputError: one fails.
+    """
+    for command in commands:
+        try:
+            code, said = ended(command, Path.cwd(), CLAUDE_S_MAX, {})
+        except TimeoutError:
+            code, said = 1, f"no answer in {CLAUDE_S_MAX:.0f} s"
+        if code != 0:
+            raise InvalidInputError(f"`{shlex.join(command)}` failed: {said.strip()}")
+
+
+def has_claude() -> bool:
+    """Say whether the program `claude` is there."""
+    return shutil.which("claude", path=os.environ.get("PATH")) is not None

@@ -1,0 +1,95 @@
+"""What must not reach the log: private blocks, values of `.env` files, keys and tokens.
+
+Keys and tokens are found by the detectors of `detect-secrets`. What is taken out leaves a mark that
+says what it was.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from memory_actors.base.errors import MissingExtraError
+
+PRIVATE: Final = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
+ASSIGNED: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*$", re.MULTILINE)
+PRIVATE_KEY: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+SENSITIVE: Final = re.compile(
+    r"key|token|secret|passw|pwd|credential|auth|dsn|private", re.IGNORECASE
+)
+"""Matches names of variables whose values are secret however short they are."""
+VALUE_LENGTH_MIN, SENSITIVE_LENGTH_MIN = 8, 4
+ENV_FILES_MAX: Final = 20
+ENV_BYTES_MAX: Final = 1 << 20
+NOT_SECRET: Final = ("IPPublicDetector",)
+"""Detectors of what is no key."""
+
+
+class Cleaner:
+    """Takes out what is private, in the texts of one project."""
+
+    def __init__(self, root: Path):
+        self._values = _env_values(root)
+
+    def clean(self, text: str) -> str:
+        """Return a text without what must not be kept."""
+        text = PRIVATE.sub("[private]", text)
+        text = PRIVATE_KEY.sub("[secret: private key]", text)
+        for value, name in self._values:
+            text = text.replace(value, f"[secret: {name}]")
+        return "\n".join(map(_without_keys, text.split("\n")))
+
+
+def _env_values(root: Path) -> list[tuple[str, str]]:
+    """Return the values of a project's `.env` files with their names, the longest first."""
+    found: dict[str, str] = {}
+    try:
+        files = sorted(root.glob(".env*"))[:ENV_FILES_MAX]
+    except OSError:
+        return []
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                text = file.read(ENV_BYTES_MAX).decode("utf-8", "replace")
+        except OSError:
+            continue  # a directory, or not ours to read
+        for name, written in ASSIGNED.findall(text):
+            quoted = re.match(r"""(["'])(.*?)\1""", written)
+            value = quoted[2] if quoted else written.split(" #")[0].strip()
+            least = SENSITIVE_LENGTH_MIN if SENSITIVE.search(name) else VALUE_LENGTH_MIN
+            if len(value) >= least:
+                found.setdefault(value, name)
+    return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+def _without_keys(line: str) -> str:
+    for detector in detectors():
+        for secret in detector.analyze_string(line):
+            if secret and len(secret) >= SENSITIVE_LENGTH_MIN:
+                line = line.replace(secret, f"[secret: {detector.secret_type}]")
+    return line
+
+
+@cache
+def detectors() -> tuple[Any, ...]:
+    """Return the detectors of keys and tokens that go by their form, and not by their entropy.
+
+    :raises MissingExtraError: `detect-secrets` is not installed.
+    """
+    try:
+        from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+        from detect_secrets.plugins.base import RegexBasedDetector
+        from detect_secrets.plugins.keyword import KeywordDetector
+    except ImportError as error:
+        raise MissingExtraError(
+            "capturing needs detect-secrets: pip install 'memory-actors[agents]'"
+        ) from error
+    found: Any = get_mapping_from_secret_type_to_class().values()
+    return tuple(
+        kind()
+        for kind in found
+        if issubclass(kind, (RegexBasedDetector, KeywordDetector))
+        and kind.__name__ not in NOT_SECRET
+    )
