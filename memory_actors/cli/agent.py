@@ -152,7 +152,7 @@ def _place(app: App) -> str:
 
 
 def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:
-    """Show what is changed, ask, and do it; say whether it was done."""
+    """Show the change, ask, and make it; return True if it was made."""
     if host == PLUGIN_HOST:
         shown, commands = _of_plugin(command)
         changes = []

@@ -17,7 +17,7 @@ UNREADABLE: Final = (OSError, ValueError)
 
 
 class Backfilled(Returned, frozen=True, kw_only=True):
-    """The numbers of what a backfill has found and what was new."""
+    """The counts of sessions and turns that a backfill read, and of memories that were new."""
 
     sessions: int
     turns: int

@@ -1,4 +1,4 @@
-"""What a session leaves in the memory of its project: turns, episodes, fixes, and a summary.
+"""Stores the turns, episodes, fixes and the summary of a session in the memory of its project.
 
 All of it follows from the transcript, and ids are made of the ids there: reading it again adds
 nothing. The source of everything is `<host>:<session>`, so `purge` takes a session out again.
@@ -17,7 +17,7 @@ TURNS_AT_ONCE: Final = 100
 STEPS_MAX: Final = 100
 """Of an episode: the first ones."""
 TEXT_CHARACTERS_MAX: Final = 20_000
-"""Of a prompt or a reply: who pastes more pastes a file."""
+"""The limit for a prompt or a reply; longer ones are pasted files."""
 SUMMARY_TURNS_MAX, SUMMARY_WORDS_MAX = 1_000, 150
 FIX, SUMMARY = "fix", "session summary"
 """Values of the metadata `kind`."""

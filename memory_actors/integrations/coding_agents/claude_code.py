@@ -1,8 +1,8 @@
 """Transcripts of Claude Code: `~/.claude/projects/<directory>/<session>.jsonl`.
 
-Each line has a `type`. Those of "user" are prompts, results of tools, and much that the program
-says in the user's name (commands, reminders, interruptions); those of "assistant" have texts and
-uses of tools. Lines of sub-agents (`isSidechain`) are not the conversation.
+Each line has a `type`. Lines of type "user" are prompts, results of tools, or texts of the program
+in the user's name (commands, reminders, interruptions). Lines of type "assistant" have texts and
+uses of tools. Lines of sub-agents (`isSidechain`) are no part of the conversation.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Transcripts of Codex: `~/.codex/sessions/<year>/<month>/<day>/rollout-<time>-<session>.jsonl`.
 
-Lines are `{timestamp, type, payload}`. What people and the agent say is in events of the types
-`user_message` and `agent_message`; commands and patches are response items, their results follow
-with the same `call_id`. No line has an id, but the file only grows: its number is one.
+Lines are `{timestamp, type, payload}`. Events of type `user_message` have prompts, those of type
+`agent_message` replies. Commands and patches are response items; their results follow with the same
+`call_id`. Lines have no ids. The file only grows, so the number of a line serves as its id.
 """
 
 import os
@@ -87,7 +87,7 @@ def _run(call: Any) -> Ran:
 
 
 def _error(output: object) -> str:
-    """Return what the result of a call says of a failure, or nothing."""
+    """Return the error in the result of a call, or an empty text."""
     if isinstance(output, str):
         try:
             read = msgspec.json.decode(output)

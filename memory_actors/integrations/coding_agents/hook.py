@@ -1,8 +1,8 @@
 """A hook: what a host runs at a moment of a session, `python -m …coding_agents.hook HOST`.
 
-It reads one JSON object from stdin and may write one to stdout. It never fails its host: whatever
-goes wrong is a line in `agent.log`, and the exit code is 0. Beside a running owner of the store it
-is a small client, without numpy and without a model.
+It reads one JSON object from stdin and may write one to stdout. It never fails its host: each error
+is a line in `agent.log`, and the exit code is 0. If a process has the store open, the hook is a
+small client of it and loads neither numpy nor a model.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Event(NamedTuple):
 
 
 def event_of(host: str, data: bytes) -> Event | None:
-    """Return what a host says, or None if it is nothing to us.
+    """Return the event that a host reports, or None if hooks do nothing about it.
 
     :raises msgspec.DecodeError: it is no JSON object.
     """
@@ -86,7 +86,7 @@ def event_of(host: str, data: bytes) -> Event | None:
 async def answer(
     event: Event, place: str, person: str, parts: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Do what an event asks for; return what the host is told, if anything."""
+    """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
         return None

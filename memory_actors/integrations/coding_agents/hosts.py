@@ -18,7 +18,7 @@ class Host(NamedTuple):
     session_id: Callable[[Path], str]
     """From a transcript to the session as hooks name it."""
     hooks_file: str | None
-    """Where its hooks are configured, from the home directory; None: in a plugin."""
+    """The file that configures its hooks, relative to the home directory; None: a plugin does."""
     next_step: str
 
 

@@ -1,7 +1,7 @@
 """Telling a host of the hooks and of the MCP server: a change that is shown first, then made.
 
-Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. Of the
-other hosts the user's configuration is changed; everything else in a file stays.
+Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. For the
+other hosts, `hooks_change` edits the user's configuration; everything else in a file stays.
 """
 
 import json

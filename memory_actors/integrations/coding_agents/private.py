@@ -1,7 +1,7 @@
-"""What must not reach the log: private blocks, values of `.env` files, keys and tokens.
+"""Removes private text before it reaches the log: marked blocks, `.env` values, keys and tokens.
 
-Keys and tokens are found by the detectors of `detect-secrets`. What is taken out leaves a mark that
-says what it was.
+The detectors of `detect-secrets` find keys and tokens. A mark with the kind of the secret takes its
+place.
 """
 
 import re

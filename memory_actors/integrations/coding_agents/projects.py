@@ -1,6 +1,6 @@
 """The project of a directory: a repository, by its remote if it has one, else by its root.
 
-Nothing is run for it: a hook has no time for `git`.
+It reads the files of `git` itself, since a hook has no time to run the program.
 """
 
 import re

@@ -16,7 +16,7 @@ Line: TypeAlias = dict[str, Any]
 """The JSON object in a line of a transcript."""
 
 ERROR_CHARACTERS_MAX: Final = 300
-"""Of what a failed command said."""
+"""The limit for the output of a failed command that is kept."""
 LINE_BYTES_MAX: Final = 16 << 20
 """Longer ones are pictures."""
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -63,7 +63,7 @@ class Turn(NamedTuple):
 
 
 def turns(entries: Iterable[Entry]) -> Iterator[Turn]:
-    """Yield the turns of a session. What comes before the first prompt belongs to none."""
+    """Yield the turns of a session. Entries before the first prompt are dropped."""
     prompt: Prompt | None = None
     runs: list[Ran] = []
     reply: Reply | None = None
