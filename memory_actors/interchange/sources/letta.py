@@ -15,7 +15,7 @@ only agent there is, or of nobody.
 
 import json
 from collections import Counter
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,8 +91,9 @@ class _Agents:
             agent = value if isinstance(value, dict) else {}
             name = str(agent.get("name") or agent.get("id") or "agent")
             if name in named:
-                told_apart = f"{name} ({agent.get('id')})"
-                name = f"{name} ({len(named) + 1})" if told_apart in named else told_apart
+                numbers = (f"{name} ({n})" for n in count(len(named) + 1))
+                told_apart = chain([f"{name} ({agent.get('id')})"], numbers)
+                name = next(one for one in told_apart if one not in named)
             named[name] = None
             blocks = agent.get("block_ids")
             for block_id in blocks if isinstance(blocks, list) else []:

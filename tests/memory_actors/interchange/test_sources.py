@@ -559,6 +559,14 @@ async def test_agents_and_blocks_of_one_name(imported, tmp_path: Path) -> None:
     assert got.report.left_out == 1
 
 
+async def test_an_agent_is_not_told_apart_by_the_name_of_another(imported, tmp_path: Path) -> None:
+    agents = [{"name": name, "messages": [letta_said("yes")]} for name in ("a", "a (4)", "a", "a")]
+    got = await imported(
+        "letta", write_json(tmp_path / "x.af", {"agents": agents}), user_field="agent"
+    )
+    assert list(got.users) == ["a", "a (4)", "a (5)", "a (None)"]
+
+
 def letta_said(text: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
