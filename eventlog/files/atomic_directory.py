@@ -119,8 +119,7 @@ def finish_restore(directory: Path) -> None:
     """
     scratch = beside(directory, RESTORING)
     try:
-        is_free = not directory.exists() or _is_empty(directory)
-        if is_free and (scratch / _READY).exists():
+        if (scratch / _READY).exists() and (not directory.exists() or _is_empty(directory)):
             put_in_place(scratch, directory)
     except OSError as error:
         raise LogUnavailable(f"cannot open {directory}: {error.strerror}") from error

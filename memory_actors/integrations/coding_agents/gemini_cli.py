@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventlog.files.datafile import read_bytes
 from memory_actors.integrations.coding_agents.transcripts import (
     Entry,
     Prompt,
@@ -42,7 +43,7 @@ def transcripts() -> Iterator[Path]:
 def working_directory(path: Path) -> str | None:
     """Return the directory in which a session was held, where the program kept it."""
     try:
-        return (path.parent.parent / PROJECT_ROOT).read_text("utf-8").strip() or None
+        return read_bytes(path.parent.parent / PROJECT_ROOT).decode().strip() or None
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -74,7 +75,7 @@ def _messages(path: Path) -> Iterator[dict[str, Any]]:
         found = [line for _, line in lines(path)]
     elif path.stat().st_size <= BYTES_MAX:
         try:
-            whole = msgspec.json.decode(path.read_bytes())
+            whole = msgspec.json.decode(read_bytes(path))
         except (msgspec.DecodeError, RecursionError):
             whole = None
         listed = member(whole, "messages")

@@ -1,5 +1,6 @@
 """Pausing: whose sessions are neither captured nor given memories. And the log of failed hooks."""
 
+import os
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Final
 import msgspec
 import platformdirs
 
-from eventlog.files.datafile import make_directory, written_whole
+from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, written_whole
 
 EVERYWHERE: Final = "*"
 LOG_BYTES_MAX: Final = 1 << 20
@@ -22,7 +23,7 @@ def state_directory() -> Path:
 def paused() -> frozenset[str]:
     """Return the projects that are paused, by user id; `EVERYWHERE` stands for all."""
     try:
-        return frozenset(msgspec.json.decode(_file().read_bytes(), type=list[str]))
+        return frozenset(msgspec.json.decode(read_bytes(_file()), type=list[str]))
     except (OSError, msgspec.DecodeError):
         return frozenset()
 
@@ -49,12 +50,16 @@ def log_path() -> Path:
 
 def log(what: str) -> None:
     """Add a line to the log, which begins anew when it is full. Never raises."""
-    path = log_path()
+    line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {' '.join(what.split())}\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = "w" if path.exists() and path.stat().st_size > LOG_BYTES_MAX else "a"
-        with path.open(mode, encoding="utf-8", errors="replace") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {' '.join(what.split())}\n")
+        make_directory(log_path().parent)
+        fd = open_regular(log_path(), os.O_WRONLY | os.O_APPEND | MADE)
+        try:
+            if os.fstat(fd).st_size > LOG_BYTES_MAX:
+                os.ftruncate(fd, 0)
+            os.write(fd, line.encode(errors="replace"))
+        finally:
+            os.close(fd)
     except OSError:
         return
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.files.datafile import opened
 from memory_actors.base.errors import MissingExtraError
 
 PRIVATE: Final = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -51,10 +52,10 @@ def _env_values(root: Path) -> list[tuple[str, str]]:
         return []
     for path in files:
         try:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 text = file.read(ENV_BYTES_MAX).decode("utf-8", "replace")
         except OSError:
-            continue  # a directory, or not ours to read
+            continue  # no file, or not ours to read
         for name, written in ASSIGNED.findall(text):
             quoted = re.match(r"""(["'])(.*?)\1""", written)
             value = quoted[2] if quoted else written.split(" #")[0].strip()

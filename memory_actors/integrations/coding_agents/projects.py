@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from eventlog.files.datafile import opened
+
 REMOTE: Final = re.compile(r'^\s*\[remote "([^"\n]*)"\]\s*$((?:\n(?!\s*\[).*)*)', re.MULTILINE)
 URL: Final = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.MULTILINE)
 ADDRESS: Final = re.compile(r"^(?:[a-z+]+://)?(?:[^@/\s]+@)?([^:/\s]+)(?::\d+(?=/))?[:/]+(.+?)/*$")
@@ -62,7 +64,7 @@ def _remotes(config: str) -> Iterator[tuple[str, str]]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return file.read(FILE_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return ""

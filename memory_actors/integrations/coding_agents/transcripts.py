@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from eventlog.files.datafile import opened
+
 Line: TypeAlias = dict[str, Any]
 """The JSON object in a line of a transcript."""
 
@@ -82,7 +84,7 @@ def turns(entries: Iterable[Entry]) -> Iterator[Turn]:
 
 def lines(path: Path) -> Iterator[tuple[int, Line]]:
     """Yield the number and the object of each line that holds one; the last may be half written."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         for number, line in enumerate(file):
             if len(line) <= LINE_BYTES_MAX:
                 try:
