@@ -117,7 +117,8 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
         raise click.UsageError("--in-place needs a FILE, and goes without --output")
     if in_place:
         return Path(file)
-    if output is not None and file != STDIN and output.exists() and output.samefile(file):
+    is_there = file != STDIN and Path(file).exists()
+    if output is not None and is_there and output.exists() and output.samefile(file):
         raise click.UsageError("--output is FILE itself: say --in-place to overwrite it")
     return output
 

@@ -56,7 +56,7 @@ def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimit
     :raises InvalidInputError: neither of the two, an unknown name, or a value that is no whole
         number above 0 (of `max_iterations`: from 0), or too small to hold anything.
     """
-    known, limits = MemoryLimits.__struct_fields__, given or {}
+    known, limits = MemoryLimits.__struct_fields__, {} if given is None else given
     if not isinstance(limits, MemoryLimits):
         if not isinstance(limits, Mapping):
             raise InvalidInputError(

@@ -92,12 +92,10 @@ def create_app(
     jobs, ending, mcp = CompactionJobs(memory), asyncio.Event(), None
     try:
         from memory_actors.server.mcp import Mounted
-
-        mcp = Mounted(memory, keys, mcp_hosts, BODY_BYTES_MAX)
     except ImportError as error:
         at_mcp: ASGIApp = partial(_refuse_mcp, error.name or "mcp")
     else:
-        at_mcp = mcp
+        at_mcp = mcp = Mounted(memory, keys, mcp_hosts, BODY_BYTES_MAX)
     cors = CORSConfig(
         allow_origins=list(cors_origins),
         allow_methods=["GET", "POST", "PATCH", "DELETE"],

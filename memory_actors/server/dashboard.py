@@ -42,13 +42,15 @@ from memory_actors.sharing.system import MemorySystem
 
 _UI: Final = Path(__file__).with_name("ui")
 _TYPES: Final = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
     "svg": "image/svg+xml",
-    "txt": "text/plain; charset=utf-8",
+    "txt": "text/plain",
 }
-FILES: Final = sorted(one.relative_to(_UI).as_posix() for one in _UI.rglob("*.*"))
+FILES: Final = sorted(
+    one.relative_to(_UI).as_posix() for one in _UI.rglob("*.*") if one.suffix[1:] in _TYPES
+)
 """The files of the page; nothing else can be fetched."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "

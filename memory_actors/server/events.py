@@ -17,11 +17,13 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import LogEntry
+from memory_actors.base.validation import check_count, check_optional_name
 from memory_actors.server.access import AnyRequest
 from memory_actors.server.bodies import UserId
 from memory_actors.server.examples import answers, example, example_of
 
 MEDIA_TYPE: Final = "text/event-stream"
+DIGITS_MAX: Final = 19  # of a position, which has 64 bits
 KEEP_ALIVE_S: Final = 15.0  # a proxy cuts what says nothing for a minute
 
 After = Annotated[
@@ -73,10 +75,12 @@ def _stream(
     request: AnyRequest, user_id: str | None, after: int, last_id: str | None, *, follow: bool
 ) -> ServerSentEvent:
     if last_id is not None:
-        if not (last_id.isascii() and last_id.isdigit()):
+        if not (last_id.isascii() and last_id.isdigit() and len(last_id) <= DIGITS_MAX):
             raise InvalidInputError("Last-Event-ID must be the id of an event: its position")
         after = int(last_id)
     state = request.app.state
+    # Checked here: an error of the stream itself would come after the status.
+    user_id, after = check_optional_name(user_id, "user_id"), check_count(after, "after")
     events = state.memory.events(user_id, after=after, follow=follow)
     return ServerSentEvent(_messages(events, state.ending))
 

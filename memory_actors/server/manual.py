@@ -32,7 +32,7 @@ async def page(request: AnyRequest) -> Response[str]:
         about = {name: escape(document["info"][name]) for name in ("title", "version")}
         operations = "\n".join(_operations(document))
         state["manual"] = _PAGE.format(**about, style=_STYLE, operations=operations)
-    return Response(state["manual"], media_type="text/html; charset=utf-8", headers=HEADERS)
+    return Response(state["manual"], media_type="text/html", headers=HEADERS)
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[str]:

@@ -154,6 +154,10 @@ def test_what_is_no_text_is_refused(
     if content is not None:
         path.write_bytes(content)
     assert said in program.refused("improve", str(path))["message"]
+    out = tmp_path / "out.md"
+    out.write_text("kept")
+    assert said in program.refused("improve", str(path), "--output", str(out))["message"]
+    assert out.read_text() == "kept"
 
 
 def test_a_model_is_asked_with_llm(program: Any, note: Path, llm: Any) -> None:

@@ -236,6 +236,14 @@ def test_an_unexpected_error_shows_no_traceback_unless_asked_to(program, monkeyp
     assert program.refused("list")["type"] == "RuntimeError"
 
 
+def test_a_command_that_cannot_be_imported_is_no_unknown_command(program, monkeypatch) -> None:
+    def crash(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr("memory_actors.cli.import_module", crash)
+    assert program.refused("list")["type"] == "KeyError"
+
+
 def test_an_open_store_is_refused_with_its_process(program) -> None:
     """A store that is open elsewhere is refused with the process that has it."""
     program.ok("add", "x")

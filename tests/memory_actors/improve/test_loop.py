@@ -165,6 +165,8 @@ async def test_a_stop_function_sees_where_the_run_is() -> None:
         ("x", {"call_timeout_s": float("nan")}, "call_timeout_s"),
         ("x", {"stpo": 3, "memory_limit": {}}, "has no memory_limit, stpo: it takes memory_limits"),
         ("x", {"memory_limits": 5}, "memory_limits must be MemoryLimits or a mapping"),
+        ("x", {"memory_limits": 0}, "memory_limits must be MemoryLimits or a mapping"),
+        ("x", {"memory_limits": []}, "memory_limits must be MemoryLimits or a mapping"),
         ("x", {"monitor": 3}, "monitor must be a MemoryMonitor, not 3"),
         ("x", {"record_to": "ann"}, "record_to must be a UserMemory, not 'ann'"),
         ("x", {"stop": anyio.sleep}, "stop must be a plain function"),

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from memory_actors.server import KeyStore, create_app
 from memory_actors.server.admission import STREAMS_MAX
 from tests.memory_actors.server.helpers import (
     ALICE,
@@ -28,6 +29,8 @@ from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from suites.npm import conformance
 from suites.obtaining import NotObtainedError
+
+from memory_actors.server.mcp import Mounted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 MODES = ["legacy", "auto"]
@@ -55,6 +58,15 @@ async def client(service: Service, key: str, path: str = "/mcp", **how: Any) -> 
 def opened(service: Service, key: str, path: str = "/mcp", **headers: str) -> Any:
     """Open a session by hand; return the answer."""
     return service("POST", path, key, json=INITIALIZE, headers={**JSON_OR_STREAM, **headers})
+
+
+def test_an_import_that_fails_later_is_no_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ImportError
+
+    monkeypatch.setattr(Mounted, "__init__", fails)
+    with pytest.raises(ImportError):
+        create_app(None, KeyStore("nowhere"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -56,8 +56,29 @@ def test_events_survive_a_cut_connection(fresh: Service) -> None:
         f"{fresh.url}/admin/events?follow=false", headers=bearer(fresh.root), trust_env=False
     )
     assert all_of_it.text.count("data: ") == 5
-    wrong = {**bearer(fresh.root), "Last-Event-ID": "-1"}
-    assert httpx.get(url, headers=wrong, trust_env=False).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "last_event_id"),
+    [
+        (ADA, "-1"),
+        (ADA, "9" * 19),
+        (ADA, "9" * 5_000),
+        (f"{ADA}?after={1 << 63}", None),
+        (f"/v1/users/{'a' * 513}", None),
+    ],
+)
+def test_events_are_refused_before_the_stream_begins(
+    service: Service, path: str, last_event_id: str | None
+) -> None:
+    """A position or a user that cannot be is a problem with status 400, not a broken stream."""
+    at, _, query = path.partition("?")
+    headers = bearer(service.root)
+    if last_event_id is not None:
+        headers["Last-Event-ID"] = last_event_id
+    url = f"{service.url}{at}/events?follow=false&{query}"
+    answer = httpx.get(url, headers=headers, trust_env=False)
+    assert (answer.status_code, answer.json()["title"]) == (400, "Invalid input")
 
 
 def test_a_server_that_ends_waits_for_no_listener(tmp_path: Path) -> None:

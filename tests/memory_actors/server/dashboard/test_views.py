@@ -2,6 +2,8 @@
 
 import gzip
 import re
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -252,11 +254,22 @@ def test_the_files_are_small_and_nothing_else_is_served(service: Service) -> Non
     for name in ("", "/app.js", "/vendor/uplot.css"):
         answer = httpx.get(f"{service.url}/ui{name}", trust_env=False)
         assert answer.headers["content-encoding"] == "gzip"
+        assert answer.headers["content-type"].count("charset=utf-8") == 1
         assert "default-src 'self'" in answer.headers["content-security-policy"]
         known = {"If-None-Match": answer.headers["etag"]}
         assert httpx.get(answer.url, headers=known, trust_env=False).status_code == 304
     for name in ("/nothing.js", "/..%2fapp.py", "/vendor/", "/dashboard.py"):
         assert service("GET", f"/ui{name}").status_code == 404
+
+
+def test_files_of_editors_and_systems_are_no_part_of_the_page() -> None:
+    code = (
+        "from pathlib import Path\nfound = Path.rglob\n"
+        "Path.rglob = lambda at, what: [*found(at, what), at / '.DS_Store', at / '.app.js.swp']\n"
+        "from memory_actors.server.dashboard import FILES, router\n"
+        "router()\nassert 'app.js' in FILES and not [one for one in FILES if one[0] == '.']"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
