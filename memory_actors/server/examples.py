@@ -100,7 +100,7 @@ def _made(kind: inspect.Type, name: str, named: Mapping[str, Any]) -> Any:
 def answers(status: int, kind: type, *problems: int, **named: Any) -> dict[int, ResponseSpec]:
     """Return the answers of a route: an example of success, and of each of its problems."""
     success = ResponseSpec(
-        kind, generate_examples=False, description=(kind.__doc__ or "").splitlines()[0],
+        kind, generate_examples=False, description=(kind.__doc__ or kind.__name__).splitlines()[0],
         examples=example(example_of(kind, **named)),
     )  # fmt: skip
     return {status: success, **{number: _problem(number) for number in (*problems, 503)}}

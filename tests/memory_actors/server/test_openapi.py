@@ -1,6 +1,8 @@
 """The description of the API: every route, with examples that are true."""
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -22,6 +24,14 @@ OPERATIONS: list[tuple[str, str, dict[str, Any]]] = [
 def examples_in(content: dict[str, Any]) -> list[Any]:
     (told,) = content.values()
     return [one["value"] for one in told.get("examples", {}).values()]
+
+
+def test_the_server_is_made_without_docstrings() -> None:
+    code = (
+        "from memory_actors.server import KeyStore, create_app; "
+        "create_app(None, KeyStore('nowhere')).routes.openapi_schema.to_schema()"
+    )
+    subprocess.run([sys.executable, "-OO", "-c", code], check=True)
 
 
 def test_every_route_is_described() -> None:
