@@ -26,11 +26,21 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.responses import Response
 
 from memory_actors.base.api_keys import ApiKey, KeyStore
+from memory_actors.integrations.mcp.messages import refusal, repaired
 from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
 from memory_actors.server.access import check_may_reach, set_tier_once
-from memory_actors.server.admission import MCP, Receive, Scope, Send, of_key, take_place
+from memory_actors.server.admission import (
+    MCP,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    of_key,
+    take_place,
+)
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -63,7 +73,7 @@ class Mounted:
     def __init__(
         self, memory: MemorySystem, keys: KeyStore, hosts: Sequence[str], body_bytes_max: int
     ):
-        self._memory, self._keys = memory, keys
+        self._memory, self._keys, self._body_bytes_max = memory, keys, body_bytes_max
         security = _security(hosts)
         self._managers = {
             name: StreamableHTTPSessionManager(
@@ -119,8 +129,36 @@ class Mounted:
         check_may_reach(key, user_id)
         scope[USER_ID] = user_id
         await set_tier_once(self._memory, self._keys, key)
+        if scope["method"] == "POST":
+            receive, refused = await self._read(receive)
+            if refused is not None:
+                await Response(refused, 400, media_type="application/json")(scope, receive, send)
+                return
         await _make_room(manager, scope, key)
         await manager.handle_request(scope, receive, send)
+
+    async def _read(self, receive: Receive) -> tuple[Receive, str | None]:
+        """Return the way to a body that is repaired, and the answer if it is no message.
+
+        A body that is too large is left to the transport, which refuses it.
+        """
+        body, more = b"", True
+        while more and len(body) <= self._body_bytes_max:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        refused = None
+        if not more and len(body) <= self._body_bytes_max:
+            text = repaired(body.decode(errors="replace"))
+            body, refused = text.encode(), refusal(text)
+        read: list[Message] = [{"type": "http.request", "body": body, "more_body": more}]
+
+        async def again() -> Message:
+            return read.pop() if read else await receive()
+
+        if refused is None:
+            return again, None
+        return again, refused.model_dump_json(by_alias=True, exclude={"error": {"data"}})
 
     async def _whose(self, context: Context) -> UserMemory:
         assert context.request is not None

@@ -5,16 +5,11 @@ that of the API key. A caller's mistake is returned as the result of the call, f
 read; an internal error is reported in fixed words, and logged.
 """
 
-import json
 import re
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from io import TextIOWrapper
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
 
-import anyio
 import mcp_types as types
 import msgspec
 from mcp.server.caching import CacheHint
@@ -23,7 +18,6 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
@@ -32,11 +26,11 @@ from memory_actors.base.errors import (
     NotFoundError,
     QuotaExceededError,
 )
-from memory_actors.base.json_text import without_halves
 from memory_actors.base.privacy import reason
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp.answers import shown
+from memory_actors.integrations.mcp.messages import StdinMessages
 from memory_actors.integrations.mcp.tool import (
     SYNONYMS,
     Tool,
@@ -74,8 +68,6 @@ RECENT_MAX: Final = 50
 MEMORY: Final = "memory://memories/"
 PROMPT: Final = "recall_context"
 JSON: Final = "application/json"
-REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
-BYTE_ORDER_MARK: Final = "\ufeff"
 LISTS_FRESH_MS: Final = 300_000  # lists change with the version of the program only
 AGENT_LENGTH_MAX: Final = 100
 BY_US: Final = (
@@ -118,41 +110,10 @@ async def serve_stdio(
         return memory.user(user_id, agent_id=agent_of(context))
 
     server = new_server(whose, tool_sets, watched=True)
-    messages = _Messages()
+    messages = StdinMessages()
     async with stdio_server(stdin=messages) as (reads, writes):  # type: ignore[arg-type]
         messages.answers = writes
         await server.run(reads, writes, server.create_initialization_options())
-
-
-class _Messages:
-    """The messages on stdin, repaired; a line that is none is answered with an error."""
-
-    answers: Any = None
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        stdin = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-        async for line in anyio.wrap_file(stdin):
-            message = without_halves(line.lstrip(BYTE_ORDER_MARK))
-            try:
-                types.jsonrpc_message_adapter.validate_json(message, by_name=False)
-            except ValueError as error:
-                if message.strip():
-                    await self.answers.send(SessionMessage(_refused(message, error)))
-            else:
-                yield message
-
-
-def _refused(line: str, error: ValueError) -> types.JSONRPCError:
-    """Return the answer to a line that is no message of the protocol."""
-    code, its_id = types.PARSE_ERROR, None
-    found = REQUEST_ID.search(line)  # also where the rest cannot be read
-    with suppress(ValueError, RecursionError):
-        its_id = json.loads(found[1]) if found else None
-        said = json.loads(line)
-        code, its_id = types.INVALID_REQUEST, said.get("id") if isinstance(said, dict) else None
-    told = types.ErrorData(code=code, message=f"This is no message of MCP: {error!s:.200}")
-    known = its_id if isinstance(its_id, str | int) else None
-    return types.JSONRPCError(jsonrpc="2.0", id=known, error=told)
 
 
 def agent_of(context: Context) -> str | None:
@@ -326,6 +287,8 @@ class _Serving:
         topic = (params.arguments or {}).get("topic", "")
         if params.name != PROMPT or "memory" not in self._sets:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name:.80}")
+        if not topic.strip():
+            raise MCPError(types.INVALID_PARAMS, f"{PROMPT}: topic is empty: give it some text")
         try:
             user = await self._whose(context)
             found = await user.context(topic)

@@ -86,6 +86,8 @@ SYNONYMS: Final = {"top_k": "limit", "memory_id": "id", "entity_ref": "id"}
 def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
     """Return a value without nulls for optional fields, and with JSON in texts decoded."""
     kind = wanted.get("type")
+    if kind in ("integer", "number", "boolean") and isinstance(value, str):
+        return value.strip()
     if kind in ("array", "object") and isinstance(value, str):
         with suppress(ValueError, RecursionError):
             decoded = json.loads(value)
@@ -105,8 +107,14 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
     return {
         name: _lenient(one, fields.get(name, {}))
         for name, one in named.items()
-        if one is not None or name in required or name not in fields
+        if name in required or name not in fields or not _is_left_out(one, fields[name])
     }
+
+
+def _is_left_out(value: Any, wanted: Mapping[str, Any]) -> bool:
+    """Say whether a value for an optional field is none: null, or a blank where no text goes."""
+    is_blank = isinstance(value, str) and value.strip() in ("", "null")
+    return value is None or (is_blank and wanted["type"] != "string")
 
 
 def _reason(
@@ -120,9 +128,18 @@ def _reason(
     unknown = [nested[1]] if nested else [name for name in given if name not in fields]
     if not unknown:
         return f"{str(error).replace(' - at `$', ' - at `')}. {takes_all}"
-    known = [*(_names(wanted) if nested else fields)]
-    meant = f": did you mean `{process.extractOne(unknown[0], known)[0]}`?" if known else "."
-    return f"there is no argument `{unknown[0]:.80}`{meant} {takes_all}"
+    known = {name: name for name in (_names(wanted) if nested else fields)}
+    known |= {name: own for name, own in SYNONYMS.items() if own in known and name not in known}
+    if not known:
+        return f"there is no argument `{unknown[0]:.80}`. {takes_all}"
+    nearest = process.extractOne(unknown[0], known.keys(), processor=_without_case)[0]
+    meant = f"did you mean `{known[nearest]}`?"
+    return f"there is no argument `{unknown[0]:.80}`: {meant} {takes_all}"
+
+
+def _without_case(name: str) -> str:
+    """Return a name as it is compared: camel case is snake case."""
+    return name.replace("_", "").casefold()
 
 
 def _names(wanted: Mapping[str, Any]) -> Iterator[str]:

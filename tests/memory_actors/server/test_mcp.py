@@ -212,6 +212,35 @@ def test_junk_is_refused_and_the_server_goes_on(service: Service) -> None:
     assert opened(service, service.alice).status_code == 200
 
 
+def test_every_request_is_answered_also_with_half_a_pair_or_a_mark(service: Service) -> None:
+    """As over stdio: cut texts, a byte order mark, ids and arguments as other writers have them."""
+    headers = {**JSON_OR_STREAM, "Content-Type": "application/json"}
+    headers["mcp-session-id"] = opened(service, service.alice).headers["mcp-session-id"]
+
+    def ask(its_id: bytes, arguments: bytes) -> Any:
+        call = b'\xef\xbb\xbf{"jsonrpc": "2.0", "id": %b, "method": "tools/call", "params": '
+        call += b'{"name": "remember", "arguments": %b}}'
+        body = call % (its_id, arguments)
+        return service("POST", "/mcp", service.alice, content=body, headers=headers)
+
+    for number, arguments in enumerate(
+        (
+            b'{"content": "cut \\ud83d"}',
+            b'{"content": "\xed\xa0\xbd cut"}',
+            b'"{\\"content\\": \\"tea\\"}"',
+        ),
+        start=10,
+    ):
+        answer = ask(b"%d.0" % number, arguments)
+        assert answer.status_code == 200
+        assert f'"id":{number},' in answer.text
+        assert '"isError":false' in answer.text
+    for its_id in (b"null", b"1.5"):
+        refused = ask(its_id, b"{}")
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == -32600
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Service]:
     with serving(tmp_path, in_flight_max=2) as running:

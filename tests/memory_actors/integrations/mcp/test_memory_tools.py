@@ -102,10 +102,16 @@ async def test_the_same_thing_has_the_same_name_in_each_tool(serve) -> None:
         ("remember_many", {"items": {"content": "x"}}, {"items": [{"content": "x"}]}),
         ("forget", {"memory_id": "mem_0123"}, {"id": "mem_0123"}),
         ("look_up", {"id": "Ann", "ended": "false"}, {"id": "Ann", "ended": False}),
+        (
+            "recall", {"query": "tea", "limit": " ", "filters": "", "memory_types": "null"},
+            {"query": "tea"},
+        ),
+        ("recall", {"query": "tea", "limit": " 3 "}, {"query": "tea", "limit": 3}),
+        ("remember", {"content": " null", "pinned": ""}, {"content": " null"}),
     ],
 )  # fmt: skip
 def test_arguments_are_read_as_clients_write_them(name: str, given: Any, plain: Any) -> None:
-    """Whole floats, numbers as text, nulls for optional fields, arrays and objects as JSON text."""
+    """Whole floats, numbers as text, nothing for optional fields, arrays and objects as JSON."""
     (tool,) = [one for one in TOOLS if one.name == name]
     assert tool.arguments(given) == tool.arguments(plain)
 
@@ -117,6 +123,9 @@ def test_arguments_are_read_as_clients_write_them(name: str, given: Any, plain: 
         ("recall", {"query": "x", "limits": 3}, "`limits`: did you mean `limit`? It takes query, "),
         ("remember_many", {"items": [{"contents": "x"}]}, "`contents`: did you mean `content`?"),
         ("create_entities", {"entity": []}, "`entity`: did you mean `entities`? It takes entities"),
+        ("recall", {"query": "x", "topK": 3}, "`topK`: did you mean `limit`?"),
+        ("recall", {"query": "x", "memoryTypes": []}, "did you mean `memory_types`?"),
+        ("forget", {"memoryId": "mem_0123"}, "`memoryId`: did you mean `id`?"),
         ("remember", {"content": None}, "Expected `str`, got `null`"),
         ("recall", {"query": "x", "limit": 3.5}, "Expected `int"),
         ("recall", {"query": "x", "limit": "many"}, "Expected `int"),

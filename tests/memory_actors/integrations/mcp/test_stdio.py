@@ -192,6 +192,29 @@ def test_every_request_is_answered_also_with_half_a_pair_or_a_mark(tmp_path: Pat
         assert raw.hear(None)["error"]["code"] == -32700
 
 
+def test_a_request_is_answered_however_its_id_and_arguments_are_written(tmp_path: Path) -> None:
+    """Some clients hold all numbers as doubles; others send the arguments as JSON text."""
+    call = b'{"jsonrpc": "2.0", "id": %b, "method": "tools/call", "params": '
+    call += b'{"name": "recall", "arguments": %b}}'
+    with running(tmp_path) as raw:
+        raw.ask("initialize", INITIALIZE)
+        for written, number in ((b"30.0", 30), (b"3.1e1", 31), (b'"\\ud83d"', "\ufffd")):
+            raw.write(b'{"jsonrpc": "2.0", "id": %b, "method": "ping"}' % written)
+            assert raw.hear(number)["result"] == {}
+        for written in (b"null", b"true", b"1.5", b"[]"):
+            raw.write(b'{"jsonrpc": "2.0", "id": %b, "method": "ping"}' % written)
+            assert raw.hear(None)["error"]["code"] == -32600
+        for number, given in enumerate(
+            [b'"{\\"query\\": \\"tea\\"}"', b'{"query": "tea"}'], start=40
+        ):
+            raw.write(call % (b"%d.0" % number, given))
+            assert not raw.hear(number)["result"]["isError"]
+        for number, given in enumerate([b'""', b'"null"', b"null", b'"[1]"', b'"tea"'], start=50):
+            raw.write(call % (b"%d" % number, given))
+            answer = raw.hear(number)
+            assert "error" in answer or answer["result"]["isError"]
+
+
 def test_the_program_and_the_server_load_nothing_of_it() -> None:
     code = (
         "import sys, memory_actors.cli, memory_actors.server; from memory_actors import *; "
