@@ -1,7 +1,6 @@
 """mcp: the memory as tools for models, and the clients that shall know of it."""
 
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -18,6 +17,7 @@ from memory_actors.integrations.mcp.clients import (
     ConfigurationChange,
     config_path,
     installing,
+    program,
     removing,
 )
 from memory_actors.sharing.address import has_password
@@ -145,9 +145,7 @@ def _command(
             "the command line of a server can be seen by others: leave the password out of the "
             "URL, and keep it in ~/.pgpass"
         )
-    program = Path(sys.executable).parent / "memory-actors"
-    named = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
-    named = [*(named if project is None else ["memory-actors"]), "mcp"]
+    named = [*(program() if project is None else ["memory-actors"]), "mcp"]
     if project is None or is_named:
         named += ["--data", app.url or _place(app.directory, project)]
     if project is None or app.user is not None:

@@ -1,16 +1,14 @@
 """Backfill: the transcripts that a host has kept are captured, each message once."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from eventlog.core.records import Returned
-from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture, summarise
+from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.pausing import is_paused
-from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
-from memory_actors.integrations.coding_agents.transcripts import Turn, turns
+from memory_actors.integrations.coding_agents.transcripts import turns
 from memory_actors.sharing.system import MemorySystem
 
 UNREADABLE: Final = (OSError, ValueError)
@@ -49,9 +47,14 @@ async def backfill(
             directory, said = None, []
         if directory is None:
             skipped.append(str(path))
-        elif said and not is_paused(project_of(directory).user_id):
-            projects.add(project_of(directory).user_id)
-            captured.append(await _captured(memory, host, path, directory, said))
+        elif said and not is_paused((project := project_of(directory)).user_id):
+            projects.add(project.user_id)
+            session = Session(host, HOSTS[host].session_id(path))
+            captured.append(
+                Captured(len(said))
+                if memory is None
+                else await capture(memory, project, session, said)
+            )
     progress(len(found), len(found))
     sums = [sum(each) for each in zip(*captured, strict=True)] or [0, 0, 0]
     return Backfilled(
@@ -62,17 +65,3 @@ async def backfill(
         projects=tuple(sorted(projects)),
         skipped=tuple(skipped),
     )
-
-
-async def _captured(
-    memory: MemorySystem | None, host: str, path: Path, directory: str, said: list[Turn]
-) -> Captured:
-    if memory is None:
-        return Captured(len(said))
-    project, session = project_of(directory), Session(host, HOSTS[host].session_id(path))
-    user = memory.user(project.user_id, agent_id=host, session_id=session.id, source=session.source)
-    cleaner = Cleaner(project.root)
-    captured = await capture(user, session, said, cleaner)
-    if captured.turns:
-        await summarise(user, session, said, cleaner)
-    return captured

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from memory_actors.base.records import Episode, Item, Step
 from memory_actors.integrations.coding_agents.private import Cleaner
+from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.transcripts import Turn
-from memory_actors.sharing.system import UserMemory
+from memory_actors.sharing.system import MemorySystem, UserMemory
 
 TURNS_AT_ONCE: Final = 100
 STEPS_MAX: Final = 100
@@ -48,12 +49,22 @@ class Captured(NamedTuple):
 
 
 async def capture(
+    memory: MemorySystem, project: Project, session: Session, turns: Sequence[Turn]
+) -> Captured:
+    """Store the turns of a session that are not stored yet, and its summary if there are any."""
+    user = memory.user(
+        project.user_id, agent_id=session.host, session_id=session.id, source=session.source
+    )
+    cleaner = Cleaner(project.root)
+    captured = await _store(user, session, turns, cleaner)
+    if captured.turns:
+        await _summarise(user, session, turns, cleaner)
+    return captured
+
+
+async def _store(
     project: UserMemory, session: Session, turns: Sequence[Turn], cleaner: Cleaner
 ) -> Captured:
-    """Store the turns of a session that are not stored yet.
-
-    `project` is a handle of the project's user with the session's agent, id and source.
-    """
     key = f"{POSITION}{session.source}"
     known = await project.working.get(key, 0)
     first = min(known, len(turns)) if isinstance(known, int) else 0
@@ -77,7 +88,7 @@ async def capture(
     return Captured(len(turns) - first, memories, episodes)
 
 
-async def summarise(
+async def _summarise(
     project: UserMemory, session: Session, turns: Sequence[Turn], cleaner: Cleaner
 ) -> None:
     """Store what a session was about, in sentences of its own; a later summary replaces it."""

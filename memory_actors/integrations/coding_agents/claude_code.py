@@ -28,14 +28,9 @@ BY_THE_PROGRAM: Final = ("<command-", "<local-command-", "<bash-", "<task-", "[R
 """How texts begin that stand in the user's name and were not written by the user."""
 
 
-def directory() -> Path:
-    """Return where the transcripts are."""
-    return Path.home() / ".claude" / "projects"
-
-
 def transcripts() -> Iterator[Path]:
     """Yield all transcripts; those of sub-agents, in folders of their own, are left out."""
-    yield from directory().glob("*/*.jsonl")
+    yield from (Path.home() / ".claude" / "projects").glob("*/*.jsonl")
 
 
 def working_directory(path: Path) -> str | None:

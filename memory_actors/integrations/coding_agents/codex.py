@@ -30,14 +30,10 @@ UUID_LENGTH: Final = 36
 EXIT_CODE: Final = re.compile(r"exit(?:ed with)? code:? (\d+)", re.IGNORECASE)
 
 
-def directory() -> Path:
-    """Return where the transcripts are."""
-    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "sessions"
-
-
 def transcripts() -> Iterator[Path]:
     """Yield all transcripts."""
-    yield from directory().glob("*/*/*/rollout-*.jsonl")
+    home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    yield from home.glob("sessions/*/*/*/rollout-*.jsonl")
 
 
 def working_directory(path: Path) -> str | None:

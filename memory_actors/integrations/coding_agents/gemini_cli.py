@@ -30,14 +30,9 @@ PROJECT_ROOT: Final = ".project_root"
 """The file beside the chats that names the project's directory."""
 
 
-def directory() -> Path:
-    """Return where the transcripts are."""
-    return Path.home() / ".gemini" / "tmp"
-
-
 def transcripts() -> Iterator[Path]:
     """Yield all transcripts."""
-    yield from directory().glob("*/chats/session-*.json*")
+    yield from (Path.home() / ".gemini" / "tmp").glob("*/chats/session-*.json*")
 
 
 def working_directory(path: Path) -> str | None:

@@ -91,24 +91,17 @@ async def answer(
     if pausing.is_paused(project.user_id):
         return None
     async with open_or_join(place, **parts) as memory:
-        users = [_project(memory, event, project), memory.user(person, agent_id=event.host)]
-        text = ""
-        if event.moment in ("start", "prompt"):
-            text = await _recalled(event, users)
-        else:
-            await _captured(event, project, users[0])
+        if event.moment == "turn":
+            await _captured(event, project, memory)
+            return None
+        users = [
+            memory.user(project.user_id, agent_id=event.host, session_id=event.session_id),
+            memory.user(person, agent_id=event.host),
+        ]
+        text = await _recalled(event, users)
     if not text:
         return None
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
-
-
-def _project(memory: MemorySystem, event: Event, project: Project) -> UserMemory:
-    return memory.user(
-        project.user_id,
-        agent_id=event.host,
-        session_id=event.session_id,
-        source=f"{event.host}:{event.session_id}",
-    )
 
 
 async def _recalled(event: Event, users: Sequence[UserMemory]) -> str:
@@ -119,18 +112,14 @@ async def _recalled(event: Event, users: Sequence[UserMemory]) -> str:
     return await at_prompt(users, event.prompt, event.session_id) if event.prompt.strip() else ""
 
 
-async def _captured(event: Event, project: Project, user: UserMemory) -> None:
-    from memory_actors.integrations.coding_agents.capturing import Session, capture, summarise
+async def _captured(event: Event, project: Project, memory: MemorySystem) -> None:
+    from memory_actors.integrations.coding_agents.capturing import Session, capture
     from memory_actors.integrations.coding_agents.hosts import HOSTS
-    from memory_actors.integrations.coding_agents.private import Cleaner
     from memory_actors.integrations.coding_agents.transcripts import turns
 
-    if event.transcript is None or not event.transcript.is_file():
-        return
-    found = list(turns(HOSTS[event.host].entries(event.transcript)))
-    session, cleaner = Session(event.host, event.session_id), Cleaner(project.root)
-    if (await capture(user, session, found, cleaner)).turns:
-        await summarise(user, session, found, cleaner)
+    if event.transcript is not None and event.transcript.is_file():
+        found = list(turns(HOSTS[event.host].entries(event.transcript)))
+        await capture(memory, project, Session(event.host, event.session_id), found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

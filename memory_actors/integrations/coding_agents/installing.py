@@ -29,6 +29,7 @@ from memory_actors.integrations.mcp.clients import (
     changing,
     config_path,
     installing,
+    program,
     removing,
 )
 
@@ -67,9 +68,7 @@ class Command(NamedTuple):
     @property
     def server(self) -> list[str]:
         """The command line of the MCP server."""
-        program = Path(sys.executable).parent / NAME
-        named = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
-        return [*named, "mcp", "--data", self.data, "--user", self.user]
+        return [*program(), "mcp", "--data", self.data, "--user", self.user]
 
 
 def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:

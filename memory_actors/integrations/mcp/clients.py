@@ -146,6 +146,12 @@ class ConfigurationChange(NamedTuple):
             raise InvalidInputError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
+def program() -> list[str]:
+    """Return the command line of `memory-actors` on this machine, wherever it is run."""
+    installed = Path(sys.executable).parent / NAME
+    return [str(installed)] if installed.exists() else [sys.executable, "-m", "memory_actors.cli"]
+
+
 def config_path(client: str, project: Path | None = None) -> Path:
     """Return the file of a client's configuration: the user's, or a project's.
 
