@@ -5,13 +5,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-import platformdirs
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, progress_bar, say
-from memory_actors.cli.running import ensure_model, opening, run
+from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hosts import HOSTS
@@ -59,7 +58,8 @@ def install(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
     check_installed()
     if find_spec("detect_secrets") is None:
         raise MissingExtraError("hooks need the extra: pip install 'memory-actors[agents]'")
-    command = Command(_place(app), app.user_id)
+    in_data_directory(app)
+    command = Command(app.url or str(app.directory.absolute()), app.user_id)
     if not _carried_out(app, host, command, dry_run, yes):
         return
     ensure_model(app)
@@ -87,7 +87,7 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
 
     Interrupted, run it again: it goes on where it was.
     """
-    app.data = _place(app)
+    in_data_directory(app)
     named = list(hosts) or list(HOSTS)
 
     async def whole() -> Backfilled:
@@ -142,13 +142,6 @@ def _paused(app: App, projects: frozenset[str]) -> None:
         print_json({"paused": sorted(projects)})
     else:
         say("Paused: " + (", ".join(sorted(projects)) or "nothing") + ".")
-
-
-def _place(app: App) -> str:
-    """Return the store: the one named, or the one in the user's data directory."""
-    if app.data is None:
-        return str(platformdirs.user_data_path("memory-actors") / "memory")
-    return app.url or str(app.directory.absolute())
 
 
 def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:

@@ -4,13 +4,20 @@ import os
 from pathlib import Path
 
 import click
-import platformdirs
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, say
-from memory_actors.cli.running import chosen_user, ensure_model, has_store, opened, opening, run
+from memory_actors.cli.running import (
+    chosen_user,
+    ensure_model,
+    has_store,
+    in_data_directory,
+    opened,
+    opening,
+    run,
+)
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, serve_stdio
 from memory_actors.integrations.mcp.clients import (
     CLIENTS,
@@ -53,7 +60,7 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
         return
     check_installed()
     app = context.ensure_object(App)
-    _in_data_directory(app)
+    in_data_directory(app)
 
     async def whole() -> None:
         async with opening(app, keeps=True) as memory:
@@ -87,7 +94,7 @@ def install(
     """
     check_installed()
     directory, is_named = Path.cwd() if project else None, app.data is not None
-    _in_data_directory(app)
+    in_data_directory(app)
     command = _command(app, tool_sets, directory, is_named=is_named)
     change = installing(client, config_path(client, directory), command, replace=replace)
     if _carried_out(app, change, dry_run, yes, "Installed"):
@@ -125,12 +132,6 @@ def _carried_out(
     elif is_written:
         note(f"{what}: {change.path}")
     return is_written or (change.is_none and not dry_run)
-
-
-def _in_data_directory(app: App) -> None:
-    """Keep the memory in the user's data directory, if nothing names another place."""
-    if app.data is None and not os.environ.get(options.DATA_VARIABLE):
-        app.data = platformdirs.user_data_path("memory-actors") / "memory"
 
 
 def _command(

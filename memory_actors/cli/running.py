@@ -1,6 +1,7 @@
 """The way of a command to the memories: the model first, then the store, then an event loop."""
 
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -11,13 +12,14 @@ from typing import Any, TypeVar
 import anyio
 import click
 import msgspec
+import platformdirs
 
 from eventlog.core import logs
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.cli.options import DEFAULT_USER, App
+from memory_actors.cli.options import DATA_VARIABLE, DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
@@ -141,6 +143,12 @@ def with_system(app: App, work: Callable[[MemorySystem], Awaitable[T]]) -> T:
             return await work(memory)
 
     return run(whole)
+
+
+def in_data_directory(app: App) -> None:
+    """Keep the memory in the user's data directory, if nothing names another place."""
+    if app.data is None and not os.environ.get(DATA_VARIABLE):
+        app.data = platformdirs.user_data_path("memory-actors") / "memory"
 
 
 def check_store(app: App) -> None:
