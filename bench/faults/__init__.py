@@ -36,7 +36,6 @@ ROWS = (
     "crowd",
     "fuzzing",
     "formats",
-    "upgrade",
 )
 ON_DISK = frozenset({"kills", "crowd", "erasing"})
 """Rows whose writes are to be as slow as a disk, and whose files get numbers that others had."""

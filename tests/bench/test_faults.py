@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from support import whole_machine
 
 from bench.__main__ import main
-from bench.faults import model, upgrade
+from bench.faults import model
 from bench.faults.preload import CannotBuild, build, watched
 from bench.faults.row import Row
 from bench.faults.table import header, line, more
@@ -132,11 +132,3 @@ def test_the_row_of_the_model_names_the_seed_that_failed(
     assert (row.tried, row.survived, row.lost) == (51, 50, 1)
     assert "seed 8" in row.failures[0]
     assert "live is not replay" in row.failures[0]
-
-
-def test_a_killed_upgrade_loses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An older store that is killed while it is brought into form loses nothing."""
-    monkeypatch.setitem(upgrade.KILLS, "quick", 3)
-    monkeypatch.setattr(upgrade, "MEMORIES", 40)
-    row = upgrade.run("quick", 1, tmp_path)
-    assert (row.tried, row.survived, row.lost) == (3, 3, 0), row.failures

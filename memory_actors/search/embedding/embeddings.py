@@ -84,8 +84,6 @@ class Embeddings:
         Known ones are looked up now, the others computed once it begins.
         """
         found = self.known(list(texts))
-        if self._table.waiting:  # rows of an older store are written for having been read
-            self._service.flush_soon(WRITE_BEHIND_S)
         compute = partial(self._service.compute, background=background)
         return EmbeddingRequest(texts, found, compute, self._taken)
 

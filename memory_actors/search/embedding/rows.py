@@ -22,10 +22,7 @@ from memory_actors.search.embedding.token_states import unpack
 PLACES, ROWS, FACTS = "places", "embeddings", "facts"
 """Rows are found by number, and their numbers by what they are of. Rows are therefore appended one
 after another, and fill their pages: in the order of digests a third of each page stays empty."""
-OLD_VECTORS, OLD_TOKENS = "vectors", "tokens"
-"""Tables of older stores."""
-BY_DIGEST = (PLACES, OLD_VECTORS, OLD_TOKENS)
-TABLES = (*BY_DIGEST, ROWS, FACTS)
+TABLES = (PLACES, ROWS, FACTS)
 UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 MODEL_BYTES = 8  # of each key: which model made it
 
@@ -153,22 +150,12 @@ def _vector(row: bytes) -> Vectors | None:
     return one.vector
 
 
-def old_vector(data: bytes) -> Vectors | None:
-    """Return the vector of an older row, None if it is not one."""
-    if len(data) % 2:
-        return None
-    return np.frombuffer(data, np.float16).astype(np.float32)
-
-
-def delete_keys(
-    env: Environment, names: Sequence[str], keys: Iterable[bytes], txn: Transaction
-) -> None:
-    """Delete what tables have under keys."""
-    for name in names:
-        for key in keys:
-            if name == PLACES and (number := txn.get(key, db=env.tables[name])) is not None:
-                txn.delete(number, db=env.tables[ROWS])
-            txn.delete(key, db=env.tables[name])
+def delete_keys(env: Environment, keys: Iterable[bytes], txn: Transaction) -> None:
+    """Delete the rows that have these keys."""
+    for key in keys:
+        if (number := txn.get(key, db=env.tables[PLACES])) is not None:
+            txn.delete(number, db=env.tables[ROWS])
+            txn.delete(key, db=env.tables[PLACES])
 
 
 def place_of(table: str, key: bytes) -> bytes:
@@ -209,17 +196,14 @@ def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
 def _bad_rows(
     env: Environment, txn: Transaction, *, encrypted: bool
 ) -> Iterator[tuple[bytes, str]]:
-    for name in BY_DIGEST:
-        with txn.cursor(env.tables[name]) as cursor:
-            for key, value in cursor:
-                stored = txn.get(value, db=env.tables[ROWS]) if name == PLACES else value
-                bound = key if name == PLACES else b""
-                data = None if stored is None else checked(stored, bound)
-                if data is None:
-                    yield key, "a damaged embedding"
-                elif not encrypted and name != OLD_TOKENS:
-                    vector = _vector(data) if name == PLACES else old_vector(data)
-                    if vector is None:
-                        yield key, "a damaged embedding"
-                    elif not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
-                        yield key, "a vector that is not of unit length"
+    with txn.cursor(env.tables[PLACES]) as cursor:
+        for key, number in cursor:
+            stored = txn.get(number, db=env.tables[ROWS])
+            row = None if stored is None else checked(stored, key)
+            if row is not None and encrypted:
+                continue
+            vector = None if row is None else _vector(row)
+            if vector is None:
+                yield key, "a damaged embedding"
+            elif not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
+                yield key, "a vector that is not of unit length"

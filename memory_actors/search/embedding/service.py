@@ -28,7 +28,6 @@ from memory_actors.search.embedding.in_flight import InFlight, Outcome
 from memory_actors.search.embedding.key_scopes import EVERYBODY, owner_of
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.embedding.shared import SharedDerived
-from memory_actors.search.embedding.token_states import Codebook
 from memory_actors.search.embedding.vector_table import VectorTable
 
 MEANS: Final = "background means"
@@ -89,7 +88,7 @@ class EmbeddingService(Embeddings):
             )
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
-        self._table.use_model(self.recipe, self._codebook_at_hand)
+        self._table.use_model(self.recipe)
 
     async def probe(self) -> None:
         """See that an embedder of the caller's own gives vectors, before anything relies on them.
@@ -114,11 +113,6 @@ class EmbeddingService(Embeddings):
         if isinstance(self.embedder, DefaultEmbedder) and self.embedder.is_installed:
             with suppress(EmbedderError):  # logged; the first text to embed tries again
                 await self._prepare()
-
-    def _codebook_at_hand(self) -> Codebook | None:
-        """Return the codebook, or None if the model is not loaded, or not installed."""
-        loads = hasattr(self.embedder, "codebook")
-        return None if loads and not self._prepared else self.codebook()
 
     def of(self, stream: str) -> Embeddings:
         """Return the embeddings that a user's memories are found by."""

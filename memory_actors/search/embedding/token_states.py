@@ -358,19 +358,3 @@ def padded(states: Bytes, codebook: Codebook) -> Bytes:
     """Return states as wide as those that are decoded."""
     padding = _PER_BYTE * codebook.code_bytes - states.shape[1]
     return np.pad(states, ((0, 0), (0, padding))) if padding else states
-
-
-# --- as version 1 had them: token ids as u16, then states as int8
-
-
-def repacked(data: bytes, codebook: Codebook) -> bytes | None:
-    """Convert packed token states of version 1 to the current one; None if damaged."""
-    if len(data) < _HEADER.size:
-        return None
-    version, dimensions, count = _HEADER.unpack_from(data)
-    body = _HEADER.size + 2 * count
-    if (version, dimensions) != (1, codebook.dimensions) or len(data) != body + count * dimensions:
-        return None
-    ids = np.frombuffer(data, "<u2", count, _HEADER.size)
-    states = np.frombuffer(data, np.int8, count * dimensions, body).reshape(count, dimensions)
-    return pack(ids, _unit(states.astype(np.float32)), codebook)

@@ -10,17 +10,12 @@ Writes follow behind in batches. A crash loses at most the vectors of the last m
 computed again when they are missed.
 
 In a store that is encrypted each row is its owner's: see key_scopes.py.
-
-Older stores have vectors as float16 and token states as int8, in a table each. Their rows are
-converted when they are read, and go into the new table with the next batch: nothing is embedded
-again. Until the model is loaded there is no codebook for the states: then the vectors alone are
-read, for reading happens on the loop and in stores whose model is not installed.
 """
 
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -35,16 +30,13 @@ from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.file import Transaction
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.search.dot_products import Bytes, Coded, units_of
-from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
+from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import (
-    BY_DIGEST,
     FACTS,
     HEADER,
     MODEL_BYTES,
     NO_NUMBER,
-    OLD_TOKENS,
-    OLD_VECTORS,
     PLACES,
     ROWS,
     TABLES,
@@ -55,8 +47,6 @@ from memory_actors.search.embedding.rows import (
     embedded_in,
     fits,
     numbers_of,
-    old_vector,
-    place_of,
     present,
     put_row,
     read_rows,
@@ -66,7 +56,6 @@ from memory_actors.search.embedding.rows import (
     stored_numbers,
     written,
 )
-from memory_actors.search.embedding.token_states import PLAIN, Codebook, repacked
 
 WRITE_BEHIND_S = 0.05
 DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
@@ -95,11 +84,11 @@ The number says how many bytes of other things each of them begins with.
 
 
 class _Unwritten(NamedTuple):
-    """An embedding that is to be written: whose, of which text; None: what an older table has."""
+    """An embedding that is to be written, with its owner and the digest of its text."""
 
     owner: Owner
     digest: bytes
-    embedded: Embedded | None
+    embedded: Embedded
 
 
 class VectorTable:
@@ -113,9 +102,7 @@ class VectorTable:
         """By the owner's prefix and the digest."""
         self._lock = threading.Lock()
         self._model = b""
-        self._codebook: Callable[[], Codebook | None] = lambda: PLAIN
         try:
-            self._is_old = self._has_old_rows()
             self.identity = self.fact(IDENTITY) or self._new_identity()
             """Tells this table from others, in which the same numbers are those of other rows."""
         except BaseException:  # else the next attempt to create the table would find it locked
@@ -130,21 +117,9 @@ class VectorTable:
             _logger.warning("table of embeddings has no identity", error=str(error))
         return identity
 
-    def _has_old_rows(self) -> bool:
-        with self._env.read() as txn:
-            tables = (self._env.tables[name] for name in (OLD_VECTORS, OLD_TOKENS))
-            return any(txn.stat(table)["entries"] for table in tables)
-
-    def use_model(
-        self, fingerprint: str, codebook: Callable[[], Codebook | None] = lambda: PLAIN
-    ) -> None:
-        """Read and write the embeddings of this model from now on.
-
-        `codebook` returns what its token states are packed with; it is asked for older rows alone.
-        While it returns None, those stay as they are, and only their vectors are read.
-        """
+    def use_model(self, fingerprint: str) -> None:
+        """Read and write the embeddings of this model from now on."""
         self._model = hashlib.sha256(fingerprint.encode()).digest()[:MODEL_BYTES]
-        self._codebook = codebook
 
     def get(
         self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
@@ -170,7 +145,7 @@ class VectorTable:
         if not waiting:
             return {}
         found = ((digest, waiting.get(prefix + digest)) for digest in digests)
-        return {d: one.embedded for d, one in found if one is not None and one.embedded is not None}
+        return {digest: one.embedded for digest, one in found if one is not None}
 
     def matrix(
         self,
@@ -198,8 +173,6 @@ class VectorTable:
             there[rows] = True
             if take is not None:
                 take(rows, values, HEADER.size + dimension)
-            if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
-                self.flush()
         return units_of(codes), there
 
     def _chunk(
@@ -251,40 +224,12 @@ class VectorTable:
         if (scope := owner.scope()) is None:
             return {}
         keys = {self._model + scope.row(digest): digest for digest in digests}
-        codebook = self._codebook() if self._is_old else None
         with self._env.read() as txn:
             with txn.cursor(self._env.tables[PLACES]) as cursor:  # read in the order they lie in
                 places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
             numbers, known = [number for number, _ in places], [key for _, key in places]
             found = rows_at(self._env, txn, numbers, known, scope, dimension) if known else []
-            rows = {keys[key]: row for key, row in zip(known, found, strict=True) if row}
-            for key, digest in keys.items() if self._is_old else ():
-                if digest in rows:
-                    continue
-                row = self._old_row(txn, key, scope, codebook)
-                if row is not None and codebook is not None:
-                    self._waiting.setdefault(owner.prefix + digest, _Unwritten(owner, digest, None))
-                if row is not None and fits(row, dimension):
-                    rows[digest] = row
-        return rows
-
-    def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
-        value = txn.get(key, db=self._env.tables[table])
-        data = None if value is None else checked(value)
-        return None if data is None else scope.read(data, place_of(table, key))
-
-    def _old_row(
-        self, txn: Transaction, key: bytes, scope: KeyScope, codebook: Codebook | None
-    ) -> bytes | None:
-        """Return the row of what older tables have under a key; without a codebook no states."""
-        data = self._read(txn, OLD_VECTORS, key, scope)
-        vector = None if data is None else old_vector(data)
-        if vector is None:
-            return None
-        if codebook is None:
-            return row_of(Embedded(vector, None))
-        states = self._read(txn, OLD_TOKENS, key, scope)
-        return row_of(Embedded(vector, None if states is None else repacked(states, codebook)))
+        return {keys[key]: row for key, row in zip(known, found, strict=True) if row}
 
     # --- as they lie in the table, to be kept elsewhere too, and to come back
 
@@ -321,16 +266,8 @@ class VectorTable:
 
     def take(self, values: Mapping[bytes, bytes]) -> None:
         """Write such values, by key. Blocks: call it off the loop."""
-
-        def put(txn: Transaction) -> None:
-            for key, value in values.items():
-                put_row(self._env, txn, key, value)
-
-        try:
-            with self._lock:
-                self._env.write(put)
-        except EventLogError as error:  # derived data: missed later, and computed again
-            _logger.warning("embeddings not kept", count=len(values), error=str(error))
+        with self._lock:
+            self._write(values.items(), len(values))
 
     # --- written
 
@@ -351,7 +288,12 @@ class VectorTable:
         with self._lock:
             batch = dict(self._waiting)
             if batch:
-                self._write(batch)
+                scoped = [(owner.scope_to_write(), d, one) for owner, d, one in batch.values()]
+                rows = (
+                    (key := self._model + scope.row(digest), written(row_of(one), key, scope))
+                    for scope, digest, one in scoped
+                )
+                self._write(rows, len(batch))
             for name, one in batch.items():
                 if self._waiting.get(name) is one:  # else it was replaced while this was written
                     self._waiting.pop(name, None)
@@ -366,7 +308,7 @@ class VectorTable:
                 keys = sorted(self._model + scope.row(digest) for digest in some) if scope else []
                 try:
                     if keys:
-                        self._env.write(partial(delete_keys, self._env, BY_DIGEST, keys))
+                        self._env.write(partial(delete_keys, self._env, keys))
                 except EventLogError as error:  # derived data: what stays is only in the way
                     _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -384,12 +326,11 @@ class VectorTable:
             if not owner.is_everybody:  # what was never in the log must not be written any more
                 for place in [place for place in self._waiting if place.startswith(prefix)]:
                     self._waiting.pop(place, None)
-            for name in BY_DIGEST:
-                with self._env.read() as txn, txn.cursor(self._env.tables[name]) as cursor:
-                    every = cursor.iternext(keys=True, values=False)
-                    keys = [key for key in every if key[MODEL_BYTES:] in rows]
-                known |= {rows[key[MODEL_BYTES:]] for key in keys}
-                self._env.write(partial(delete_keys, self._env, [name], keys))
+            with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+                every = cursor.iternext(keys=True, values=False)
+                keys = [key for key in every if key[MODEL_BYTES:] in rows]
+            known |= {rows[key[MODEL_BYTES:]] for key in keys}
+            self._env.write(partial(delete_keys, self._env, keys))
             self._env.shrink()
         damaged = self._env.path.with_suffix(DAMAGED)
         remove_named(damaged.parent, lambda name: name == damaged.name)
@@ -402,7 +343,7 @@ class VectorTable:
         """
 
         def drop(txn: Transaction) -> None:
-            for name in (*BY_DIGEST, ROWS):
+            for name in (PLACES, ROWS):
                 txn.drop(self._env.tables[name], delete=False)
 
         with self._lock:
@@ -447,27 +388,12 @@ class VectorTable:
         self.flush()
         self._env.close()
 
-    def _write(self, batch: Mapping[bytes, _Unwritten]) -> None:
-        """Write rows, and delete what the older tables have in their place."""
-        codebook = self._codebook() if self._is_old else None
-        known: dict[bytes, tuple[KeyScope, Embedded | None]] = {}
-        for owner, digest, one in batch.values():
-            # A read row may be of a user who was erased since: writing it creates no new key.
-            scope = owner.scope() if one is None else owner.scope_to_write()
-            if scope is not None and (one is not None or codebook is not None):
-                known[self._model + scope.row(digest)] = scope, one
-
+    def _write(self, rows: Iterable[tuple[bytes, bytes]], count: int) -> None:
         def put(txn: Transaction) -> None:
-            for key, (scope, one) in known.items():
-                # A row that was deleted since it was read stays deleted.
-                row = self._old_row(txn, key, scope, codebook) if one is None else row_of(one)
-                if row is not None:
-                    put_row(self._env, txn, key, written(row, key, scope))
-            if self._is_old:
-                delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
+            for key, row in rows:
+                put_row(self._env, txn, key, row)
 
         try:
             self._env.write(put)
-            self._is_old = self._is_old and self._has_old_rows()
         except EventLogError as error:  # derived data: missed later, and computed again
-            _logger.warning("embeddings not kept", count=len(batch), error=str(error))
+            _logger.warning("embeddings not kept", count=count, error=str(error))

@@ -44,9 +44,7 @@ from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
 
 RECIPE: Final = "words/5 traits/4"
-"""words/1 had passages of one session in the order in which they came to the index, words/2 English
-stems for words of all scripts, words/3 a list of words, words/4 accents and no emoji; traits/2 did
-not tell bare names, traits/3 had only what texts show."""
+"""Names what is derived of texts: raise a number when that changes, and files are made anew."""
 WORDS: Final = ".words"
 _logger = get_logger("memory_actors.search.indexes")
 
@@ -78,7 +76,7 @@ class IndexFile(msgspec.Struct, frozen=True):
     """uint32 a row: by how much the number of its embedding is more than that of the row before."""
     chain: bytes = b""
     """The chain of the event at `version`: in a log that was restored, another event may have that
-    version. Empty in a file of an older version of this program."""
+    version. Empty if the log has no chain."""
 
 
 class _Head(msgspec.Struct):
@@ -86,7 +84,7 @@ class _Head(msgspec.Struct):
 
 
 class _Packed(msgspec.Struct, array_like=True):
-    """A file as it is written. Older ones are all in one compressed piece.
+    """A file as it is written.
 
     The numbers of words and of word pieces, half of all, are as good as random: they get a tenth
     shorter by compressing, which takes as long as all the rest.
@@ -96,10 +94,6 @@ class _Packed(msgspec.Struct, array_like=True):
     """Compressed, without the two others."""
     term_ids: bytes
     token_ids: bytes
-
-
-_PACKED: Final = b"\x93"
-"""Begins what `_Packed` is written as, and neither MessagePack of a file nor what is compressed."""
 
 
 def _with_ids(file: IndexFile, term_ids: bytes, token_ids: bytes) -> IndexFile:
@@ -120,18 +114,13 @@ def _unpacked(data: bytes) -> IndexFile:
 
     :raises ValueError: it is damaged.
     """
-    if not data.startswith(_PACKED):
-        return _decoded(decompressed(data))
     packed = msgspec.msgpack.decode(data, type=_Packed)
-    return _with_ids(_decoded(decompressed(packed.file)), packed.term_ids, packed.token_ids)
-
-
-def _decoded(data: bytes) -> IndexFile:
-    """Return a file; one of another recipe may have other parts, and nothing is known of them."""
-    recipe = msgspec.msgpack.decode(data, type=_Head).recipe
-    if not recipe.startswith(RECIPE):
+    plain = decompressed(packed.file)
+    recipe = msgspec.msgpack.decode(plain, type=_Head).recipe
+    if not recipe.startswith(RECIPE):  # its parts may be others
         return IndexFile(recipe)
-    return msgspec.msgpack.decode(data, type=IndexFile)
+    file = msgspec.msgpack.decode(plain, type=IndexFile)
+    return _with_ids(file, packed.term_ids, packed.token_ids)
 
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
@@ -206,7 +195,7 @@ class Loaded(NamedTuple):
 
 
 class IndexFiles:
-    """The file of one kind's index, and what older versions had beside it."""
+    """The file of one kind's index, and those of its graph."""
 
     def __init__(self, path: Path, embeddings: Embeddings, fetch: Fetch):
         self._path = path
@@ -310,9 +299,6 @@ class IndexFiles:
         self._table = table
 
     def _write_words(self, kept: Kept) -> bytes:
-        for older in (self._path, self._path.with_suffix(".graph")):  # of an older version
-            with suppress(OSError):
-                older.unlink(missing_ok=True)
         traits, rows = kept.parts.traits, kept.rows
         numbers = np.diff(traits.numbers(rows), prepend=np.uint32(0))
         file = IndexFile(

@@ -22,7 +22,6 @@ from memory_actors.search.embedding.token_states import (
     pack,
     plain_codebook,
     project,
-    repacked,
     rounded,
     states_of,
     tokens_of,
@@ -361,20 +360,6 @@ def test_what_is_decoded_is_within_the_bytes_that_hold_it(data: st.DataObject):
     levels = book.lowest.astype(np.int64)[:, None] + np.arange(4)[:, None] * book.steps
     assert levels.min() >= -127
     assert levels.max() <= 127
-
-
-def test_older_states_are_packed_anew():
-    token_ids, rows = [5, 30521, 7], states(3, 1)
-    codes = np.rint(rows * 127).astype(np.int8)
-    old = bytes([1, DIMENSIONS, 3, 0]) + np.array(token_ids, "<u2").tobytes() + codes.tobytes()
-    new = repacked(old, PLAIN)
-    assert new is not None
-    assert unpack(new).token_ids.tolist() == token_ids
-    assert (decoded(new) * decoded(pack(token_ids, rows))).sum(axis=1) == pytest.approx(
-        [1, 1, 1], abs=0.03
-    )
-    for damaged in (b"", old[:-1], old + b"x", b"\3" + old[1:], bytes([1, 8, 3, 0]) + old[4:]):
-        assert repacked(damaged, PLAIN) is None
 
 
 @settings(max_examples=50, deadline=None)

@@ -211,17 +211,3 @@ async def test_concurrent_work_survives_passivation(open_memory) -> None:
         assert await memory.check_replay() == []
         for n in range(5):
             assert (await memory.user(f"u{n}").usage()).kinds["long_term"].count == 20
-
-
-async def test_graphs_of_older_versions_leave_the_disk(open_memory, tmp_path) -> None:
-    """What older versions kept beside the words goes with the first words that are saved."""
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes tea")
-    (words,) = tmp_path.rglob("*.words")
-    graphs = [words.with_suffix(suffix) for suffix in (".index", ".graph")]
-    for graph in graphs:
-        graph.write_bytes(b"a graph")
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes coffee")
-        assert len(await memory.user("ada").retrieve("what does she drink?")) == 2
-    assert not any(graph.exists() for graph in graphs)
