@@ -28,7 +28,7 @@ from bench.faults.trials import entering, in_loop
 from eventlog import EventLog
 from memory_actors.kinds.recall_events import RecallMade
 from memory_actors.kinds.user_state import event_registry
-from memory_actors.users.index_files import INDEXES
+from memory_actors.search.indexes.files import INDEXES
 
 TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512

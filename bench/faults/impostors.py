@@ -22,7 +22,7 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_loop
 from memory_actors import MemorySystem, Settings
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.users.index_files import INDEXES
+from memory_actors.search.indexes.files import INDEXES
 
 TRIALS = {"quick": 16, "middle": 150, "full": 600}
 KINDS = ("pipe", "socket", "directory", "device", "loop")

@@ -44,7 +44,7 @@ from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.usage import estimate, usage
+from memory_actors.users.totals import estimate, usage
 
 LIST_PAGE = 256
 

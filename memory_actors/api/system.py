@@ -53,7 +53,7 @@ from memory_actors.history.events import EntryFilter, entries
 from memory_actors.kinds.user_state import KINDS
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.scope import Scope, Services
-from memory_actors.users.usage import system_usage
+from memory_actors.users.totals import system_usage
 
 
 class MemorySystem(SystemUpkeep):

@@ -61,11 +61,11 @@ from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
+from memory_actors.search.indexes.files import INDEXES, index_path
 from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.scope import Services, new_memory_id
-from memory_actors.users.index_files import INDEXES, index_path
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
 from memory_actors.users.totals import Totals

@@ -26,7 +26,7 @@ from memory_actors.cli import options
 from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
 from memory_actors.cli.running import run
-from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
+from memory_actors.search.dot_products import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.indexes import graph
 from memory_actors.search.model.installed import model_dir, model_path

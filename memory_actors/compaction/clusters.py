@@ -170,7 +170,6 @@ class _Graph:
 
 
 def _link(root: Points, left: Points, right: Points) -> None:
-    """Merge the components of both ends of every edge."""
     while True:
         left, right = root[left], root[right]
         apart = left != right
@@ -182,7 +181,6 @@ def _link(root: Points, left: Points, right: Points) -> None:
 
 
 def _flatten(root: Points) -> None:
-    """Make every point refer to the root of its tree."""
     while True:
         above = root[root]
         if np.array_equal(above, root):

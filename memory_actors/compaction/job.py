@@ -31,10 +31,9 @@ from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
 from memory_actors.base.validation import check_flag, check_maker
 from memory_actors.compaction.replacing import Replacing, archive_originals
-from memory_actors.compaction.run import CompactionRun, Progress
+from memory_actors.compaction.run import CompactionRun, Pace, Progress, short_turns
 from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.compaction.throttling import Pace, short_turns
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.users.handles.scope import Scope, Services

@@ -134,8 +134,6 @@ class Replacing:
 
 
 class _Told(NamedTuple):
-    """A cluster, and what a summariser is told of it."""
-
     scope: Scope
     old: Old
     said: Sequence[str]

@@ -1,17 +1,128 @@
-"""One run of compaction: the request, its progress, and its report."""
+"""One run of compaction: the request, its pace, its progress, and its report.
+
+A run takes a tenth of the time while others are at work, and all of it otherwise. Clustering and
+summaries run in threads, but threads share cores, caches and the interpreter's lock with the loop.
+Somebody who adds or searches meanwhile would notice every one of them.
+
+The lock is passed on after 5 ms where nobody says otherwise, and a search has to get it back after
+every product that it computes without it: that took searches from 10 to 20 ms. And with all threads
+of BLAS, clustering would take every core from the event loop and the embedder, and gain little: on
+a busy machine threads wait for each other. Therefore a run changes both settings of the process.
+
+The only file that imports threadpoolctl.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache, partial
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import ClusterReport, CompactionProgress, CompactionReport
 from memory_actors.base.watching import tell
-from memory_actors.compaction.throttling import Pace
 from memory_actors.kinds.compacting import CompactedKind
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+
+REST = 9  # times as long as the work it follows
+REST_S_MAX = 0.25  # a summary that was waited for has burdened nobody; a second gains nothing
+TURN_S_MAX = 0.0005  # of a thread that has the interpreter's lock while another wants it
+
+Restore = Callable[[], object]
+
+
+class Pace:
+    """Rests after each piece of work if somebody else has used the memory meanwhile.
+
+    `uses` says how often others have; `halt` ends a rest.
+    """
+
+    def __init__(self, uses: Callable[[], int], halt: asyncio.Event):
+        self._uses = uses
+        self._halt = halt
+        self._seen = uses()
+        self._since_s = perf_counter()
+
+    async def give_way(self) -> None:
+        """Rest if others have used the memory."""
+        before, worked_s = self._uses(), perf_counter() - self._since_s
+        await self._rest(min(REST * worked_s, REST_S_MAX) if before > self._seen else 0)
+        self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
+
+    async def _rest(self, rest_s: float) -> None:
+        await asyncio.sleep(0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._halt.wait()
+
+
+class ProcessSetting:
+    """A setting of the process: the first who needs it changed changes it, the last restores it.
+
+    `change` changes it and returns what restores the value before. From any thread.
+    """
+
+    def __init__(self, change: Callable[[], Restore]):
+        self._change = change
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._restore: Restore | None = None
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Keep the setting changed inside the block."""
+        with self._lock:
+            if self._inside == 0:
+                self._restore = self._change()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0 and self._restore is not None:
+                    self._restore()
+
+
+def _shorten_turns() -> Restore:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(TURN_S_MAX, before_s))
+    return partial(sys.setswitchinterval, before_s)
+
+
+@cache
+def _blas() -> "ThreadpoolController":
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _limit_blas() -> Restore:
+    restore: Restore = _blas().limit(limits=1).restore_original_limits
+    return restore
+
+
+_turns, _threads = ProcessSetting(_shorten_turns), ProcessSetting(_limit_blas)
+
+
+def short_turns() -> AbstractContextManager[None]:
+    """Let threads pass the interpreter's lock on soon inside the block."""
+    return _turns.changed()
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Let BLAS use one thread inside the block."""
+    return _threads.changed()
+
 
 CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
 Progress = Callable[[CompactionProgress], object]

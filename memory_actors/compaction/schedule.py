@@ -282,7 +282,6 @@ class Scheduler:
         return now
 
     async def _keep(self, time: datetime) -> bool:
-        """Keep a time; say False if somebody else has kept another one."""
         try:
             return await anyio.to_thread.run_sync(self._last_run.write, time)
         except Exception as error:  # then a run may come twice, and nothing is done twice

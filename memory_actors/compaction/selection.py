@@ -1,4 +1,17 @@
-"""Selection: the memories that are old, and clusters of those about the same thing."""
+"""Selection: the memories that are old, and clusters of those about the same thing.
+
+Clusters that repeat a few things in one form, such as the commits to a project, are joined to a
+series. Ten kinds of commit messages are ten topics, and so ten clusters. One summary has room for
+all ten, since each is said again and again. Clusters are of one series if
+
+- the texts of each are few different ones, numbers aside, and short;
+- all memories have the same metadata, or, where it differs or is empty, begin with the same words;
+- all were said in the same role;
+- there is a time within the ranges of all of them;
+- the different texts together fit into half of a summary.
+
+Memories that each say something else stay in their own clusters, however alike they begin.
+"""
 
 import re
 from collections.abc import Callable, Container, Sequence
@@ -7,17 +20,20 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
+import msgspec
 import numpy as np
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.clusters import Points, clusters, dbscan, topics
-from memory_actors.compaction.series import entries, joined, may_be_entries
+from memory_actors.compaction.run import one_thread
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
-from memory_actors.compaction.throttling import one_thread
+from memory_actors.compaction.summarizers.protocol import WORDS_MAX
+from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.kind import Events, Row, last_true_us
+from memory_actors.kinds.phrasing import normalised
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope
@@ -194,3 +210,65 @@ async def _read(
 ) -> list[str]:
     events = await texts(scope.services.log, scope.stream, [Found(kind, row) for row in rows])
     return [text_of(kind, row, events) for row in rows]
+
+
+REPEATED_MIN: Final = 3
+"""Times that each text of a cluster is there, on average."""
+TEXT_BYTES_MAX: Final = 500
+"""A longer text is no entry of a series: nobody reads it to see."""
+BEGINNING_WORDS: Final = 2
+_NUMBERED: Final = re.compile(r"\S*\d\S*")
+
+
+class SeriesEntries(NamedTuple):
+    """The short texts that a cluster repeats."""
+
+    form: tuple[object, ...]
+    """The role, and the metadata of all memories, or else the beginning of all texts."""
+    texts: frozenset[str]
+    """The different ones, with every number as `#`."""
+    start_us: int
+    end_us: int
+
+
+def may_be_entries(rows: Sequence[Row]) -> bool:
+    """Say whether a cluster may be of a series, as far as is known without its texts."""
+    roles = {getattr(row, "role", None) for row in rows}
+    return len(roles) == 1 and all(row.size_bytes <= TEXT_BYTES_MAX for row in rows)
+
+
+def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
+    """Return the entries of a series from rows in order of time, None for other clusters."""
+    texts = frozenset(_NUMBERED.sub("#", normalised(text)) for text in said)
+    beginnings = {tuple(text.split()[:BEGINNING_WORDS]) for text in texts}
+    metadata = {msgspec.json.encode(row.metadata, order="sorted") for row in rows}
+    if len(texts) * REPEATED_MIN > len(said):
+        return None
+    if len(metadata) == 1 and rows[0].metadata:
+        common: object = metadata.pop()
+    elif len(beginnings) == 1:
+        common = beginnings.pop()
+    else:
+        return None
+    form = (getattr(rows[0], "role", None), common)
+    return SeriesEntries(form, texts, rows[0].occurred_at_us, rows[-1].occurred_at_us)
+
+
+def joined(found: Sequence[SeriesEntries | None]) -> list[list[int]]:
+    """Return the places of clusters that become one, in the order of their first ones."""
+    series: dict[object, list[int]] = {}
+    for place, one in enumerate(found):
+        series.setdefault(place if one is None else one.form, []).append(place)
+    groups: list[list[int]] = []
+    for places in series.values():
+        of_series = [one for place in places if (one := found[place]) is not None]
+        groups += [places] if _fit_together(of_series) else [[place] for place in places]
+    return sorted(groups)
+
+
+def _fit_together(series: Sequence[SeriesEntries]) -> bool:
+    if len(series) < 2:
+        return False
+    texts = frozenset().union(*(one.texts for one in series))
+    overlap = max(one.start_us for one in series) <= min(one.end_us for one in series)
+    return overlap and 2 * sum(map(count_words, texts)) <= WORDS_MAX

@@ -49,10 +49,9 @@ from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.reading import Found, texts
+from memory_actors.search.reading import Found, Values, texts
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.live_user import UserView
-from memory_actors.users.values import Values
 
 # --- a moment of the past: which version of a user's stream is meant, and the user's state at it
 #

@@ -147,7 +147,7 @@ def _words(parts: Parts, windows: Windows, rows: Rows | None, question: Embedded
     around = windows.of_all()[: parts.size]
     if not question.foreign:
         return around
-    alone = parts.words.score_all(question.query.text, before=0)[1][: parts.size]
+    alone = parts.words.windows(question.query.text, before=0).of_all()[: parts.size]
     best = _session(parts.traits.view(parts.size).chains, alone)
     own = alone + np.float32(AROUND) * (around + best)
     fitting = np.asarray(around + np.float32(question.foreign) * (own - around), np.float32)

@@ -5,16 +5,25 @@ small products over threads: on a busy machine the first waits for the second to
 was measured to take a query from 2 to 12 ms, and a text of 40 tokens from 5 to 20 while another one
 was embedded. These run in the caller's thread. The products of coded rows with one vector, which a
 search needs most, are in C where the processor has AVX-512 with VNNI.
+
+`LIBRARY` has the parts of the search that are written in C, in `dot_products.c` and
+`indexes/max_sim.c`. Each does what Python also does, faster. Without a compiler, or on another
+processor, Python is used.
 """
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numkong
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.core.compiled import FLOAT, LONG, POINTER
-from memory_actors.search.compiled import AVX512, LIBRARY
+from eventlog.core.compiled import FLOAT, LONG, POINTER, CompiledLibrary
+
+LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.2"))
+INSTRUCTION_SETS: Final = ("numpy", "AVX2", "AVX-512")
+"""By the numbers that the library has for them; 0 is none of C."""
+AVX512: Final = 2
 
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.int8]

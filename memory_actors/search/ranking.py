@@ -1,26 +1,54 @@
 """Ranking: the best passages of indexes for a query, each with the chance that it answers.
 
 Two stages: all rows by the signals that cost little (`candidates.py`), then the best few hundred by
-all of them (`signals.py`). Then a newer text goes before an older one that is about the same thing
-(`newer.py`). Summaries of compressed memories go through all of it beside the others, but are
-chosen apart, so that neither takes the place of the other.
+all of them. Then a newer text goes before an older one that is about the same thing. Summaries of
+compressed memories go through all of it beside the others, but are chosen apart, so that neither
+takes the place of the other.
+
+Signals. The score of a passage is their weighed sum; `mixtures.py` has the weights, and
+`docs/internals/retrieval.md` what each signal is worth.
+
+- late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
+- words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
+- meaning: centred cosine of the vectors (`indexes/rows.py`), -1 to 1
+- date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
+- speaker: 1 if the query names one speaker, and it is theirs
+- asks: how much of it is a question, 0 to 1: a question seldom answers one; more if a user asks
+  among texts of other kinds
+- echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
+  1 for any turn of a user that is the query
+- reply: 1 for a reply of an assistant, -4 if the query asks for what one said
+- next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
+- bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
+
+Newer texts. If a query asks about the present, a newer text about the same thing goes before an
+older one, even if the older one has more words of the query: "I'm back on coffee" before "I stopped
+drinking coffee". The more alike both are, the more the newer one may gain, in the unit of scores.
+If two differ in one thing only ("is a citizen of Spain", "is a citizen of Denmark"), the newer one
+gains whatever the query asks. Replies, questions and summaries gain nothing. Turns between people
+gain only if they are nearly the same, or if the query names the present.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from memory_actors.base.weights import SIGNALS, Weights
+from memory_actors.kinds.phrasing import REPLYING, USER
 from memory_actors.search.candidates import (
+    Chains,
     EmbeddedQuery,
     FirstStage,
+    Flags,
     Numbers,
     Rows,
     candidates,
     weighed_sum,
 )
-from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.parts import ASKING, Parts
+from memory_actors.search.indexes.traits import NONE, Columns
 from memory_actors.search.mixtures import (
     PLAIN,
     Mixture,
@@ -30,8 +58,165 @@ from memory_actors.search.mixtures import (
     plain_chance_line,
     weighed,
 )
-from memory_actors.search.newer import gains_of_newer
-from memory_actors.search.signals import Signals, signals_of
+from memory_actors.search.query import is_about_now, is_about_past
+
+Labels = npt.NDArray[np.int64]
+
+ECHOES_MAX: Final = 16  # questions compared with the query word by word: 20 us each
+ECHO_MEANING_MIN: Final = 0.3  # cosine: a question that is farther from the query repeats nothing
+ECHO_FROM: Final = 0.6  # share of a question that any question on the same subject has in common
+TOOLS: Final = frozenset({"tool", "system"})
+ASKED_ASIDE: Final = 3.0
+"""A user's question among texts of other kinds counts so much more as one than a person's."""
+ECHOES_FROM: Final = 0.5  # of the query: what follows an earlier one is found by its own words
+
+
+class Signals(NamedTuple):
+    """Each signal of some passages of one index, float32 [n], or None if it is 0 for all."""
+
+    labels: Labels
+    owners: Chains
+    """The number of the memory of each."""
+    summaries: Flags | None
+    """True for summaries of compressed memories; it is None if there are no summaries."""
+    late: Numbers | None
+    words: Numbers
+    meaning: Numbers
+    date: Numbers | None
+    speaker: Numbers | None
+    asks: Numbers
+    echo: Numbers | None
+    reply: Numbers | None
+    next_turn: Numbers | None
+    bare: Numbers | None
+
+
+def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Signals:
+    """Return the signals of the passages in some places of the first stage."""
+    parts, columns, text = first.parts, first.columns, question.query.text
+    rows = first.rows_at(places)
+    labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
+    late = _late(parts, labels, question)
+    summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
+    meaning = first.meaning[places]
+    users = parts.traits.are_of((USER,), columns.speakers[rows])
+    echo = None if late is None else _echo(parts, labels, asks, meaning, users, question)
+    return Signals(
+        labels,
+        owners,
+        summaries=summaries if summaries.any() else None,
+        late=late,
+        words=_own_words(parts, rows, words, echo, question),
+        meaning=meaning,
+        date=None if first.date is None else first.date[places],
+        speaker=None if first.speaker is None else first.speaker[places],
+        asks=_asks(asks, users, first.mixture.chat),
+        echo=echo,
+        reply=None if first.reply is None else first.reply[places],
+        next_turn=_next_turn(parts, rows, columns, late, echo),
+        bare=_bare(parts, columns.bare[rows], labels, text),
+    )
+
+
+def _late(parts: Parts, labels: Labels, question: EmbeddedQuery) -> Numbers | None:
+    """Return the late interaction of passages, if there is any."""
+    tokens, states = question.embedded.tokens, question.embedded.states
+    if tokens is None or states is None or not len(parts.late):
+        return None
+    return parts.late.score(parts.late.query(tokens, states), labels)
+
+
+def _echo(
+    parts: Parts,
+    labels: Labels,
+    asks: Numbers,
+    meaning: Numbers,
+    users: Flags | None,
+    question: EmbeddedQuery,
+) -> Numbers | None:
+    """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
+
+    A turn of the user that is no question counts only if it repeats the query.
+    """
+    asked = asks > 0
+    may = asked if users is None else asked | users
+    alike = np.flatnonzero(may & (meaning > ECHO_MEANING_MIN))
+    if not len(alike) or question.embedded.tokens is None:
+        return None
+    alike = alike[np.argsort(-meaning[alike], kind="stable")[:ECHOES_MAX]]
+    said = parts.late.said_by(question.embedded.tokens, labels[alike])
+    echo = np.zeros(len(labels), np.float32)
+    close = asks[alike] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
+    echo[alike] = np.where(said == 1, 1, close)
+    return echo
+
+
+def _asks(asks: Numbers, users: Flags | None, chat: float) -> Numbers:
+    """Return how much passages ask; a user's question counts more, the less a store is a chat.
+
+    Among texts of other kinds it is a question to the memory. In a chat it tells of the user.
+    """
+    if users is None:
+        return asks
+    return np.where(users, np.float32(1 + ASKED_ASIDE * (1 - chat)) * asks, asks)
+
+
+def _own_words(
+    parts: Parts, rows: Rows, words: Numbers, echo: Numbers | None, question: EmbeddedQuery
+) -> Numbers:
+    """Return how well words fit; of passages near an echo of the query only their own words.
+
+    A passage is near if its window holds the echo. In a foreign query, where words count for the
+    whole session, all passages of that session are near.
+    """
+    if echo is None or not parts.words.chains.is_linked or not (echo >= ECHOES_FROM).any():
+        return words
+    echoes = rows[echo >= ECHOES_FROM]
+    near = np.isin(rows, parts.words.rows_behind(echoes))
+    if question.foreign:
+        chains = parts.traits.view(parts.size).chains
+        near |= (chains[rows] != NONE) & np.isin(chains[rows], chains[echoes])
+    own = words.copy()
+    own[near] = parts.words.windows(question.query.text, before=0).of(rows[near])
+    return own
+
+
+def _next_turn(
+    parts: Parts, rows: Rows, columns: Columns, late: Numbers | None, echo: Numbers | None
+) -> Numbers | None:
+    """Return the best `late` of the turn behind each, if it is a candidate; else its own.
+
+    A user's next turn says nothing about a reply, nor does the call of a tool, nor an echo of the
+    query. And a reply such as "Noted." takes nothing from what a user has stated.
+    """
+    if late is None or not parts.words.chains.is_linked:
+        return late
+    owners, speakers, traits = columns.owners, columns.speakers, parts.traits
+    behind = parts.words.following_rows(rows, owners)
+    best = np.full(int(owners.max(initial=0)) + 1, -np.inf, np.float32)
+    telling = late if echo is None else np.where(echo < ECHOES_FROM, late, np.float32(-np.inf))
+    np.maximum.at(best, owners[rows], telling)
+    found = np.where(behind >= 0, best[owners[behind]], -np.inf)
+    replies, tools = traits.are_of(REPLYING, speakers[rows]), traits.are_of(TOOLS, speakers[behind])
+    for telling_nothing in (replies, tools):
+        if telling_nothing is not None:
+            found[telling_nothing] = -np.inf
+    users = traits.are_of((USER,), speakers[rows])
+    own = ~np.isfinite(found)
+    if users is not None:
+        own |= users & (columns.asks[rows] < ASKING) & (found < late)
+    return np.where(own, late, found).astype(np.float32)
+
+
+def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers | None:
+    """Mark the passages that are names and lack a word of the query."""
+    names = np.flatnonzero(are_names)
+    if not len(names):
+        return None
+    bare = np.zeros(len(labels), np.float32)
+    bare[names] = np.logical_not(parts.words.has_all(text, labels[names].tolist()))
+    return bare
+
 
 ANSWER_TOP: Final = 3
 
@@ -125,3 +310,55 @@ def answered(ranked: Sequence[Ranked]) -> float:
         return max(float(one.shown.max(initial=0.0)) for one in ranked)
     logit = float(found[0] @ np.array(answered_weights(found[1]), np.float32))
     return float(1 / (1 + np.exp(-logit)))
+
+
+NEWEST_OF: Final = 16  # of the best passages
+ALIKE_MIN: Final = 0.3  # cosine of two that are about the same thing
+SAME_MIN: Final = 0.7
+ALIKE_GAIN: Final = 4.0
+SAME_GAIN: Final = 2.0
+BRIEF_WORDS: Final = (10, 20)
+"""The words of a text, stop words left out: up to so many it says one thing; from so many on,
+several."""
+LATER_US: Final = 1_000_000  # what was said in one breath does not replace its own parts
+_LIFT: Final = 1e-3
+
+
+def gains_of_newer(
+    first: FirstStage, rows: Rows, order: Rows, scores: Numbers, question: EmbeddedQuery
+) -> Numbers:
+    """Return the gains of newer passages: as much as puts them before those that they replace."""
+    columns, mixture, query = first.columns, first.mixture, question.query
+    gained = np.zeros(len(scores), np.float32)
+    best = order[:NEWEST_OF]
+    may = ~columns.summaries[rows[best]] & (columns.asks[rows[best]] < ASKING)
+    if first.reply is not None:
+        may &= ~cast("Flags", first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]]))
+    best = best[may]
+    if len(best) < 2 or mixture.foreign == 1 or mixture.statement:
+        return gained
+    times = columns.occurred_us[rows[best]]
+    by_age = best[np.argsort(times, kind="stable")]
+    times = columns.occurred_us[rows[by_age]]
+    if times[-1] - times[0] < LATER_US:
+        return gained
+    vectors = first.parts.dense.vectors(rows[by_age])
+    alike = vectors @ vectors.T
+    present = 1.0 if is_about_now(query.text) else 1 - mixture.people
+    if is_about_past(query.text):
+        present = 0.0
+    gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
+    one_thing, several = BRIEF_WORDS
+    lengths = first.parts.words.chains.links.lengths[rows[by_age]]
+    brief = np.clip((several - lengths) / (several - one_thing), 0, 1)
+    likeness = np.clip((alike - ALIKE_MIN) / (1 - ALIKE_MIN), 0, 1)
+    gains += present * ALIKE_GAIN * likeness * np.minimum.outer(brief, brief)
+    gains *= 1 - mixture.foreign
+    own = scores[by_age]
+    raised = own.copy()
+    for older in range(len(by_age)):
+        newer = times >= times[older] + LATER_US
+        newer &= (raised < raised[older]) & (raised[older] - own < gains[older])
+        raised[newer] = raised[older] + _LIFT
+    gained[by_age] = raised - own
+    return gained

@@ -123,7 +123,7 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
 
     :raises EmbedderError: the query could not be embedded.
     """
-    indexes = _indexes(live, query)
+    indexes = live.indexes.of(query.kinds)
     for _, index in indexes:
         await index.indexed()
     if not indexes and not _at_hand(live, query):
@@ -136,9 +136,16 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
     if await live.indexes.recovered(query.kinds):
         best = await _searched(services, live, query, embedded, background)
     while True:
-        hits = await _read(services, live, best, query)
-        if _are_enough(hits, query) or _are_all(hits, best, query):
-            return _within(hits, query)
+        memories, summaries, looked_at = await _read(services, live, best, query)
+        budget = query.token_budget
+        if (
+            len(memories) >= query.wanted
+            or not query.folds
+            or (budget is not None and budget <= sum(_tokens(hit, query) for hit in memories))
+            # Or all that there are were ranked: those that are left are counted.
+            or looked_at + sum(1 for _ in best.memories) + best.left_out < query.pool
+        ):
+            return _within(memories, summaries, query.top_k)
         query = query._replace(pool=4 * query.pool)
         best = await _searched(services, live, query, embedded, background)
 
@@ -146,9 +153,8 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
 async def _searched(
     services: Source, live: Searched, query: Query, embedded: Embedded, background: Vectors
 ) -> _Best:
-    """Rank what may be found: on the loop if that is quick, else in a thread."""
     parts = await _warmed(services, live, query)
-    for kind, index in _indexes(live, query):
+    for kind, index in live.indexes.of(query.kinds):
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
         parts.append(_Searchable(kind, live.state.of(kind), searched, rows, passes))
@@ -164,11 +170,6 @@ async def _searched(
 
 
 # --- what may be found
-
-
-def _indexes(live: Searched, query: Query) -> list[tuple[Kind, MemoryIndex]]:
-    get = live.indexes.get
-    return [(kind, index) for kind in query.kinds if (index := get(kind)) is not None]
 
 
 def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
@@ -240,7 +241,6 @@ def _ranked_whole(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Bes
 
 
 def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
-    """Return the best memories and the best summaries."""
     query = question.query
     together = [[part] for part in parts] if query.each_kind else [parts]
     ranked = [
@@ -320,31 +320,32 @@ def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
 # --- as callers see them
 
 
-class _Hits(NamedTuple):
-    memories: list[Hit]
-    summaries: list[Hit]
-    looked_at: int
-    """Memories that were read."""
+async def _read(
+    services: Source, live: Searched, best: _Best, query: Query
+) -> tuple[list[Hit], list[Hit], int]:
+    """Return memories in order and summaries, equal ones folded, and how many memories were read.
 
-
-async def _read(services: Source, live: Searched, best: _Best, query: Query) -> _Hits:
-    """Read as many as are wanted, fold what says the same, and put them in order."""
+    As many as are wanted are read.
+    """
     folding = Folding() if query.folds else None
     read = partial(_folded, services, live, query=query, folding=folding, answer=best.answered)
-    memories, count = await read(best.memories, wanted=query.wanted)
+    memories, looked_at = await read(best.memories, wanted=query.wanted)
     summaries, _ = await read(best.summaries, wanted=COMPRESSED_MAX)
     if folding is not None:
         memories, summaries = folding.told(memories), folding.told(summaries)
     if query.token_budget is not None:
         memories, left = _fitting(memories, query, query.token_budget)
         summaries, _ = _fitting(summaries, query, left)
-    return _Hits(_in_order(memories, query), summaries, count)
+    if not query.diversity:  # else they were chosen one after another
+        memories.sort(key=attrgetter("score"), reverse=True)
+    if query.order != "score":
+        memories.sort(key=lambda hit: KIND_ORDER[hit.memory_type])
+    return memories, summaries, looked_at
 
 
-def _within(hits: _Hits, query: Query) -> list[Hit]:
+def _within(memories: list[Hit], summaries: list[Hit], top_k: int) -> list[Hit]:
     """Return the hits, summaries last, `top_k` at most: a summary takes the place of worse ones."""
-    memories, summaries = list(hits.memories), list(hits.summaries)
-    while len(memories) + len(summaries) > query.top_k:
+    while len(memories) + len(summaries) > top_k:
         worst = min(range(len(memories)), key=lambda n: memories[n].score, default=None)
         if worst is not None and summaries and memories[worst].score < summaries[-1].score:
             del memories[worst]
@@ -356,7 +357,6 @@ def _within(hits: _Hits, query: Query) -> list[Hit]:
 
 
 def _passage(scored: _Scored, content: str) -> str:
-    """Return the part of a content that was found, of a text that is found by its parts."""
     row = scored.found.row
     if not getattr(row, "digests", ()) or version_of(scored.label) != row.version:
         return content
@@ -391,27 +391,6 @@ async def _folded(
         )
         hits += [hit for hit in made if folding is None or folding.is_new(hit)]
     return hits, looked_at
-
-
-def _are_enough(hits: _Hits, query: Query) -> bool:
-    """Say whether more memories to choose from would change nothing."""
-    if len(hits.memories) >= query.wanted or not query.folds:
-        return True
-    left = query.token_budget
-    return left is not None and left <= sum(_tokens(hit, query) for hit in hits.memories)
-
-
-def _are_all(hits: _Hits, best: _Best, query: Query) -> bool:
-    """Say whether all memories that there are were ranked: those that are left are counted."""
-    return hits.looked_at + sum(1 for _ in best.memories) + best.left_out < query.pool
-
-
-def _in_order(hits: list[Hit], query: Query) -> list[Hit]:
-    """Return hits by score, unless they were chosen one after another, or kind by kind."""
-    ordered = hits if query.diversity else sorted(hits, key=attrgetter("score"), reverse=True)
-    if query.order == "score":
-        return ordered
-    return sorted(ordered, key=lambda hit: KIND_ORDER[hit.memory_type])
 
 
 def _fitting(hits: Sequence[Hit], query: Query, budget: int) -> tuple[list[Hit], int]:

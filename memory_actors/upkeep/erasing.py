@@ -54,8 +54,8 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.search.embedding.embeddings import Embeddings
+from memory_actors.search.indexes.files import remove_all_indexes, remove_indexes
 from memory_actors.users.handles.scope import Scope, Services
-from memory_actors.users.index_files import remove_all_indexes, remove_indexes
 
 T = TypeVar("T")
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread

@@ -39,10 +39,10 @@ from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
+from memory_actors.search.reading import Values
 from memory_actors.search.retrieval import Searched
 from memory_actors.users.past_events import events_about, first_events
 from memory_actors.users.totals import Totals
-from memory_actors.users.values import Values
 
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_EVERY_MEMORIES = 1_000  # written in a tail: so many are indexed again in some 0.4 s
@@ -165,7 +165,8 @@ class LiveUser:
                 await self.snapshot()
             await self.indexes.save(always=False)
         finally:
-            await self.embeddings.leave()
+            if self.embeddings.shared is not None:
+                await self.embeddings.shared.leave()
             self.indexes.retire()
             self.actor.retire()
 
@@ -176,7 +177,8 @@ class LiveUser:
             self.indexes.index_taken()  # who erases counts what was known
             await self._tasks.cancel()
         finally:
-            await self.embeddings.drop()
+            if self.embeddings.shared is not None:
+                await self.embeddings.shared.drop()
             self.indexes.retire()
             self.actor.retire()
 
@@ -248,7 +250,6 @@ class LiveUser:
             self._tasks.start("snapshot", self._snapshot_now_and_then)
 
     def _wants_snapshot(self, state: UserState) -> bool:
-        """Return whether what came since the last one would take long to read again."""
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             return True
         if self._written < SNAPSHOT_EVERY_MEMORIES:
@@ -289,7 +290,6 @@ class LiveUser:
     # --- snapshots and checks
 
     async def _snapshot_now_and_then(self) -> None:
-        """Keep the state, with all that is being indexed, so that it is indexed once."""
         await self.indexes.indexed(KINDS)
         await self.snapshot()
 
@@ -332,7 +332,8 @@ class LiveUser:
         """
         head = await self._log.head(self.stream)
         epoch = head.epoch if epoch is None else epoch
-        self.embeddings.own(epoch)
+        if self.embeddings.shared is not None:
+            self.embeddings.shared.own(epoch)
         state, version, poison = await self._read_state(head.erased_version)
         self.actor = Actor(
             self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,

@@ -61,8 +61,6 @@ _logger = get_logger("memory_actors.users.recalls")
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """The state of a stream; one append at a time."""
-
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     version: int | None = None
 

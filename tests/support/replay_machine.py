@@ -16,7 +16,7 @@ from memory_actors import MemorySystem
 from memory_actors.base.streams import stream_of
 from memory_actors.search.embedding import vector_table
 from memory_actors.search.indexes import labels
-from memory_actors.users.index_files import INDEXES
+from memory_actors.search.indexes.files import INDEXES
 from support.answers import answers
 from support.clients import ANY, SETTINGS, SUMMARIZER, USERS
 from support.fakes import FakeTokenEmbedder

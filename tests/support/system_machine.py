@@ -27,7 +27,7 @@ from memory_actors import (
     Tier,
 )
 from memory_actors.base.streams import stream_of
-from memory_actors.compaction import throttling
+from memory_actors.compaction import run
 from memory_actors.kinds import user_state
 from memory_actors.search.retrieval import COMPRESSED_SCORE_MIN
 from memory_actors.users import live_user
@@ -57,9 +57,9 @@ class SystemMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.usual = live_user.SNAPSHOT_MIN_EVENTS, throttling.REST_S_MAX
+        self.usual = live_user.SNAPSHOT_MIN_EVENTS, run.REST_S_MAX
         live_user.SNAPSHOT_MIN_EVENTS = 1  # every passivation leaves a snapshot to start from
-        throttling.REST_S_MAX = 0.0  # nobody is to notice compaction less
+        run.REST_S_MAX = 0.0  # nobody is to notice compaction less
         self.directory = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.clock, self.embedder, self.ids = FakeClock(), FakeEmbedder(), FakeIds()
@@ -72,7 +72,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.run(self.stack.aclose())
         self.runner.close()
         self.directory.cleanup()
-        live_user.SNAPSHOT_MIN_EVENTS, throttling.REST_S_MAX = self.usual
+        live_user.SNAPSHOT_MIN_EVENTS, run.REST_S_MAX = self.usual
 
     def run(self, call: Any) -> Any:
         return self.runner.run(call)

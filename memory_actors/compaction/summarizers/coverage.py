@@ -202,7 +202,6 @@ def _weights(
 
 
 def _stem_weight(memories: int, of: int) -> float:
-    """Return the weight of a stem that so many memories have, of so many."""
     return math.sqrt(memories) * math.log1p(of / (COMMON * memories))
 
 
@@ -298,8 +297,6 @@ def choose(
 
 
 class _Picker:
-    """The state of one greedy choice."""
-
     def __init__(self, worth: Worth, layout: Layout, words_max: int, bytes_max: int):
         self._worth = worth
         self._layout = layout

@@ -83,8 +83,6 @@ class Span(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A time that a text names, and its place in the text."""
-
     start: int
     end: int
     days: list[Days]

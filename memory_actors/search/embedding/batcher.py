@@ -35,10 +35,12 @@ from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embedder_thread import (
     LEAVE_S_MAX,
     EmbedderThread,
+    InFlight,
+    Outcome,
     closed,
     failed,
+    late,
 )
-from memory_actors.search.embedding.in_flight import InFlight, Outcome, late
 from memory_actors.search.embedding.protocol import (
     Embedded,
     Embedder,
@@ -192,7 +194,6 @@ class Batcher:
         return self._begin(texts, self._queue_of(texts, background=background), query=query)
 
     def _queue_of(self, texts: Sequence[str], *, background: bool) -> deque[_Wanted]:
-        """Return where texts of one call wait."""
         if background:
             return self._background
         return self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
@@ -266,7 +267,6 @@ class Batcher:
         return InFlight(outcomes, self._deadline_s)
 
     def _refusal(self, queue: deque[_Wanted]) -> EmbedderError | None:
-        """Return why no text is taken into a queue, None if one is."""
         if self._closed or (queue is self._background and self._closing):
             return closed()
         if self.waiting >= QUEUE_TEXTS_MAX:
@@ -303,7 +303,6 @@ class Batcher:
         return next((one for one in behind if want in one), None)
 
     def _begin_batch(self, lane: _Lane) -> None:
-        """Give the thread the next batch, if anybody wants something."""
         lane.is_busy = False
         while taken := lane.take():
             batch = []
@@ -329,7 +328,6 @@ class Batcher:
         self._begin_batch(lane)
 
     def _settle(self, batch: list[_Wanted], computed: list[Outcome] | Exception) -> None:
-        """Tell the callers of a batch what came of it."""
         if isinstance(computed, Exception):  # the thread was closed, or who watches steps failed
             computed = [failed(computed)] * len(batch)
         for want, outcome in zip(batch, computed, strict=True):

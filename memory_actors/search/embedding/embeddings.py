@@ -1,13 +1,18 @@
 """The embeddings of one user, or of everybody: from memory, from disk, or from the model.
 
+The embeddings that were used last are in memory. Most of what is computed is of queries, which are
+never kept. The embedding of an added text is written to the disk once the log has the text: until
+then its key is remembered.
+
 If the log keeps derived data (shared.py), the disk is a cache: before texts of the log are
 embedded, `fetch` loads the data from beside the user's stream.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import anyio.to_thread
 import numpy as np
@@ -17,19 +22,108 @@ from eventlog import EventLogError
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import RECIPE, text_digest
-from memory_actors.search.dot_products import Bytes, Coded
-from memory_actors.search.embedding.in_flight import EmbeddingRequest, Outcome, Outcomes
-from memory_actors.search.embedding.key_scopes import Owner
+from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
+from memory_actors.search.embedding.embedder_thread import EmbeddingRequest, Outcome, Outcomes
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
-from memory_actors.search.embedding.rows import Numbers
+from memory_actors.search.embedding.rows import Numbers, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook, states_of
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 if TYPE_CHECKING:
-    from memory_actors.search.embedding.cache import EmbeddingCache
     from memory_actors.search.embedding.service import EmbeddingService
+
+UNKEPT_MAX: Final = 10_000
+"""Texts remembered as not on disk: most are queries, which are never kept. A text that was
+added beyond it is embedded again when its user wakes up."""
+
+
+class _CachedEmbedding(NamedTuple):
+    """An embedding in the cache, its vector as on disk: as float32 it takes four times that."""
+
+    codes: bytes
+    tokens: bytes | None
+    states: Bytes | None
+
+    @classmethod
+    def of(cls, one: Embedded) -> Self:
+        coded = one.coded or coded_units(one.vector[None])
+        return cls(coded.codes.tobytes(), one.tokens, one.states)
+
+    def embedded(self) -> Embedded:
+        coded = units_of(np.frombuffer(self.codes, np.int8)[None])
+        return Embedded(coded.decoded()[0], self.tokens, self.states, coded)
+
+
+class EmbeddingCache:
+    """The embeddings of `texts_max` texts at most, by owner and digest of the text."""
+
+    def __init__(self, texts_max: int):
+        self._texts_max = texts_max
+        self._known: OrderedDict[bytes, _CachedEmbedding] = OrderedDict()
+        self._unkept: dict[bytes, None] = {}
+        """The keys of what was computed and is not on disk: who keeps a text later writes these."""
+
+    def find(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        """Return the embeddings that are known, by digest."""
+        found = {d: one.embedded() for d, one in self._of(digests, owner).items()}
+        for digest in found:
+            self._known.move_to_end(owner.prefix + digest)
+        return found
+
+    def find_query(self, digest: bytes, owner: Owner) -> Embedded | None:
+        """Return the embedding of a query, if its token states are known as they were computed."""
+        key = owner.prefix + digest
+        known = self._known.get(key)
+        if known is None or (known.tokens is not None and known.states is None):
+            return None
+        self._known.move_to_end(key)
+        return known.embedded()
+
+    def tokens(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, bytes]:
+        """Return the packed token states that are known, by digest; from any thread."""
+        found = {digest: one.tokens for digest, one in self._of(digests, owner).items()}
+        return {digest: tokens for digest, tokens in found.items() if tokens is not None}
+
+    def _of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _CachedEmbedding]:
+        known, prefix = self._known, owner.prefix
+        return {d: one for d in digests if (one := known.get(prefix + d)) is not None}
+
+    def remember(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> None:
+        """Take in embeddings by digest; those that were used longest ago make room."""
+        self._known |= {owner.prefix + d: _CachedEmbedding.of(one) for d, one in embedded.items()}
+        while len(self._known) > self._texts_max:
+            self._known.popitem(last=False)
+
+    def note_unkept(self, digests: Iterable[bytes], owner: Owner) -> None:
+        """Take note that embeddings of these texts are not on disk."""
+        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in digests)
+        while len(self._unkept) > UNKEPT_MAX:
+            oldest = next(iter(self._unkept))
+            del self._unkept[oldest]
+            self._known.pop(oldest, None)  # who has the text next computes and keeps it
+
+    def take_unkept(
+        self, embedded: Mapping[bytes, Embedded], owner: Owner
+    ) -> dict[bytes, Embedded]:
+        """Return the embeddings that are not on disk, by digest: they are written to it now."""
+        unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
+        for digest in unkept:
+            del self._unkept[owner.prefix + digest]
+        return unkept
+
+    def forget(self, digests: Iterable[bytes], owner: Owner) -> None:
+        """Forget what is known of texts."""
+        for digest in digests:
+            self._known.pop(owner.prefix + digest, None)
+            self._unkept.pop(owner.prefix + digest, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+        self._unkept.clear()
+
 
 _logger = get_logger("memory_actors.search.embedding")
 
@@ -43,7 +137,7 @@ class Embeddings:
         self.shared = shared
         """The pieces beside the user's stream, where the log keeps them."""
         self._service = service
-        self._table: VectorTable = service.disk
+        self.disk: VectorTable = service.disk
         self._cache: EmbeddingCache = service.cache
 
     @property
@@ -54,11 +148,6 @@ class Embeddings:
     def codebook(self) -> Codebook:
         """Return the codebook that packs token states. It may load the model."""
         return codebook_of(self.embedder)
-
-    @property
-    def table(self) -> bytes:
-        """The identity of the table on disk: what its `numbers` are good for."""
-        return self._table.identity
 
     # --- computed, or known
 
@@ -109,7 +198,6 @@ class Embeddings:
         return one
 
     def _taken(self, outcomes: Mapping[bytes, Outcome]) -> Outcomes:
-        """Remember what was computed; return it, and why the others have nothing."""
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
         # Only a query is compared by what was not coded, and that takes more than all the rest.
         fresh = {
@@ -128,7 +216,7 @@ class Embeddings:
         missing = [digest for digest in digests if digest not in found]
         if missing:
             try:
-                stored = self._table.get(missing, self.embedder.dimension, self.owner)
+                stored = self.disk.get(missing, self.embedder.dimension, self.owner)
             except EventLogError as error:  # derived data: as good as absent
                 _logger.warning("embeddings not read", count=len(missing), error=str(error))
                 stored = {}
@@ -153,7 +241,7 @@ class Embeddings:
             return
         unkept = self._cache.take_unkept(embedded, self.owner)
         if unkept:
-            full = self._table.put(unkept, self.owner)
+            full = self.disk.put(unkept, self.owner)
             self._service.flush_soon(0 if full else WRITE_BEHIND_S)
 
     async def forget(self, digests: Sequence[bytes]) -> None:
@@ -161,7 +249,7 @@ class Embeddings:
         if self.shared is not None:
             self.shared.put(dict.fromkeys(digests))
         self._cache.forget(digests, self.owner)
-        await anyio.to_thread.run_sync(self._table.delete, digests, self.owner)
+        await anyio.to_thread.run_sync(self.disk.delete, digests, self.owner)
 
     async def erase(self, digests: Set[bytes]) -> int:
         """Delete what is known of texts, of any model, and every byte of it; return how many.
@@ -171,17 +259,17 @@ class Embeddings:
         :raises EventLogError: the file could not be written or copied; all of it can be repeated.
         """
         self._cache.clear()
-        return await anyio.to_thread.run_sync(self._table.erase, digests, self.owner)
+        return await anyio.to_thread.run_sync(self.disk.erase, digests, self.owner)
 
     def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""
         held = self._cache.tokens(digests, self.owner)
         missing = [digest for digest in digests if digest not in held]
-        return held | self._table.tokens(missing, self.embedder.dimension, self.owner)
+        return held | self.disk.tokens(missing, self.embedder.dimension, self.owner)
 
     def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Return vectors from disk, past the cache, by digest. For a thread."""
-        stored = self._table.get(digests, self.embedder.dimension, self.owner)
+        stored = self.disk.get(digests, self.embedder.dimension, self.owner)
         return {digest: one.vector for digest, one in stored.items()}
 
     def matrix(
@@ -196,7 +284,7 @@ class Embeddings:
         `take` is given the token states of those that are there. See `VectorTable.matrix`.
         """
         dimension = self.embedder.dimension
-        return self._table.matrix(digests, dimension, self.owner, take, numbers, into)
+        return self.disk.matrix(digests, dimension, self.owner, take, numbers, into)
 
     def numbers(self, digests: Sequence[bytes]) -> Numbers:
         """Return the numbers of rows on disk by which they are found sooner. For a thread.
@@ -204,33 +292,18 @@ class Embeddings:
         0 for one that has none, or cannot be looked for.
         """
         try:
-            return self._table.numbers(digests, self.owner)
+            return self.disk.numbers(digests, self.owner)
         except EventLogError as error:  # derived data: digests find them as well
             _logger.warning("numbers of embeddings not read", error=str(error))
             return np.zeros(len(digests), np.uint32)
 
     # --- beside the user's stream
 
-    def own(self, epoch: int) -> None:
-        """Save what is kept beside the user's stream too: this node has it, under an epoch."""
-        if self.shared is not None:
-            self.shared.own(epoch)
-
-    async def leave(self) -> None:
-        """End that; what waits is saved, if it can be."""
-        if self.shared is not None:
-            await self.shared.leave()
-
-    async def drop(self) -> None:
-        """End that at once: nothing of it comes later."""
-        if self.shared is not None:
-            await self.shared.drop()
-
     async def fetch(self, digests: Collection[bytes]) -> None:
         """Bring to the disk what the store has of texts of a live user. It may be nothing."""
         _, values = await self._beside(digests)
         if values:
-            await anyio.to_thread.run_sync(self._table.take, values)
+            await anyio.to_thread.run_sync(self.disk.take, values)
 
     async def recall(self, digests: Collection[bytes]) -> None:
         """Load the store's embeddings into memory only.
@@ -238,7 +311,7 @@ class Embeddings:
         For callers that may outlive the user's erasure.
         """
         keys, values = await self._beside(digests)
-        opened = self._table.opened(values, keys, self.embedder.dimension, self.owner)
+        opened = self.disk.opened(values, keys, self.embedder.dimension, self.owner)
         self._cache.remember(opened, self.owner)
 
     async def _beside(
@@ -248,7 +321,7 @@ class Embeddings:
         if self.shared is None or not digests:
             return {}, {}
         try:
-            keys = await anyio.to_thread.run_sync(self._table.lacking, digests, self.owner)
+            keys = await anyio.to_thread.run_sync(self.disk.lacking, digests, self.owner)
             return keys, await self.shared.embeddings(keys) if keys else {}
         except EventLogError as error:  # derived data: as good as absent
             _logger.warning("embeddings not fetched", count=len(digests), error=str(error))

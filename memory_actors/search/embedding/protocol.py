@@ -133,7 +133,6 @@ def _as_float32(numbers: npt.NDArray[np.floating[Any]]) -> Vectors:
 
 
 def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:
-    """Convert a value to an array of floats, or return None if it is none."""
     try:
         array = np.asarray(given)
         if array.dtype == np.float32:

@@ -1,23 +1,113 @@
-"""The rows of `derived.mdb`: its tables, and embeddings as bytes.
+"""The rows of `derived.mdb`: its tables, embeddings as bytes, and whose they are.
 
 A row has the vector as int8 and the token states as `pack` makes them, behind a CRC that is bound
 to what the row is of. A row that fails the check counts as absent.
+
+In a store that is not encrypted embeddings are everybody's: they lie in the clear, under the digest
+of their text. In an encrypted store each user has their own, encrypted and under a keyed hash of
+the digest, so that neither the row nor its name reveals anything without the user's key. If the
+store keeps them beside each user's stream (shared.py), each user has their own in any case: in the
+clear they lie under a hash of the user and the digest.
+
+A user without a key has no rows on disk. The first text of a new user may be embedded before the
+log has made the key: then it is made here, and is durable with the first event (keyfile.py). Only a
+live user writes, so nobody whose key is gone gets another one this way.
 """
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog import Environment
+from eventlog import Cipher, CorruptLog, Environment, KeyGone, Keys
+from eventlog.core.frame import stream_id
 from eventlog.lmdb.file import Transaction
+from memory_actors.base.streams import derived_of
 from memory_actors.search.dot_products import Bytes, coded_units, units_of
-from memory_actors.search.embedding.key_scopes import KeyScope
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.token_states import unpack
+
+ROW_BYTES = 16  # of a keyed hash: as long as a digest
+
+
+class KeyScope:
+    """The rows of an owner that lie in the clear: of everybody, or of one user, under a prefix."""
+
+    def __init__(self, prefix: bytes = b""):
+        self._prefix = prefix
+
+    def row(self, digest: bytes) -> bytes:
+        """Return the key of a text's row."""
+        if not self._prefix:
+            return digest
+        return hashlib.sha256(self._prefix + digest).digest()[:ROW_BYTES]
+
+    def written(self, data: bytes, place: bytes) -> bytes:  # noqa: ARG002 - in the clear
+        """Encode `data` for a place."""
+        return data
+
+    def read(self, data: bytes, place: bytes) -> bytes | None:  # noqa: ARG002 - in the clear
+        """Decode the bytes of a place, or return None if they are not readable."""
+        return data
+
+
+class _EncryptedScope(KeyScope):
+    def __init__(self, cipher: Cipher):
+        self._cipher = cipher
+
+    def row(self, digest: bytes) -> bytes:
+        return self._cipher.blind(digest)[:ROW_BYTES]
+
+    def written(self, data: bytes, place: bytes) -> bytes:
+        return self._cipher.encrypt(data, place)
+
+    def read(self, data: bytes, place: bytes) -> bytes | None:
+        try:
+            return self._cipher.decrypt(data, place)
+        except (CorruptLog, KeyGone):  # derived data: it is as good as absent
+            return None
+
+
+class Owner:
+    """The owner of rows: everybody, or one user, under a `name`; encrypted, if there are `keys`."""
+
+    def __init__(self, name: str | None = None, keys: Keys | None = None):
+        self.is_everybody = name is None
+        """True if rows are shared."""
+        self.is_encrypted = keys is not None
+        """True if nobody can read the rows without the user's key."""
+        self.prefix = b"" if name is None else stream_id(name)
+        """Keeps rows of different owners apart in memory."""
+        self._name, self._keys = name or "", keys
+        self._plain = KeyScope(self.prefix)
+
+    def scope(self) -> KeyScope | None:
+        """Return where the rows are, None if there can be none."""
+        if self._keys is None:
+            return self._plain
+        has = self._keys.has(self._name)
+        return _EncryptedScope(self._keys.cipher(self._name)) if has else None
+
+    def scope_to_write(self) -> KeyScope:
+        """Return where rows go."""
+        return self._plain if self._keys is None else _EncryptedScope(self._keys.make(self._name))
+
+
+EVERYBODY: Final = Owner()
+
+
+def owner_of(keys: Keys | None, stream: str, *, apart: bool = False) -> Owner:
+    """Return the owner of what is derived from a user's stream.
+
+    In a store that is not encrypted that is everybody, unless users' rows are kept `apart`.
+    """
+    return Owner(derived_of(stream), keys) if keys is not None or apart else EVERYBODY
+
 
 PLACES, ROWS, FACTS = "places", "embeddings", "facts"
 """Rows are found by number, and their numbers by what they are of. Rows are therefore appended one
@@ -26,6 +116,8 @@ TABLES = (PLACES, ROWS, FACTS)
 UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 MODEL_BYTES = 8  # of each key: which model made it
 
+_PLACE = ROWS.encode()
+"""Begins the name that an encrypted row is bound to; its key comes next."""
 _CRC = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
 HEADER = struct.Struct("<I")
@@ -51,7 +143,7 @@ def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> Non
 
 def written(row: bytes, key: bytes, scope: KeyScope) -> bytes:
     """Return the bytes to write for a row under a key."""
-    return seal(scope.written(row, place_of(ROWS, key)), key)
+    return seal(scope.written(row, _PLACE + key), key)
 
 
 def numbers_of(stored: Iterable[bytes]) -> Numbers:
@@ -91,7 +183,7 @@ def read_rows(
 ) -> list[bytes | None]:
     """Return the rows that were written under keys, None for one that is not readable."""
     # Written out: there may be a hundred thousand, and each call of ours takes as long as the CRC.
-    crc, size, read, place = zlib.crc32, _CRC.size, scope.read, place_of(ROWS, b"")
+    crc, size, read, place = zlib.crc32, _CRC.size, scope.read, _PLACE
     return [
         read(row, place + key)
         if crc(row := value[size:], crc(key)).to_bytes(size, "big") == value[:size]
@@ -156,11 +248,6 @@ def delete_keys(env: Environment, keys: Iterable[bytes], txn: Transaction) -> No
         if (number := txn.get(key, db=env.tables[PLACES])) is not None:
             txn.delete(number, db=env.tables[ROWS])
             txn.delete(key, db=env.tables[PLACES])
-
-
-def place_of(table: str, key: bytes) -> bytes:
-    """Return the name that an encrypted row is bound to."""
-    return table.encode() + key
 
 
 def seal(data: bytes, key: bytes = b"") -> bytes:

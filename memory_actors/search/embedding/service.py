@@ -20,13 +20,11 @@ from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher
-from memory_actors.search.embedding.cache import EmbeddingCache
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
-from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
-from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.embedding.in_flight import InFlight, Outcome
-from memory_actors.search.embedding.key_scopes import EVERYBODY, owner_of
+from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX, InFlight, Outcome
+from memory_actors.search.embedding.embeddings import EmbeddingCache, Embeddings
 from memory_actors.search.embedding.protocol import Embedder, Vectors
+from memory_actors.search.embedding.rows import EVERYBODY, owner_of
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.vector_table import VectorTable
 
@@ -80,15 +78,15 @@ class EmbeddingService(Embeddings):
 
         :raises ModelMismatchError: it was another one, and `reindex` is not set.
         """
-        mine, fact = self.embedder.fingerprint, self._table.fact("model")
+        mine, fact = self.embedder.fingerprint, self.disk.fact("model")
         if fact is not None and fact.decode() != mine and not reindex:
             raise ModelMismatchError(
                 f"this store is indexed with {fact.decode()!r}, not with {mine!r}: open it with "
                 "that model, or with reindex=True to embed its memories again"
             )
         if fact is None or fact.decode() != mine:
-            self._table.set_fact("model", mine.encode())
-        self._table.use_model(self.recipe)
+            self.disk.set_fact("model", mine.encode())
+        self.disk.use_model(self.recipe)
 
     async def probe(self) -> None:
         """See that an embedder of the caller's own gives vectors, before anything relies on them.
@@ -119,7 +117,7 @@ class EmbeddingService(Embeddings):
         owner = owner_of(self._keys, stream, apart=self._store is not None)
         if self._store is None:
             return Embeddings(self, owner, None)
-        seal = partial(self._table.sealed, owner=owner)
+        seal = partial(self.disk.sealed, owner=owner)
         return Embeddings(self, owner, SharedDerived(self._store, stream, seal))
 
     def flush_soon(self, delay_s: float) -> None:
@@ -178,18 +176,18 @@ class EmbeddingService(Embeddings):
         :raises EventLogError: the file could not be written or copied; it can be repeated.
         """
         self._cache.clear()
-        await anyio.to_thread.run_sync(self._table.clear)
+        await anyio.to_thread.run_sync(self.disk.clear)
 
     def copy_to(self, path: Path) -> None:
         """Copy what is on disk into a new file, while it is in use. Blocks.
 
         :raises EventLogError: the disk is full or failed, or the file is damaged.
         """
-        self._table.copy_to(path)
+        self.disk.copy_to(path)
 
     async def shrink(self) -> None:
         """Return deleted rows' room to the disk, if that is a good part of the file."""
-        await anyio.to_thread.run_sync(self._table.shrink)
+        await anyio.to_thread.run_sync(self.disk.shrink)
 
     async def background_mean(self) -> Vectors:
         """Return the mean vector of general text.
@@ -213,14 +211,14 @@ class EmbeddingService(Embeddings):
     async def _computed_mean(self) -> Vectors:
         """Return the mean of the bundled texts: the table keeps it, and the log, if it may."""
         name, log = f"background mean of {self.embedder.fingerprint}", self._facts
-        fact = await anyio.to_thread.run_sync(self._table.fact, name)
+        fact = await anyio.to_thread.run_sync(self.disk.fact, name)
         if fact is None and log is not None:
             fact = await log.load_entry(MEANS, text_digest(name))
         if fact is None or len(fact) != 4 * self.embedder.dimension:
             embedded = await self._batcher.embed(general_texts())
             mean = np.mean([one.vector for one in embedded], axis=0, dtype=np.float64)
             fact = mean.astype(np.float32).tobytes()
-            await anyio.to_thread.run_sync(self._table.set_fact, name, fact)
+            await anyio.to_thread.run_sync(self.disk.set_fact, name, fact)
             if log is not None:
                 await log.save_checkpoint(Checkpoint(MEANS, 0, {text_digest(name): fact}))
         return np.frombuffer(fact, np.float32)
@@ -242,19 +240,19 @@ class EmbeddingService(Embeddings):
         """Stop the model, write what waits and close the file, where no event loop waits for it."""
         self._batcher.stop()
         with suppress(EventLogError):  # derived data: what was not written is embedded again
-            self._table.close()
+            self.disk.close()
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Wait for what is being computed, for `wait_s` at most; write what waits and close."""
         await self._batcher.close(wait_s)
         if self._flusher is not None:
             await asyncio.wait([self._flusher])
-        await anyio.to_thread.run_sync(self._table.close)
+        await anyio.to_thread.run_sync(self.disk.close)
 
     async def _flush(self, delay_s: float) -> None:
-        while self._table.waiting:  # also what came while it wrote
+        while self.disk.waiting:  # also what came while it wrote
             await asyncio.sleep(delay_s)
-            await anyio.to_thread.run_sync(self._table.flush)
+            await anyio.to_thread.run_sync(self.disk.flush)
 
 
 def own_mean(said: Any, dimension: int) -> Vectors:

@@ -30,9 +30,9 @@ from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.file import Transaction
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.search.dot_products import Bytes, Coded, units_of
-from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import (
+    EVERYBODY,
     FACTS,
     HEADER,
     MODEL_BYTES,
@@ -41,6 +41,7 @@ from memory_actors.search.embedding.rows import (
     ROWS,
     TABLES,
     Numbers,
+    Owner,
     checked,
     codes_of,
     delete_keys,
@@ -84,8 +85,6 @@ The number says how many bytes of other things each of them begins with.
 
 
 class _Unwritten(NamedTuple):
-    """An embedding that is to be written, with its owner and the digest of its text."""
-
     owner: Owner
     digest: bytes
     embedded: Embedded
@@ -178,7 +177,6 @@ class VectorTable:
     def _chunk(
         self, digests: Sequence[bytes], numbers: Numbers, dimension: int, owner: Owner
     ) -> list[bytes | None]:
-        """Return the row of each text, None for one that has none."""
         others = {d: row_of(one) for d, one in self._waiting_of(digests, owner).items()}
         rows = self._numbered(digests, numbers, dimension, owner)
         pairs = zip(digests, rows, strict=True)

@@ -143,10 +143,7 @@ class Windows:
         """Add a word to all rows that have it in their windows."""
         if len(term.rows) > _SPREAD_SHARE * self._count:
             self._spread(term)
-        else:
-            self._follow(term)
-
-    def _follow(self, term: Term) -> None:
+            return
         places, sums = (term.rows, term.counts) if not self._is_linked else self._linked(term)
         # Here a row may come twice, with the same sum both times: it is set, not added up.
         self._total[places] += term.most * (sums / (sums + self._every_norm[places]))

@@ -401,7 +401,6 @@ class _Column:
 
 
 def _reader(path: str) -> Callable[[Fields], Sequence[Any]]:
-    """Return a function that reads the values at a path, as filters.py does."""
     if "." not in path:
         return lambda fields: (fields[path],) if path in fields else ()
     steps = steps_of(path)
@@ -438,7 +437,6 @@ def _limit_kind(limit: Any) -> type | None:
 
 
 def _bound(ordered: Sequence[Any], name: str, limit: Any) -> int:
-    """Return the place of a limit among values in order."""
     span = time_span(limit)
     if span is None:
         return _BOUNDS[name](ordered, limit)

@@ -1,4 +1,4 @@
-"""The file of one kind's index, and its way to memory and back.
+"""The file of one kind's index, its place, and its way to memory and back.
 
 The file holds the index as it is in memory: the words, the traits and the word pieces of each
 passage, and the version of the state that it is an index of; what has changed since is looked at.
@@ -26,13 +26,14 @@ import msgspec
 import numpy as np
 
 from eventlog import EventLogError
+from eventlog.core.frame import stream_id
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
-from eventlog.files.datafile import ANEW, opened, read_bytes
+from eventlog.files.datafile import ANEW, opened, read_bytes, remove_named
 from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.privacy import reason
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
+from memory_actors.search.embedding.rows import EVERYBODY, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.indexes import graph
 from memory_actors.search.indexes.dense import DenseIndex, room_for
@@ -42,6 +43,31 @@ from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
+
+INDEXES: Final = "indexes"
+
+
+def index_path(directory: Path, stream: str) -> Path:
+    """Return the path prefix of a user's index files in a data directory."""
+    return directory / INDEXES / stream_id(stream).hex()
+
+
+def remove_indexes(directory: Path, stream: str) -> int:
+    """Remove a user's index files; return how many there were.
+
+    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
+    """
+    begin = index_path(directory, stream)
+    return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
+
+
+def remove_all_indexes(directory: Path) -> None:
+    """Remove the index files of every user.
+
+    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
+    """
+    remove_named(directory / INDEXES, lambda _name: True)
+
 
 RECIPE: Final = "words/5 traits/4"
 """Names what is derived of texts: raise a number when that changes, and files are made anew."""
@@ -151,7 +177,6 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 
 
 def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
-    """Decode the bytes of a file, or return None if they are damaged."""
     try:
         return _unpacked(_plain(data, name, owner))
     except ValueError:
@@ -246,7 +271,7 @@ class IndexFiles:
 
     def load(self, file: IndexFile | None) -> Loaded:
         """Return what there is; passages that lack a part are left out of all. Slow."""
-        self._table = self._embeddings.table
+        self._table = self._embeddings.disk.identity
         if file is not None and file.traits is not None and file.tokens is not None:
             with suppress(ValueError):
                 return self._loaded(file, file.traits, file.tokens)
@@ -288,7 +313,7 @@ class IndexFiles:
 
     async def _number(self, kept: Kept) -> None:
         """Note where the embeddings lie that nothing is noted of, in the table of now."""
-        rows, traits, table = kept.rows, kept.parts.traits, self._embeddings.table
+        rows, traits, table = kept.rows, kept.parts.traits, self._embeddings.disk.identity
         if table == self._table:
             rows = rows[traits.numbers(rows) == 0]
         if len(rows):

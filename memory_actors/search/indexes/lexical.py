@@ -1,6 +1,6 @@
 """The words of a query in a user's memories: BM25 over an inverted index that grows.
 
-`score_all` gives every row its score, in the order in which rows were added, which is that of the
+`windows` gives every row its score, in the order in which rows were added, which is that of the
 vectors (`parts.py`): `candidates.py` adds both up, and takes the rows of a filter out of it. If
 there are too many rows to look at, those with the best scores are among the proposed.
 
@@ -36,8 +36,8 @@ Measured (one thread, memories of 24 words): add 42 us, of which 35 are the word
 words 0.13 ms at 10,000 memories and 0.4 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
 0.3 ms, `restored` 22 ms.
 
-Threads. `append`, `remove` and `saved` belong to the loop. `score_all` may run anywhere: it copies
-what could move under it, and a row that is added or removed meanwhile may or may not count.
+Threads. `append`, `remove` and `saved` belong to the loop. `windows` may be made anywhere: it
+copies what could move, and a row that is added or removed meanwhile may or may not count.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -49,7 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.interning import Names
-from memory_actors.search.indexes.bm25 import Scores, Term, Windows
+from memory_actors.search.indexes.bm25 import Term, Windows
 from memory_actors.search.indexes.labels import NONE, Labels, Rows
 from memory_actors.search.indexes.postings import (
     ROWS_BEFORE,
@@ -133,26 +133,6 @@ class LexicalIndex:
 
     # --- reads
 
-    def score_all(
-        self, query: str, *, before: int = ROWS_BEFORE
-    ) -> tuple[npt.NDArray[np.int64], Scores]:
-        """Return labels and scores, int64 and float32 [n], of all rows in the order they came.
-
-        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. `before`
-        is the number of earlier rows that count with each row: none, or `ROWS_BEFORE`.
-        """
-        scores = self.windows(query, before).of_all()
-        return self.rows.labels[: len(scores)], scores
-
-    def lengths(self, count: int) -> npt.NDArray[np.int32]:
-        """Return the number of words of each of the first rows."""
-        return self.chains.links.lengths[:count]
-
-    @property
-    def is_linked(self) -> bool:
-        """False while each row is a chain of its own."""
-        return self.chains.is_linked
-
     def following_rows(self, rows: Rows, owners: npt.NDArray[np.int32]) -> Rows:
         """Return the first row of the next owner in the chain of each row; -1 for none."""
         after, count = self.chains.links.after, len(owners)
@@ -173,7 +153,11 @@ class LexicalIndex:
         return np.concatenate(behind[1:])
 
     def windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
-        """Return the scores of rows for a query, as they are asked for; of one moment."""
+        """Return the scores of rows for a query, as they are asked for; of one moment.
+
+        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. `before`
+        is the number of earlier rows that count with each row: none, or `ROWS_BEFORE`.
+        """
         rarest = self._rarest(words(query))
         terms = (Term(idf, *self.postings.of(term)) for term, idf in rarest)
         return Windows(self.chains, terms, before)

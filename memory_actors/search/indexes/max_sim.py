@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.compiled import INT, LONG, POINTER
-from memory_actors.search.compiled import LIBRARY
-from memory_actors.search.dot_products import Bytes, byte_angles
+from memory_actors.search.dot_products import LIBRARY, Bytes, byte_angles
 from memory_actors.search.embedding.token_states import Codebook, Tokens
 
 QUERY_TOKENS_MAX: Final = 64

@@ -36,7 +36,7 @@ from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed
 from memory_actors.search.indexes.pending import EmbeddedText, Pending
 from memory_actors.search.indexes.postings import counted
-from memory_actors.search.indexes.traits import Trait, spoken, times, was_said
+from memory_actors.search.indexes.traits import Trait, spoken, times
 from memory_actors.search.indexes.words import words
 
 WAITING_BYTES = 320  # of a passage that is not indexed yet
@@ -49,8 +49,6 @@ SAVE_EVERY_EVENTS = 1_000  # whatever they are about: those since a file are loo
 
 
 class _Waiting(NamedTuple):
-    """A passage that is not indexed yet."""
-
     memory_id: str
     place: int
 
@@ -155,7 +153,6 @@ class MemoryIndex:
         self._changed = True
 
     def _await(self, row: Row, passages: Iterable[Passage]) -> None:
-        """Take note of those passages that are not indexed."""
         for passage in passages:
             if passage.label not in self.rows and passage.label not in self._waiting:
                 self._waiting[passage.label] = _Waiting(row.memory_id, passage.place)
@@ -235,7 +232,8 @@ class MemoryIndex:
     def _put(self, passage: Passage, row: Row, text: EmbeddedText) -> None:
         (label, digest, place), chain, one = passage, self._kind.chain(row), text.embedded
         parts = self.parts
-        says, summary, said = spoken(text.text), is_summary(row), was_said(row)
+        says, summary = spoken(text.text), is_summary(row)
+        said = getattr(row, "role", None) is not None  # a turn, not a fact
         trait = Trait(row.memory_id, times(row), chain, place, says, summary, said, digest)
         vector = one.coded or coded_units(one.vector[None])
         beside = self._order.place(label, place, chain, parts)
@@ -306,7 +304,7 @@ class MemoryIndex:
             label = self._lost.pop()
             row = self.rows.row_of(label)
             if row is not None:
-                self.pending.add(Passage(label, self.traits.digest_at(row)))
+                self.pending.add(Passage(label, *self.traits.digests(slice(row, row + 1))))
         self.pending.start()
         await self.pending.settled()
         return True
@@ -325,11 +323,6 @@ class MemoryIndex:
 
     def _fetch(self, labels: Sequence[int]) -> list[bytes | None]:
         """Return token states that are not held; from any thread."""
-        found = self._states(labels)
-        self._lost.update(label for label, one in zip(labels, found, strict=True) if one is None)
-        return found
-
-    def _states(self, labels: Sequence[int]) -> list[bytes | None]:
         parts = self.parts
         rows = parts.rows.rows_of_all(labels)
         there = np.flatnonzero(rows != NONE)
@@ -338,6 +331,7 @@ class MemoryIndex:
         found: list[bytes | None] = [None] * len(labels)
         for place, digest in zip(there.tolist(), digests, strict=True):
             found[place] = tokens.get(digest)
+        self._lost.update(label for label, one in zip(labels, found, strict=True) if one is None)
         return found
 
     # --- files
@@ -393,15 +387,13 @@ class MemoryIndex:
         if self._files is not None and (always or self._changed or much):
             self._saved_version = self._version()
             chain = await self._chain_at(self._saved_version)
-            await self._files.save_words(self._kept(chain))
+            # A copy of now, quickly made.
+            waiting = tuple({one.memory_id for one in self._waiting.values()})
+            words, rows = self.words.saved(), np.flatnonzero(self.rows.alive)
+            kept = Kept(self._saved_version, waiting, self.parts, words, rows, chain)
+            await self._files.save_words(kept)
 
     async def _chain_at(self, version: int) -> bytes:
         """Return the chain of the event of a version, where the log tells it."""
         log = self._log
         return await log.chain_at(self._stream, version) if isinstance(log, ChainedStore) else b""
-
-    def _kept(self, chain: bytes) -> Kept:
-        """Copy the current state to be saved. Quick."""
-        waiting = tuple({one.memory_id for one in self._waiting.values()})
-        words, rows = self.words.saved(), np.flatnonzero(self.rows.alive)
-        return Kept(self._saved_version, waiting, self.parts, words, rows, chain)

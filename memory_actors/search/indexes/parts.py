@@ -101,7 +101,7 @@ class Parts(NamedTuple):
             chat=answered * of_users / count,
             people=(said - of_users) / count,
             said=said / count,
-            words=float(self.words.lengths(self.size)[stated].sum()) / count,
+            words=float(self.words.chains.links.lengths[: self.size][stated].sum()) / count,
         )
 
     def put(
@@ -202,8 +202,6 @@ Place = tuple[int, int]
 
 
 class _Put(NamedTuple):
-    """The place of a passage in its session, and that of the one behind it."""
-
     at: Place
     behind: Place | None
 

@@ -182,7 +182,6 @@ class Chains:
             spans[changed] = span
 
     def _walk(self, row: int, link: _Ints) -> Iterator[int]:
-        """Yield a row and up to ROWS_BEFORE more along a link."""
         for _ in range(1 + ROWS_BEFORE):
             if row == NONE:
                 return

@@ -122,11 +122,6 @@ def times(row: Any) -> Times:
     return Times(first_us, begins, FOR_EVER_US if ends is None else ends, last_us)
 
 
-def was_said(row: Any) -> bool:
-    """Say whether a row of a state is what somebody said: it has a role."""
-    return getattr(row, "role", None) is not None
-
-
 def spoken(text: str) -> SpokenTraits:
     """Derive the traits of a text from its embedded form, its speaker in front."""
     said = _SPEAKER.match(text)
@@ -291,10 +286,6 @@ class Traits:
         if speaker != NONE:
             self._spoken[speaker] -= 1
 
-    def last_us_max(self) -> int:
-        """Return when the latest of all memories was true last, one that was removed included."""
-        return int(self._columns.last_us[: self.rows.count].max(initial=0))
-
     def view(self, count: int) -> Columns:
         """Return the traits of the first rows, in their order."""
         return self._columns.at(slice(0, count))
@@ -318,10 +309,6 @@ class Traits:
         """Return the digests of the texts of some rows, or of each."""
         found: list[bytes] = self._columns.digests[: self.rows.count][rows].tolist()
         return found
-
-    def digest_at(self, row: int) -> bytes:
-        """Return the digest of the text of a row."""
-        return bytes(self._columns.digests[row])
 
     def number_of(self, chain: str) -> int | None:
         """Return the number of a session, None if no row was ever in it."""

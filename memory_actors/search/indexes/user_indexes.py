@@ -71,6 +71,11 @@ class UserIndexes:
         self.index_taken()
         return self._of.get(kind.NAME)
 
+    def of(self, kinds: Iterable[Kind]) -> list[tuple[Kind, MemoryIndex]]:
+        """Return the indexes of some kinds, of those that have one."""
+        self.index_taken()
+        return [(kind, index) for kind in kinds if (index := self._of.get(kind.NAME)) is not None]
+
     @property
     def size_bytes(self) -> int:
         """Memory held."""
@@ -160,15 +165,12 @@ class UserIndexes:
 
     async def indexed(self, kinds: Iterable[Kind]) -> None:
         """Wait for memories of these kinds that are just being indexed, a few seconds at most."""
-        for kind in kinds:
-            index = self.get(kind)
-            if index is not None:
-                await index.indexed()
+        for _, index in self.of(kinds):
+            await index.indexed()
 
     async def recovered(self, kinds: Iterable[Kind]) -> bool:
         """Embed again what a query missed the token states of; say whether there was any."""
-        indexes = [index for kind in kinds if (index := self.get(kind)) is not None]
-        return any([await index.recovered() for index in indexes])
+        return any([await index.recovered() for _, index in self.of(kinds)])
 
     async def load(self, kind: Kind, state: Any) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
@@ -230,7 +232,6 @@ class UserIndexes:
 
 
 def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:
-    """Return the vectors with the lowest order in all samples together, float32 [n, d]."""
     order = np.concatenate([np.empty(0, np.uint64), *(sample.order for sample in samples)])
     empty = np.empty((0, dimension), np.float32)
     vectors = np.concatenate([empty, *(sample.vectors.decoded() for sample in samples)])

@@ -283,7 +283,6 @@ def _clients(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _carried_pip() -> Path | None:
-    """Return the wheel of pip that this Python carries, if it does."""
     ensurepip = importlib.util.find_spec("ensurepip")
     places = [sysconfig.get_config_var("WHEEL_PKG_DIR")]  # of distributions
     if ensurepip is not None and ensurepip.origin is not None:

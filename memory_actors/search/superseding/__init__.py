@@ -5,10 +5,10 @@
 kinds/long_term/__init__.py.
 """
 
-from memory_actors.search.superseding.llm import OpenAISuperseding
 from memory_actors.search.superseding.protocol import (
     NEAR_MAX,
     CallableSuperseding,
+    OpenAISuperseding,
     Reach,
     Statement,
     Supersedes,

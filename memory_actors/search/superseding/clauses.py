@@ -155,7 +155,6 @@ def tokens(text: str) -> list[Token]:
 
 
 def _parts(words: Sequence[Token]) -> Iterator[list[Token]]:
-    """Yield the tokens of each clause."""
     part: list[Token] = []
     for place, word in enumerate(words):
         if word.low not in _MAY_END:
@@ -173,7 +172,6 @@ def _parts(words: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _joins(word: Token, following: Token | None) -> bool:
-    """Say whether a clause ends before a word."""
     if following is None:
         return False
     if word.low == "since":
@@ -266,7 +264,6 @@ def _possessed(part: Sequence[Token], start: int, who: tuple[str, ...]) -> Subje
 
 
 def _is_verb(part: Sequence[Token], place: int) -> bool:
-    """Say whether a word is a verb where a verb may stand."""
     low = part[place].low
     if low in _VERBS or low in PASSING or low in _AUX:
         return True

@@ -347,7 +347,6 @@ def needed(clauses: Iterable[Clause], claims: Iterable[Claim]) -> tuple[Words, .
 
 
 def _of_claim(claim: Claim) -> Words:
-    """Return the words of whom a claim is about, and of the thing that it names."""
     what: list[str] = []
     if claim.attribute.startswith("is "):
         what = stems([claim.attribute.removeprefix("is ")])

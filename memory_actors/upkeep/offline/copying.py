@@ -39,10 +39,10 @@ from memory_actors.base.streams import is_user_stream, key_owner, user_of
 from memory_actors.compaction import schedule
 from memory_actors.kinds.user_state import FOLD, event_registry
 from memory_actors.search.embedding.vector_table import remove_files
+from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import has_log, open_log
 from memory_actors.users import recalls
-from memory_actors.users.index_files import remove_indexes
 from memory_actors.users.totals import Summed
 
 # --- from an export

@@ -69,10 +69,9 @@ from memory_actors.kinds import snapshots
 from memory_actors.kinds.kind import Events, Kind
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState
-from memory_actors.search.embedding.key_scopes import Owner, owner_of
-from memory_actors.search.embedding.rows import damaged_rows
+from memory_actors.search.embedding.rows import Owner, damaged_rows, owner_of
 from memory_actors.search.embedding.vector_table import FILE
-from memory_actors.search.indexes.files import RECIPE, of_kind, read_whole, words_beside
+from memory_actors.search.indexes.files import RECIPE, index_path, of_kind, read_whole, words_beside
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.postings import counted
@@ -80,7 +79,6 @@ from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import closed_log, open_log
-from memory_actors.users.index_files import index_path
 from memory_actors.users.totals import Summed
 
 FOUND_IN_STREAMS_MAX = 1_000

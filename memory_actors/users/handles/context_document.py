@@ -293,7 +293,6 @@ class ContextDocument(ContextWriting):
         return await self._changed(self.name, operation, command, entry_ids)
 
     async def _read(self, rows: Sequence[BlockRow]) -> list[ContextEntry]:
-        """Return archived entries, their texts from the log."""
         found = [Found(context.KIND, row) for row in rows]
         events = await texts(self._scope.services.log, self._scope.stream, found)
         return [

@@ -163,7 +163,6 @@ class ContextWriting(Handle):
         )
 
     def _restoring(self, memory_ids: Sequence[str]) -> RestoreEntries:
-        """Return the command that brings entries back."""
         ids = tuple(check_name(one, "entry_id") for one in memory_ids)
         return RestoreEntries(now_us=self._scope.now_us(), memory_ids=ids, budget=self._budget)
 
@@ -224,7 +223,6 @@ class ContextWriting(Handle):
         )
 
     def _size(self, document: str, state: ContextState) -> ContextSize:
-        """Return how large a document is in this state."""
         budget, said = self._budget, text(blocks(state, document))
         return ContextSize(
             document=document,
@@ -235,7 +233,6 @@ class ContextWriting(Handle):
         )
 
     def _after(self, _command: Command) -> After:
-        """Return the function that indexes archived entries: any change may archive some."""
         return self._index_archived
 
     async def _index_archived(self, live: LiveUser, reply: Reply) -> str | None:
@@ -246,7 +243,6 @@ class ContextWriting(Handle):
 
 
 def _archived(reply: Reply) -> tuple[str, ...]:
-    """Return the entries that went to the archive."""
     events = (recorded.data for recorded in reply.events)
     archivings = (event for event in events if isinstance(event, EntriesArchived))
     return tuple(one.memory_id for event in archivings for one in event.entries)

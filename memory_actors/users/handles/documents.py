@@ -202,7 +202,6 @@ class Documents(Handle):
     async def _found(
         self, collection: str, matches: Predicate | None, by: SortKey | None
     ) -> tuple[list[Valued], UserState]:
-        """Return the documents that match, in order, and the state that they are of."""
         async with self._scope.live() as live:
             state = live.state
             rows = list(state.structured.held.of_group(check_name(collection, "collection")))

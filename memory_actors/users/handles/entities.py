@@ -379,7 +379,6 @@ def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -
 
 
 def _observation_of(name: str, text: str) -> entity.Observation:
-    """Return an observation of an entity, checked."""
     size_bytes = content_bytes(text)
     text = plain(text)
     return entity.Observation(

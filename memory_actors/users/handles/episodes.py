@@ -177,13 +177,11 @@ class Episodes(Summarized):
     # --- as all kinds
 
     async def _add(self, adding: Adding) -> Receipt:
-        """Start an episode with a text as its goal."""
         item = self._checked_item(adding)
         given = self._taken(item)
         return await self.start(item.content, **given, auto_prune=adding.auto_prune)
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
-        """Return a summary as an export has it, ready to be added."""
         data, fields = checked_summary(memory, EpisodeSummaryData)
         return EpisodeSummaryAdded(
             **fields,
@@ -196,7 +194,6 @@ class Episodes(Summarized):
         return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
     def _whose(self, row: EpisodeRow | EpisodeSummaryAdded) -> str | None:
-        """Return the agent."""
         return row.agent_id
 
     def _changed(self, episode_id: str, operation: str, written: Written) -> Receipt:
@@ -246,7 +243,6 @@ def _checked_texts(texts: StepTexts) -> StepTexts:
 
 
 def _steps_of(given: Episode) -> tuple[StepAdded, ...]:
-    """Return the events of the steps that an episode has kept."""
     return tuple(
         _checked_texts(StepTexts.of(one)).added(given.memory_id, one.number) for one in given.steps
     )
@@ -309,7 +305,6 @@ def _finished(memory_id: str, result: str | None, *, failed: bool) -> EpisodeFin
 
 
 def _check_numbers(given: Episode) -> None:
-    """Check that each number is used once, and that those missing between them were evicted."""
     kept = [step.number for step in given.steps]
     gone = [marker.number for marker in given.evicted]
     total = len(kept) + given.steps_evicted

@@ -43,7 +43,7 @@ from memory_actors.kinds.commands import Add, Command, Condition, Restore
 from memory_actors.kinds.kind import Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.search.embedding.in_flight import EmbeddingRequest
+from memory_actors.search.embedding.embedder_thread import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.search.superseding import Reach
@@ -203,12 +203,10 @@ class Handle(metaclass=ABCMeta):
         )
 
     async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
-        """Return rows as memories, their texts from the log."""
         found = [Found(self.kind, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
     async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
-        """Return rows as records of their kind."""
         return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
     async def _delete(self, row: Any, matches: Predicate | None = None) -> Receipt:
@@ -281,7 +279,6 @@ class Handle(metaclass=ABCMeta):
         return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
 
     def _expiring(self, command: A) -> A:
-        """Return an add with the time at which its memories expire."""
         at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)
         return command if at_us is None else msgspec.structs.replace(command, expires_at_us=at_us)
 
@@ -437,7 +434,6 @@ class Handle(metaclass=ABCMeta):
         return item
 
     def _taken(self, item: Item) -> dict[str, Any]:
-        """Return the fields of an item that its kind takes, under their names."""
         names = {"metadata", "memory_id", *self.takes.intersection(OPTIONAL)}
         return {name: getattr(item, name) for name in names}
 
@@ -482,7 +478,6 @@ class Handle(metaclass=ABCMeta):
 
 
 def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
-    """Return a command that is refused where a memory does not match any more."""
     if matches is None:
         return command
     return msgspec.structs.replace(command, condition=Condition(row.memory_id, matches))

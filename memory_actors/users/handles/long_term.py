@@ -130,7 +130,6 @@ class LongTermMemory(Summarized):
         return msgspec.structs.replace(self._checked(item, now_us), session_id=None)
 
     async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[Recorded[Any]]:
-        """Carry out what an extractor proposed, or take it back; return the events."""
         new: Sequence[MemoryAdded] = ()
         if isinstance(command, Extract):
             new = command.add.memories
@@ -161,7 +160,6 @@ class LongTermMemory(Summarized):
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
 
     def _checked_summary(self, memory: Memory) -> SummaryAdded:
-        """Return a summary as an export has it, ready to be added."""
         _, fields = checked_summary(memory, SummaryData)
         return SummaryAdded(**fields)
 
@@ -258,7 +256,6 @@ class LongTermMemory(Summarized):
 
 
 def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories:
-    """Return a command with the ids that its memories were added with, in the same order."""
     left, ids = deque(added), {event.memory_id for event in added}
     memories = []
     for memory in command.memories:

@@ -107,7 +107,6 @@ class ShortTermMemory(Handle):
         )
 
     def _session(self, session_id: str | None) -> str:
-        """Return the session that is meant: the one named, the handle's, or the default one."""
         if session_id is not None:
             return check_name(session_id, "session_id")
         return self._scope.on.session_id or DEFAULT_SESSION

@@ -157,7 +157,8 @@ def _nearest(index: MemoryIndex, row: MemoryRow, reach: Reach) -> Iterable[tuple
     own = index.rows.row_of(label(row.version))
     if own is None:  # it has gone meanwhile
         return ()
-    if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
+    last_us = index.traits.view(index.rows.count).last_us
+    if reach.older_has is None or last_us.max(initial=0) > long_term.age(row)[0]:
         # The new memory may itself be the older one, which another says otherwise than.
         vector = index.dense.vector_of(label(row.version))
         near = index.dense.nearest(vector, NEIGHBOURS)
@@ -193,7 +194,6 @@ async def _read(
 async def _decided(
     deciding: Superseding, near: Sequence[_Compared], provenance: Provenance
 ) -> list[Pair]:
-    """Return which older statements end, and whether a newer one ends the new statement."""
     itself, *others = near
     older = [one for one in others if _may(itself, one, provenance)]
     newer = [one for one in others if _may(one, itself, provenance)][:NEWER_MAX]
@@ -215,7 +215,6 @@ async def _decided(
 
 
 def _may(newer: _Compared, older: _Compared, provenance: Provenance) -> bool:
-    """Say whether one memory may speak against another."""
     if older.row.settled or long_term.age(older.row) >= long_term.age(newer.row):
         return False
     heard = LEVELS.index(least(provenance.of(newer.row.memory_id)))

@@ -83,7 +83,6 @@ class WorkingMemory(Handle):
     # --- as all kinds
 
     async def _add(self, adding: Adding) -> Receipt:
-        """Keep a text under a key; without one, under its own memory id."""
         item, auto_prune = self._checked_item(adding), adding.auto_prune
         content_bytes(item.content)
         return await self._set(item.key, item.content, item.metadata, item.memory_id, auto_prune)

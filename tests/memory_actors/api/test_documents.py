@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from memory_actors import InvalidInputError, UserMemory
-from memory_actors.users import values as values_room
+from memory_actors.search import reading as values_room
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from eventlog import ClockOutOfRange, EventLogError, LogUnavailable, to_datetime
 from memory_actors import InvalidInputError, MemoryActorsError, MemorySystem, Settings
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.interchange import import_jsonl, open_file
-from memory_actors.users.index_files import INDEXES
+from memory_actors.search.indexes.files import INDEXES
 
 pytestmark = pytest.mark.anyio
 

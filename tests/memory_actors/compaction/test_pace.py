@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from memory_actors.compaction import throttling
-from memory_actors.compaction.throttling import REST, REST_S_MAX, Pace
+from memory_actors.compaction import run as running
+from memory_actors.compaction.run import REST, REST_S_MAX, Pace
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(throttling, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(running, "perf_counter", lambda: now[0])
     return now
 
 
@@ -52,7 +52,7 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
 
 
 async def test_who_is_to_stop_rests_no_longer(monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
-    monkeypatch.setattr(throttling, "REST_S_MAX", 60.0)
+    monkeypatch.setattr(running, "REST_S_MAX", 60.0)
     uses, halt = [5], asyncio.Event()
     pace = Pace(lambda: uses[0], halt)
     clock[0], uses[0] = 60.0, 7

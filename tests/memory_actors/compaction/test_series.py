@@ -8,7 +8,7 @@ import pytest
 from support.compacting import LONG_AGO, outcomes, summaries
 
 from memory_actors import Item
-from memory_actors.compaction.series import SeriesEntries, entries, joined
+from memory_actors.compaction.selection import SeriesEntries, entries, joined
 
 ENGLISH = (
     "fix login bug", "add user tests", "update the README", "refactor the payment module",

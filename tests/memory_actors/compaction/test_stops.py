@@ -22,7 +22,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.compaction import job, replacing
-from memory_actors.compaction.throttling import Pace
+from memory_actors.compaction.run import Pace
 from memory_actors.kinds.phrasing import text_digest
 
 pytestmark = pytest.mark.anyio

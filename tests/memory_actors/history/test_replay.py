@@ -22,7 +22,8 @@ from memory_actors import (
 )
 from memory_actors.base.streams import stream_of
 from memory_actors.history.past_user import state_then
-from memory_actors.users import index_files, live_user
+from memory_actors.search.indexes import files
+from memory_actors.users import live_user
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +116,7 @@ async def test_a_session_reads_the_same_after_reindexing(open_memory: Any, tmp_p
     async with open_memory() as memory:
         user, ids = await reworded(memory)
         position, then = await position_of(memory), await answers(user, ids)
-    assert index_files.remove_indexes(tmp_path / "memory", stream_of("ada"))
+    assert files.remove_indexes(tmp_path / "memory", stream_of("ada"))
     async with open_memory() as memory:
         user = memory.user("ada", session_id="s")
         assert await answers(user, ids) == then

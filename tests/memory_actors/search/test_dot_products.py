@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from memory_actors.search.compiled import AVX512, INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.dot_products import (
+    AVX512,
+    INSTRUCTION_SETS,
+    LIBRARY,
     Coded,
     byte_dots,
     coded_units,

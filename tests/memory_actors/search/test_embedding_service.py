@@ -333,8 +333,8 @@ def test_what_is_put_while_the_older_is_written_is_written_too(
     table.put({digest: old})
     write = table._write
 
-    def put_meanwhile(batch):
-        write(batch)
+    def put_meanwhile(rows, count):
+        write(rows, count)
         monkeypatch.undo()
         table.put({digest: new})
 
@@ -365,7 +365,7 @@ async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None
 async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
     service: EmbeddingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_actors.search.embedding.cache.UNKEPT_MAX", 3)
+    monkeypatch.setattr("memory_actors.search.embedding.embeddings.UNKEPT_MAX", 3)
     for n in range(5):
         await service.embed_query("likes tea")
         await service.embed([f"text {n}"])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.indexes import LateIndex
 
-from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
+from memory_actors.search.dot_products import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
     PLAIN,

@@ -34,14 +34,14 @@ def build(texts: dict[int, str], sessions: list[list[int]] | None = None) -> Lex
 
 def scores(index: LexicalIndex, query: str, labels: Iterable[int]) -> list[float]:
     """The score of each label; 0 for one that is not there."""
-    labels_there, found = index.score_all(query)
-    of = dict(zip(labels_there.tolist(), found.tolist(), strict=True))
+    found = index.windows(query).of_all()
+    of = dict(zip(index.rows.labels.tolist(), found.tolist(), strict=True))
     return [of.get(label, 0.0) for label in labels]
 
 
 def found_by(index: LexicalIndex, query: str) -> set[int]:
-    labels, found = index.score_all(query)
-    return set(labels[found > 0].tolist())
+    found = index.windows(query).of_all()
+    return set(index.rows.labels[found > 0].tolist())
 
 
 def random_texts(count: int, seed: int = 1) -> dict[int, str]:
@@ -114,7 +114,7 @@ def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | 
     others, missed = np.array([3, 500, 1_999]), 0
     for _ in range(20):
         query = " ".join(chance.choices(names, k=6))
-        every = index.score_all(query)[1]
+        every = index.windows(query).of_all()
         rows, scores = index.windows(query).best(20, others)
         assert scores.tolist() == every[rows].tolist()
         assert rows.tolist() == sorted(rows.tolist())
@@ -274,8 +274,8 @@ def test_searching_beside_changes_never_fails():
         try:
             while not done.is_set():
                 for query in ("w0x w1x w8x", "w2x"):
-                    labels, found = index.score_all(query)
-                    assert len(labels) == len(found)
+                    windows = index.windows(query)
+                    assert len(windows.of_all()) <= index.rows.count
         except Exception as error:
             failures.append(error)
 
@@ -298,5 +298,5 @@ def test_scores_of_some_rows_are_those_of_all(query: str) -> None:
     )
     for label in (3, 26, 77, 150):
         index.drop(label)
-    every, some = index.score_all(query)[1], np.array([0, 3, 4, 27, 28, 99, 150, 199])
+    every, some = index.windows(query).of_all(), np.array([0, 3, 4, 27, 28, 99, 150, 199])
     assert index.windows(query).of(some) == pytest.approx(every[some], abs=1e-6)

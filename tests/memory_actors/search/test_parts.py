@@ -61,7 +61,7 @@ def check_order(parts: Parts, state: Any, kind: Any) -> None:
 async def check(memory: MemorySystem, kind: Any) -> None:
     index = await index_of(memory, kind)
     parts, view = index.parts, index.dense.view()
-    assert parts.size == len(view.labels) == len(parts.words.score_all("")[1])
+    assert parts.size == len(view.labels) == len(parts.words.windows("").of_all())
     assert parts.rows.living == len(parts.late) == int(view.alive.sum())
     async with memory._services.runtime.use("user:u") as live:
         state = live.state.of(kind)
@@ -165,7 +165,7 @@ async def test_a_query_goes_on_with_the_rows_it_began_with(open_memory) -> None:
         assert index.dense is not parts.dense
         assert index.parts.size < parts.size
         assert parts.dense.view().labels[: parts.size].tolist() == before
-        assert len(parts.words.score_all("word1")[1]) == len(parts.traits.view(parts.size).asks)
+        assert len(parts.words.windows("word1").of_all()) == len(parts.traits.view(parts.size).asks)
         await check(memory, long_term.KIND)
 
 

@@ -270,7 +270,7 @@ async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> Non
         found = {one for hit in hits for one in (hit.memory_id, *hit.near_duplicates)}
         assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
         rows = index.dense.view().labels.tolist()
-        assert rows == index.words.score_all("")[0].tolist(), "one order of rows"
+        assert rows == index.words.rows.labels.tolist(), "one order of rows"
         assert len(index.late) == index.rows.living == 170
 
 

@@ -15,9 +15,8 @@ from eventlog import CorruptLog, Environment
 from memory_actors import Item, MemorySystem
 from memory_actors.base.compressing import compressed
 from memory_actors.kinds import long_term
-from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.rows import PLACES, ROWS, TABLES
+from memory_actors.search.embedding.rows import EVERYBODY, PLACES, ROWS, TABLES, Owner, owner_of
 from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes.files import IndexFile, read_whole, write_index
 

@@ -121,9 +121,9 @@ def test_parts_made_anew_have_what_happened_meanwhile(changes, begins, ends, cha
     living = parts.rows.there()
     assert sorted(living) == sorted(fresh.parts.rows.there())
     query = "text " + " ".join(map(str, living[:3]))
-    scores = dict(zip(*map(np.ndarray.tolist, parts.words.score_all(query)), strict=True))
-    others = dict(zip(*map(np.ndarray.tolist, fresh.parts.words.score_all(query)), strict=True))
-    assert [scores[label] for label in living] == [others[label] for label in living]
+    scores = parts.words.windows(query).of_all()[parts.rows.rows_of(living)]
+    others = fresh.parts.words.windows(query).of_all()[fresh.parts.rows.rows_of(living)]
+    assert scores.tolist() == others.tolist()
     assert parts.dense.vectors(parts.rows.rows_of(living)).tolist() == (
         fresh.parts.dense.vectors(fresh.parts.rows.rows_of(living)).tolist()
     )

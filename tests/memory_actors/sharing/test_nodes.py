@@ -28,11 +28,10 @@ from memory_actors import (
 )
 from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
-from memory_actors.search.embedding.key_scopes import owner_of
-from memory_actors.search.indexes.files import of_kind, read_whole, words_beside
+from memory_actors.search.embedding.rows import owner_of
+from memory_actors.search.indexes.files import index_path, of_kind, read_whole, words_beside
 from memory_actors.sharing.nodes import node, opening, peers
 from memory_actors.sharing.nodes.peers import joined
-from memory_actors.users.index_files import index_path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
