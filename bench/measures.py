@@ -73,7 +73,9 @@ def stored_vectors(
     as its passages.
     """
     digests = [text_digest(text) for text in texts]
-    found = dict(services_of(memory).embeddings.stored(digests))
+    embeddings = services_of(memory).embeddings
+    stored = embeddings.disk.get(digests, embeddings.embedder.dimension)
+    found = {digest: one.vector for digest, one in stored.items()}
     missing = {d: text for d, text in zip(digests, texts, strict=True) if d not in found}
     if missing and embedder is not None:
         found |= dict(zip(missing, embedder.embed(list(missing.values())), strict=True))

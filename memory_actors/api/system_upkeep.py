@@ -129,7 +129,7 @@ class SystemUpkeep:
 
         def also(scratch: Path) -> None:
             if derived:
-                self._services.embeddings.copy_to(scratch / DERIVED)
+                self._services.embeddings.disk.copy_to(scratch / DERIVED)
 
         return await require(self._log, BackupStore).backup(directory, also=also)
 

@@ -16,7 +16,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
@@ -55,14 +55,12 @@ class Pace:
     async def give_way(self) -> None:
         """Rest if others have used the memory."""
         before, worked_s = self._uses(), perf_counter() - self._since_s
-        await self._rest(min(REST * worked_s, REST_S_MAX) if before > self._seen else 0)
-        self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
-
-    async def _rest(self, rest_s: float) -> None:
+        rest_s = min(REST * worked_s, REST_S_MAX) if before > self._seen else 0
         await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._halt.wait()
+        self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
 
 
 class ProcessSetting:
@@ -111,18 +109,10 @@ def _limit_blas() -> Restore:
     return restore
 
 
-_turns, _threads = ProcessSetting(_shorten_turns), ProcessSetting(_limit_blas)
-
-
-def short_turns() -> AbstractContextManager[None]:
-    """Let threads pass the interpreter's lock on soon inside the block."""
-    return _turns.changed()
-
-
-def one_thread() -> AbstractContextManager[None]:
-    """Let BLAS use one thread inside the block."""
-    return _threads.changed()
-
+short_turns = ProcessSetting(_shorten_turns).changed
+"""Lets threads pass the interpreter's lock on soon inside a `with` block."""
+one_thread = ProcessSetting(_limit_blas).changed
+"""Lets BLAS use one thread inside a `with` block."""
 
 CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
 Progress = Callable[[CompactionProgress], object]

@@ -81,11 +81,30 @@ def candidates(
 ) -> list[tuple[FirstStage, Rows]]:
     """Return the first stage of each index, and the places of its best rows in it.
 
-    The best rows are chosen from all indexes together. An index that comes with rows is searched in
-    these alone.
+    The best rows are chosen from all indexes together: memories, and summaries beside them. An
+    index that comes with rows is searched in these alone.
     """
     firsts = [_first(parts, rows, question) for parts, rows in searched]
-    return list(zip(firsts, _best_of_all(firsts, question), strict=True))
+    if not firsts:
+        return []
+    counts = [len(first.words) for first in firsts]
+    scores = _joined(
+        [
+            weighed_sum(count, first, _first_weights(first.mixture))
+            for count, first in zip(counts, firsts, strict=True)
+        ]
+    )
+    summary = _joined([first.summaries for first in firsts])
+    count = max(SECOND_STAGE, 2 * question.query.pool)
+    if summary.any():
+        chosen = _best(np.where(summary, -np.inf, scores), count)
+        if question.query.compressed:
+            chosen |= _best(np.where(summary, scores, -np.inf), COMPRESSED_CANDIDATES)
+    else:
+        chosen = _best(scores, count)
+    spans = pairwise(accumulate(counts, initial=0))
+    places = [np.flatnonzero(chosen[start:end]) for start, end in spans]
+    return list(zip(firsts, places, strict=True))
 
 
 def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstStage:
@@ -198,29 +217,6 @@ def _meaning(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Number
         return parts.dense.scores(vector, centre, rows)
     scores = parts.dense.scores(vector, centre)
     return scores[: parts.size] if rows is None else scores[rows]
-
-
-def _best_of_all(firsts: Sequence[FirstStage], question: EmbeddedQuery) -> list[Rows]:
-    """Return the places of the best of all indexes together, by index: memories and summaries."""
-    if not firsts:
-        return []
-    counts = [len(first.words) for first in firsts]
-    scores = _joined(
-        [
-            weighed_sum(count, first, _first_weights(first.mixture))
-            for count, first in zip(counts, firsts, strict=True)
-        ]
-    )
-    summary = _joined([first.summaries for first in firsts])
-    count = max(SECOND_STAGE, 2 * question.query.pool)
-    if summary.any():
-        chosen = _best(np.where(summary, -np.inf, scores), count)
-        if question.query.compressed:
-            chosen |= _best(np.where(summary, scores, -np.inf), COMPRESSED_CANDIDATES)
-    else:
-        chosen = _best(scores, count)
-    starts = accumulate(counts, initial=0)
-    return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
 
 
 @lru_cache

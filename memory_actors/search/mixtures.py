@@ -8,6 +8,7 @@ of the mixture, so weights change smoothly as a store grows. `python -m bench le
 and writes `learned_weights.py`.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -78,11 +79,7 @@ def between(some: Weights, others: Weights, share: float) -> Weights:
 @lru_cache
 def learned(mixture: Mixture) -> Weights:
     """Return the learned weights of a mixture."""
-    shares = (1.0, *mixture)
-    found = {
-        name: sum(share * row[place] for share, row in zip(shares, LEARNED, strict=True))
-        for place, name in enumerate(SIGNALS)
-    }
+    found = dict(zip(SIGNALS, _mixed(LEARNED, mixture), strict=True))
     found |= {name: found[name] * states_count(mixture) for name in OF_STATES}
     found["words"] = max(found["words"], 0.0)  # a word in common never speaks against a text
     return Weights(**found)
@@ -105,10 +102,7 @@ def weighed(usual: Weights, callers: Weights) -> Weights:
 @lru_cache
 def chance_line(mixture: Mixture) -> tuple[float, float]:
     """Return constant and slope of the logit that a passage of some score answers."""
-    constant, slope = (
-        sum(share * row[place] for share, row in zip((1.0, *mixture), CHANCE, strict=True))
-        for place in (0, 1)
-    )
+    constant, slope = _mixed(CHANCE, mixture)
     return constant, max(slope, 0.05)  # a better passage never has less of a chance
 
 
@@ -121,7 +115,12 @@ def plain_chance_line(mixture: Mixture) -> tuple[float, float]:
 @lru_cache
 def answered_weights(mixture: Mixture) -> tuple[float, ...]:
     """Return the weights of the signals that tell whether anything answers, the constant first."""
+    return _mixed(ANSWERED, mixture)
+
+
+def _mixed(rows: Sequence[Sequence[float]], mixture: Mixture) -> tuple[float, ...]:
+    """Return the sum of rows of learned numbers, each times its share of a mixture."""
     return tuple(
         sum(share * one for share, one in zip((1.0, *mixture), column, strict=True))
-        for column in zip(*ANSWERED, strict=True)
+        for column in zip(*rows, strict=True)
     )

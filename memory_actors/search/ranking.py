@@ -96,7 +96,9 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
     parts, columns, text = first.parts, first.columns, question.query.text
     rows = first.rows_at(places)
     labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
-    late = _late(parts, labels, question)
+    late, embedded = None, question.embedded
+    if embedded.tokens is not None and embedded.states is not None and len(parts.late):
+        late = parts.late.score(parts.late.query(embedded.tokens, embedded.states), labels)
     summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
     meaning = first.meaning[places]
     users = parts.traits.are_of((USER,), columns.speakers[rows])
@@ -116,14 +118,6 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
         next_turn=_next_turn(parts, rows, columns, late, echo),
         bare=_bare(parts, columns.bare[rows], labels, text),
     )
-
-
-def _late(parts: Parts, labels: Labels, question: EmbeddedQuery) -> Numbers | None:
-    """Return the late interaction of passages, if there is any."""
-    tokens, states = question.embedded.tokens, question.embedded.states
-    if tokens is None or states is None or not len(parts.late):
-        return None
-    return parts.late.score(parts.late.query(tokens, states), labels)
 
 
 def _echo(

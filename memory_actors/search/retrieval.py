@@ -166,7 +166,13 @@ async def _searched(
     count = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
     if count <= INLINE_ROWS_MAX and query.pool <= INLINE_POOL_MAX:
         return _rank(parts, question)
-    return await anyio.to_thread.run_sync(_ranked_whole, parts, question)
+
+    def ranked_whole() -> _Best:
+        best = _rank(parts, question)  # each memory is looked up in the thread
+        memories, summaries = iter(list(best.memories)), iter(list(best.summaries))
+        return best._replace(memories=memories, summaries=summaries)
+
+    return await anyio.to_thread.run_sync(ranked_whole)
 
 
 # --- what may be found
@@ -232,12 +238,6 @@ async def _warm(
 
 
 # --- ranked
-
-
-def _ranked_whole(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
-    """Rank with `_rank`, and look up every memory. For a thread."""
-    best = _rank(parts, question)
-    return best._replace(memories=iter(list(best.memories)), summaries=iter(list(best.summaries)))
 
 
 def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:

@@ -1,9 +1,12 @@
 """One part of an index alone, on rows of its own, changed by label."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from memory_actors.search.embedding.embeddings import Embeddings
+from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes import late, lexical
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.postings import counted
@@ -63,3 +66,8 @@ class LateIndex(late.LateIndex):
     def kept(self) -> late.SavedTokens:
         """Return the saved tokens of all living rows."""
         return self.saved(np.flatnonzero(self.rows.alive))
+
+
+def on_disk(embeddings: Embeddings, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
+    """What is stored of texts, past the cache, by digest."""
+    return embeddings.disk.get(digests, embeddings.embedder.dimension, embeddings.owner)

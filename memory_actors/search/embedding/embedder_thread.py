@@ -9,11 +9,11 @@ import asyncio
 import atexit
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from eventlog.core.waiting import settle
@@ -121,8 +121,6 @@ def failed(error: BaseException) -> EmbedderError:
 
 
 Outcome: TypeAlias = Embedded | EmbedderError
-Outcomes: TypeAlias = tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]
-"""Embeddings by the digests of their texts, and why the others have none."""
 
 
 def late(deadline_s: float) -> EmbedderError:
@@ -159,54 +157,3 @@ class InFlight:
         self._alarm.cancel()
         for outcome in self._outcomes:
             outcome.cancel()
-
-
-class EmbeddingRequest:
-    """Texts whose embeddings are wanted: those that are known, and the others once it has begun.
-
-    `compute` begins to compute what is not known, and `taken` is given the outcomes of that: it
-    keeps what is to be known from then on.
-    """
-
-    def __init__(
-        self,
-        texts: Mapping[bytes, str],
-        found: dict[bytes, Embedded],
-        compute: "Callable[[list[str]], InFlight | asyncio.Task[list[Outcome]]]",
-        taken: Callable[[Mapping[bytes, Outcome]], Outcomes],
-    ):
-        self._found = found
-        self._missing = {d: text for d, text in texts.items() if d not in found}
-        self._compute = compute
-        self._taken = taken
-        self._computing: InFlight | asyncio.Task[list[Outcome]] | None = None
-
-    def begin(self) -> Self:
-        """Begin with what is not known, unless that has begun."""
-        if self._missing and self._computing is None:
-            self._computing = self._compute(list(self._missing.values()))
-        return self
-
-    async def each(self) -> Outcomes:
-        """Return the embeddings by the digests of their texts, and why the others have none."""
-        self.begin()
-        if self._computing is None:
-            return self._found, {}
-        outcomes = await self._computing
-        fresh, failed = self._taken(dict(zip(self._missing, outcomes, strict=True)))
-        return self._found | fresh, failed
-
-    async def all(self) -> dict[bytes, Embedded]:
-        """Return the embeddings by the digests of their texts.
-
-        :raises EmbedderError: the model failed or took too long.
-        """
-        found, failed = await self.each()
-        if failed:
-            raise next(iter(failed.values()))
-        return found
-
-    def cancel(self) -> None:
-        """Wait for nothing more."""
-        if self._computing is not None:
-            self._computing.cancel()

@@ -11,8 +11,7 @@ embedded, `fetch` loads the data from beside the user's stream.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 import anyio.to_thread
 import numpy as np
@@ -23,8 +22,7 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
-from memory_actors.search.embedding.embedder_thread import EmbeddingRequest, Outcome, Outcomes
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
+from memory_actors.search.embedding.protocol import Embedded, Embedder, codebook_of
 from memory_actors.search.embedding.rows import Numbers, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
@@ -32,8 +30,11 @@ from memory_actors.search.embedding.token_states import Codebook, states_of
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 if TYPE_CHECKING:
+    from memory_actors.search.embedding.embedder_thread import InFlight, Outcome
     from memory_actors.search.embedding.service import EmbeddingService
 
+Outcomes: TypeAlias = tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]
+"""Embeddings by the digests of their texts, and why the others have none."""
 UNKEPT_MAX: Final = 10_000
 """Texts remembered as not on disk: most are queries, which are never kept. A text that was
 added beyond it is embedded again when its user wakes up."""
@@ -136,7 +137,7 @@ class Embeddings:
         self.owner = owner
         self.shared = shared
         """The pieces beside the user's stream, where the log keeps them."""
-        self._service = service
+        self.service = service
         self.disk: VectorTable = service.disk
         self._cache: EmbeddingCache = service.cache
 
@@ -160,21 +161,14 @@ class Embeddings:
         """
         digests = [text_digest(text) for text in texts]
         wanted = dict(zip(digests, texts, strict=True))
-        found = await self.request(wanted, background=background).all()
+        found, failed = await self.embed_each(wanted, background=background)
+        if failed:
+            raise next(iter(failed.values()))
         return [found[digest] for digest in digests]
 
     async def embed_each(self, texts: Mapping[bytes, str], *, background: bool = False) -> Outcomes:
         """Return embeddings by the digests given with the texts, and why the others have none."""
-        return await self.request(texts, background=background).each()
-
-    def request(self, texts: Mapping[bytes, str], *, background: bool = False) -> EmbeddingRequest:
-        """Return a request for embeddings, by digest.
-
-        Known ones are looked up now, the others computed once it begins.
-        """
-        found = self.known(list(texts))
-        compute = partial(self._service.compute, background=background)
-        return EmbeddingRequest(texts, found, compute, self._taken)
+        return await EmbeddingRequest(self, texts, background=background).each()
 
     async def embed_query(self, text: str) -> Embedded:
         """Return the embedding of a query, with its token states as they were before coding.
@@ -185,34 +179,26 @@ class Embeddings:
         digest = text_digest(text)
         known = self._cache.find_query(digest, self.owner)
         if known is not None:
-            self._service.from_memory += 1
+            self.service.from_memory += 1
             await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
             return known
-        (one,) = await self._service.compute([text], query=True)
+        (one,) = await self.service.compute([text], query=True)
         if isinstance(one, EmbedderError):
             raise one
-        self._cache.note_unkept([digest], self.owner)
         if one.tokens is not None and one.states is None:  # its embedder gives coded states only
             one = one._replace(states=states_of(one.tokens, self.codebook()))
-        self._cache.remember({digest: one}, self.owner)
+        self.remember({digest: one})
         return one
 
-    def _taken(self, outcomes: Mapping[bytes, Outcome]) -> Outcomes:
-        failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
-        # Only a query is compared by what was not coded, and that takes more than all the rest.
-        fresh = {
-            d: one._replace(states=None)
-            for d, one in outcomes.items()
-            if not isinstance(one, EmbedderError)
-        }
+    def remember(self, fresh: Mapping[bytes, Embedded]) -> None:
+        """Cache embeddings that were computed, by digest."""
         self._cache.note_unkept(fresh, self.owner)
         self._cache.remember(fresh, self.owner)
-        return fresh, failed
 
     def known(self, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
         """Return the embeddings that need no model, by digest of their text."""
         found = self._cache.find(digests, self.owner)
-        self._service.from_memory += len(found)
+        self.service.from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
             try:
@@ -222,7 +208,7 @@ class Embeddings:
                 stored = {}
             if hasattr(self.embedder, "encode"):  # one without token states is half there
                 stored = {d: one for d, one in stored.items() if one.tokens is not None}
-            self._service.from_disk += len(stored)
+            self.service.from_disk += len(stored)
             self._cache.remember(stored, self.owner)
             found |= stored
         return found
@@ -237,12 +223,12 @@ class Embeddings:
         """
         if self.shared is not None:
             self.shared.put(embedded)
-        if self._service.apart and self.owner.is_everybody:
+        if self.service.apart and self.owner.is_everybody:
             return
         unkept = self._cache.take_unkept(embedded, self.owner)
         if unkept:
             full = self.disk.put(unkept, self.owner)
-            self._service.flush_soon(0 if full else WRITE_BEHIND_S)
+            self.service.flush_soon(0 if full else WRITE_BEHIND_S)
 
     async def forget(self, digests: Sequence[bytes]) -> None:
         """Delete what is known of texts. Another user who still has such a text embeds it again."""
@@ -266,11 +252,6 @@ class Embeddings:
         held = self._cache.tokens(digests, self.owner)
         missing = [digest for digest in digests if digest not in held]
         return held | self.disk.tokens(missing, self.embedder.dimension, self.owner)
-
-    def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Return vectors from disk, past the cache, by digest. For a thread."""
-        stored = self.disk.get(digests, self.embedder.dimension, self.owner)
-        return {digest: one.vector for digest, one in stored.items()}
 
     def matrix(
         self,
@@ -326,3 +307,42 @@ class Embeddings:
         except EventLogError as error:  # derived data: as good as absent
             _logger.warning("embeddings not fetched", count=len(digests), error=str(error))
             return {}, {}
+
+
+class EmbeddingRequest:
+    """Texts whose embeddings are wanted, by digest.
+
+    Known ones are looked up now, the others computed once it begins.
+    """
+
+    def __init__(self, embeddings: Embeddings, texts: Mapping[bytes, str], *, background: bool):
+        self._embeddings = embeddings
+        self._background = background
+        self._known = embeddings.known(list(texts))
+        self._missing = {d: text for d, text in texts.items() if d not in self._known}
+        self._computing: InFlight | asyncio.Task[list[Outcome]] | None = None
+
+    def begin(self) -> None:
+        """Begin with what is not known, unless that has begun."""
+        if self._missing and self._computing is None:
+            texts = list(self._missing.values())
+            self._computing = self._embeddings.service.compute(texts, background=self._background)
+
+    async def each(self) -> Outcomes:
+        """Return the embeddings by the digests of their texts, and why the others have none."""
+        self.begin()
+        if self._computing is None:
+            return self._known, {}
+        fresh, failed = dict[bytes, Embedded](), dict[bytes, EmbedderError]()
+        for digest, outcome in zip(self._missing, await self._computing, strict=True):
+            if isinstance(outcome, EmbedderError):
+                failed[digest] = outcome
+            else:  # only a query is compared by its states, and they take more than all the rest
+                fresh[digest] = outcome._replace(states=None)
+        self._embeddings.remember(fresh)
+        return self._known | fresh, failed
+
+    def cancel(self) -> None:
+        """Wait for nothing more."""
+        if self._computing is not None:
+            self._computing.cancel()

@@ -68,7 +68,8 @@ class EmbeddingService(Embeddings):
         self._deadline_s = deadline_s
         self._background: Vectors | None = None
         self._preparing = asyncio.Lock()
-        self._prepared = False
+        self.prepared = False
+        """True once the embedder has been loaded."""
         self._unprepared = ""
         """Why it is not, as it was logged last."""
         self._flusher: asyncio.Task[None] | None = None
@@ -131,7 +132,7 @@ class EmbeddingService(Embeddings):
     ) -> "InFlight | asyncio.Task[list[Outcome]]":
         """Begin to compute embeddings: in a task, where that takes more than handing them over."""
         texts = [composed(text[:CONTENT_BYTES_MAX]) for text in texts]  # models read no more
-        if self._prepared and len(texts) <= self._batcher.at_once_max:
+        if self.prepared and len(texts) <= self._batcher.at_once_max:
             return self._batcher.begin(texts, background=background, query=query)
         return asyncio.create_task(
             self._prepared_and_computed(texts, background=background, query=query)
@@ -146,21 +147,16 @@ class EmbeddingService(Embeddings):
             return [error] * len(texts)
         return await self._batcher.embed_each(texts, background=background, query=query)
 
-    @property
-    def prepared(self) -> bool:
-        """Say whether the embedder has been loaded."""
-        return self._prepared
-
     async def _prepare(self) -> None:
         """Let the embedder load once, outside of any deadline: it may have to be installed.
 
         Why it cannot is logged once, not for each text: it was given none, so it quotes none.
         """
-        if self._prepared:
+        if self.prepared:
             return
         prepare = getattr(self.embedder, "prepare", None)
         async with self._preparing:
-            if prepare is not None and not self._prepared:
+            if prepare is not None and not self.prepared:
                 try:
                     await self._batcher.run(prepare)
                 except EmbedderError as error:
@@ -168,7 +164,7 @@ class EmbeddingService(Embeddings):
                         self._unprepared = str(error)
                         _logger.warning("the embedder is not ready", reason=str(error))
                     raise
-            self._prepared = True
+            self.prepared = True
 
     async def clear(self) -> None:
         """Delete all that is known of texts, and every byte of it: what the store has stays there.
@@ -177,13 +173,6 @@ class EmbeddingService(Embeddings):
         """
         self._cache.clear()
         await anyio.to_thread.run_sync(self.disk.clear)
-
-    def copy_to(self, path: Path) -> None:
-        """Copy what is on disk into a new file, while it is in use. Blocks.
-
-        :raises EventLogError: the disk is full or failed, or the file is damaged.
-        """
-        self.disk.copy_to(path)
 
     async def shrink(self) -> None:
         """Return deleted rows' room to the disk, if that is a good part of the file."""

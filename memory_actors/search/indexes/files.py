@@ -224,18 +224,12 @@ class IndexFiles:
 
     def __init__(self, path: Path, embeddings: Embeddings, fetch: Fetch):
         self._path = path
+        self._words_path = words_beside(path)
+        self._recipe = f"{RECIPE} {embeddings.recipe}"
         self._embeddings = embeddings
         self._fetch = fetch
         self._table = b""
         """The identity of the table that the numbers of rows are of."""
-
-    @property
-    def _words_path(self) -> Path:
-        return words_beside(self._path)
-
-    @property
-    def _recipe(self) -> str:
-        return f"{RECIPE} {self._embeddings.recipe}"
 
     async def fetch(self, shared: SharedDerived) -> IndexFile | None:
         """Bring here what lies beside the stream: a newer file, and the embeddings it needs.

@@ -182,8 +182,7 @@ class MemoryIndex:
     def _all_compared(self, rows: Iterable[Row]) -> Iterator[None]:
         self.pending.clear()
         self._waiting.clear()
-        self._metadata = LivingMetadata(self.traits.owners, self._find)
-        self.fields = FieldIndex(self._metadata)
+        self._describe_anew()
         yield from self._compared(range(len(self.traits.owners)), rows)
 
     def _compared(self, numbers: Collection[int], rows: Iterable[Row]) -> Iterator[None]:
@@ -304,7 +303,8 @@ class MemoryIndex:
             label = self._lost.pop()
             row = self.rows.row_of(label)
             if row is not None:
-                self.pending.add(Passage(label, *self.traits.digests(slice(row, row + 1))))
+                (digest,) = self.traits.digests(slice(row, row + 1))
+                self.pending.add(Passage(label, digest))
         self.pending.start()
         await self.pending.settled()
         return True

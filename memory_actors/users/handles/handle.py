@@ -43,7 +43,7 @@ from memory_actors.kinds.commands import Add, Command, Condition, Restore
 from memory_actors.kinds.kind import Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.search.embedding.embedder_thread import EmbeddingRequest
+from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.search.superseding import Reach
@@ -340,7 +340,8 @@ class Handle(metaclass=ABCMeta):
             if start:  # looking up so many takes some milliseconds
                 await asyncio.sleep(0)
             some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
-            found.append((some, self._scope.embeddings.request(some, background=background)))
+            request = EmbeddingRequest(self._scope.embeddings, some, background=background)
+            found.append((some, request))
         return found
 
     async def _indexed(

@@ -21,6 +21,7 @@ from support.compacting import (
 )
 from support.fakes import FakeClock
 from support.given import pro
+from support.indexes import on_disk
 
 from memory_actors import (
     CallableSummarizer,
@@ -141,9 +142,9 @@ async def test_what_is_derived_of_originals_goes(open_memory: Any) -> None:
         held = (await _state(memory)).episodic.held.rows.values()
         digests = {text.digest for row in held for text in (row.goal, *row.steps, row.result)}
         assert len(digests) == 7 + 2 + 7
-        assert len(memory._services.embeddings.stored(list(digests))) == len(digests)
+        assert len(on_disk(memory._services.embeddings, list(digests))) == len(digests)
         await memory.compact(episodes=True)
-        assert not memory._services.embeddings.stored(list(digests))
+        assert not on_disk(memory._services.embeddings, list(digests))
 
 
 async def _state(memory: MemorySystem) -> Any:

@@ -14,6 +14,7 @@ from support.compacting import (
     summaries,
     with_a_past,
 )
+from support.indexes import on_disk
 
 from memory_actors import (
     CallableSummarizer,
@@ -194,7 +195,7 @@ async def test_a_summary_that_came_too_late_leaves_no_trace(open_memory: Any) ->
         assert [cluster.outcome for cluster in report.clusters] == ["changed", "changed"]
         embeddings = memory._services.embeddings
         embeddings._table.flush()
-        assert embeddings.stored([text_digest(LOGIN), text_digest(LUNCH)]) == {}
+        assert on_disk(embeddings, [text_digest(LOGIN), text_digest(LUNCH)]) == {}
 
 
 async def test_a_run_does_not_give_way_to_itself(

@@ -17,6 +17,7 @@ from support.compacting import (
 )
 from support.fakes import FakeClock, FakeEmbedder
 from support.given import pro
+from support.indexes import on_disk
 
 from memory_actors import (
     CallableSummarizer,
@@ -168,7 +169,7 @@ async def test_what_is_derived_of_originals_goes(open_memory: Any, embedder: Fak
         state = await _state(memory, "ada")
         digests = {row.memory_id: row.digest for row in state.long_term.held.rows.values()}
         await memory.compact("ada")
-        there = memory._services.embeddings.stored(list(digests.values()))
+        there = on_disk(memory._services.embeddings, list(digests.values()))
         gone = {name for name, digest in digests.items() if digest not in there}
         assert gone == {*(f"fixed{n}" for n in range(12)), *(f"lunch{n}" for n in range(7))}
         assert len(await user.retrieve(BOTH)) == 4

@@ -118,7 +118,7 @@ async def test_loading_is_no_violation_and_batches_count_calls(
     """Loading the model is no violation, and a batch is as many calls."""
     settings = Settings(latency_targets_ms={"long_term": 200.0})
     async with MemorySystem.open(tmp_path, embedder=Loading(), settings=settings) as memory:
-        memory._services.embeddings._prepared = False  # as with the default one, until it is used
+        memory._services.embeddings.prepared = False  # as with the default one, until it is used
         user = memory.user("ada")
         await user.add("likes tea")
         await user.add_many([Item(content=f"fact {n}") for n in range(40)])

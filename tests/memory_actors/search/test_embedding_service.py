@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import structlog
 from support.fakes import FakeEmbedder
+from support.indexes import on_disk
 
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import text_digest
@@ -371,7 +372,7 @@ async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
         await service.embed([f"text {n}"])
     await embed_and_keep(service, ["likes tea"])
     service._table.flush()
-    assert set(service.stored([text_digest("likes tea")])) == {text_digest("likes tea")}
+    assert set(on_disk(service, [text_digest("likes tea")])) == {text_digest("likes tea")}
 
 
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
@@ -383,7 +384,7 @@ async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: Embedding
     await service.forget([digests[0], digests[2], text_digest("never there")])
     assert set(service.known(digests)) == {digests[1]}
     service._table.flush()
-    assert set(service.stored(digests)) == {digests[1]}
+    assert set(on_disk(service, digests)) == {digests[1]}
     await service.embed(texts)
     assert set(service.known(digests)) == set(digests), "embedded again"
 
@@ -398,10 +399,10 @@ async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
     await service.forget([text_digest(text) for text in texts[1:]])
     await service.shrink()
     assert (tmp_path / "derived.mdb").stat().st_size < before / 5
-    assert set(service.stored([text_digest(texts[0])])) == {text_digest(texts[0])}
+    assert set(on_disk(service, [text_digest(texts[0])])) == {text_digest(texts[0])}
     await embed_and_keep(service, ["after it"])
     service._table.flush()
-    assert service.stored([text_digest("after it")])
+    assert on_disk(service, [text_digest("after it")])
 
 
 async def test_an_embedders_failure_is_logged_once_in_its_words(
