@@ -336,15 +336,15 @@ class LateIndex:
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
-        return self._weighed(unpack(packed).token_ids, states)
+        return self._weighed(unpack(packed).token_ids, states, self._codebook())
 
-    def _weighed(self, token_ids: TokenIds, states: Bytes) -> QueryTokens:
+    def _weighed(self, token_ids: TokenIds, states: Bytes, book: Codebook) -> QueryTokens:
         n, frequencies = len(self), self._frequencies.of(token_ids)
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
         weights = weights[kept] / max(weights[kept].sum(), _TINY)
-        states = padded(states[kept], self._codebook())
+        states = padded(states[kept], book)
         return QueryTokens(states, weights.astype(np.float32))
 
     def score(self, query: QueryTokens, labels: Sequence[int] | npt.NDArray[np.int64]) -> Scores:
@@ -376,7 +376,8 @@ class LateIndex:
                 if _repeats(ids, asked):
                     said[place] = 1
                 else:
-                    said[place] = max_sim(self._weighed(ids, book.states(tokens)), query, book)[0]
+                    text = self._weighed(ids, book.states(tokens), book)
+                    said[place] = max_sim(text, query, book)[0]
         return said
 
     def _tokens(self, label: int) -> TokenRows | None:

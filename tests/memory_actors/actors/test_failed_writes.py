@@ -118,7 +118,7 @@ async def test_a_memory_is_kept_when_embeddings_cannot_be_read(
 ) -> None:
     """A memory is kept, and searchable, where its embedding cannot be looked up."""
     async with open_memory() as memory:
-        table = services_of(memory).embeddings._table
+        table = services_of(memory).embeddings.disk
         reading, may_leave = threading.Event(), threading.Event()
 
         def read() -> None:

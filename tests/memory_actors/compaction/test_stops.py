@@ -194,7 +194,7 @@ async def test_a_summary_that_came_too_late_leaves_no_trace(open_memory: Any) ->
         report = await memory.compact()
         assert [cluster.outcome for cluster in report.clusters] == ["changed", "changed"]
         embeddings = memory._services.embeddings
-        embeddings._table.flush()
+        embeddings.disk.flush()
         assert on_disk(embeddings, [text_digest(LOGIN), text_digest(LUNCH)]) == {}
 
 

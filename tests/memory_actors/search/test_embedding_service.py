@@ -371,7 +371,7 @@ async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
         await service.embed_query("likes tea")
         await service.embed([f"text {n}"])
     await embed_and_keep(service, ["likes tea"])
-    service._table.flush()
+    service.disk.flush()
     assert set(on_disk(service, [text_digest("likes tea")])) == {text_digest("likes tea")}
 
 
@@ -379,11 +379,11 @@ async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: Embedding
     texts = ["red", "blue", "green"]
     digests = [text_digest(text) for text in texts]
     await embed_and_keep(service, texts[:2])
-    service._table.flush()
+    service.disk.flush()
     await embed_and_keep(service, texts[2:])  # waits to be written
     await service.forget([digests[0], digests[2], text_digest("never there")])
     assert set(service.known(digests)) == {digests[1]}
-    service._table.flush()
+    service.disk.flush()
     assert set(on_disk(service, digests)) == {digests[1]}
     await service.embed(texts)
     assert set(service.known(digests)) == set(digests), "embedded again"
@@ -394,14 +394,14 @@ async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
 ) -> None:
     texts = [f"text {n}" for n in range(3_000)]
     await embed_and_keep(service, texts)
-    service._table.flush()
+    service.disk.flush()
     before = (tmp_path / "derived.mdb").stat().st_size
     await service.forget([text_digest(text) for text in texts[1:]])
     await service.shrink()
     assert (tmp_path / "derived.mdb").stat().st_size < before / 5
     assert set(on_disk(service, [text_digest(texts[0])])) == {text_digest(texts[0])}
     await embed_and_keep(service, ["after it"])
-    service._table.flush()
+    service.disk.flush()
     assert on_disk(service, [text_digest("after it")])
 
 

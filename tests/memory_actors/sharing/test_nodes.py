@@ -283,15 +283,15 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes, url)
     await one.user("ada").add_many([Item(content=f"Ada skis {n}") for n in range(3)])
     await one.user("ada").retrieve("skiing")
     services = node_of(one).memory._services
-    while services.embeddings._table.waiting:
+    while services.embeddings.disk.waiting:
         await asyncio.sleep(0.01)
     await freeze(one)
     await other.erase("ada")
 
     del node_of(one).placement.leases._renew
     assert await one.user("ada").count() == 0
-    with services.embeddings._table._env.read() as txn:
-        assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
+    with services.embeddings.disk._env.read() as txn:
+        assert txn.stat(services.embeddings.disk._env.tables["embeddings"])["entries"] == 0
     assert list((node_of(one).memory._erasing._directory / "indexes").iterdir()) == []
     assert found_in_database(url, "user:ada", "Ada skis") == set()
 

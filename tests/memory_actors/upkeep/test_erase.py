@@ -415,7 +415,7 @@ async def test_a_user_whose_events_are_damaged_can_be_erased(
         await memory.erase(USER)
         assert found_in(directory) == set()
         assert (await memory.verify()).findings == []
-        table = memory._services.embeddings._table
+        table = memory._services.embeddings.disk
         assert table.get([text_digest(f"canary {n}") for n in range(5)], 32) == {}
         await memory.user("bob").add("rows on")
         before = await memory.user("bob").retrieve("a boat")
