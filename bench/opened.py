@@ -54,7 +54,7 @@ async def live_user(memory: MemorySystem, user_id: str) -> AsyncIterator[LiveUse
 
 async def at_rest(memory: MemorySystem, user_id: str) -> None:
     """Wait until nothing is done in the background: no graph is built, no vector waits for disk."""
-    table = services_of(memory).embeddings.disk  # noqa: SLF001
+    table = services_of(memory).embeddings.disk
     async with live_user(memory, user_id) as live:
         while table.waiting or _wants_maintenance(live) or live._tasks._running:  # noqa: SLF001
             for index in _indexes(live):

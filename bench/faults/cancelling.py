@@ -189,7 +189,7 @@ def _held(memory: MemorySystem) -> str:
     """Name what is still held: users, files, locks, room in the queue."""
     services = services_of(memory)
     log: Any = services.log
-    table: Any = services.embeddings.disk  # noqa: SLF001 - locks have no public face
+    table: Any = services.embeddings.disk
     held = {
         "users of the runtime": services.runtime._users,  # noqa: SLF001
         "users of log.mdb": log._env._files._users,  # noqa: SLF001

@@ -44,8 +44,6 @@ from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.schedule import (
     FILE_NAME,
     LastRun,
-    LastRunFile,
-    LastRunSetting,
     Scheduler,
 )
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
@@ -320,10 +318,8 @@ def _schedule(
     log: EventStore,
     stack: AsyncExitStack,
 ) -> None:
-    last_run: LastRun = LastRunFile(parts.directory / FILE_NAME)
-    if isinstance(log, SettingStore):
-        last_run = LastRunSetting(log)
-    scheduler = Scheduler(run, expression, parts.clock, last_run)
+    where = log if isinstance(log, SettingStore) else parts.directory / FILE_NAME
+    scheduler = Scheduler(run, expression, parts.clock, LastRun(where))
     scheduler.start()
     stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
 

@@ -29,7 +29,7 @@ some 4e-7, and which way they are off depends on the shapes that BLAS is given, 
 pair that is closer than that to eps may be neighbours in one and not in the other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +44,6 @@ TILE_ROWS = 1024  # a tile is 4 MB: in the cache between product and comparison;
 EDGES_MAX = 1 << 18  # listed before they are looked at: 4 MB
 LENGTH_MIN = 10 * np.finfo(np.float32).eps  # a shorter row has no direction, as in scikit-learn
 
-Progress = Callable[[float], None]
-"""Told the share done, above 0 and up to 1. If it raises an exception, the work ends."""
 Labels = npt.NDArray[np.int64]
 Points = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
@@ -56,7 +54,6 @@ def dbscan(
     eps: float = EPS,
     min_samples: int = MIN_SAMPLES,
     *,
-    progress: Progress | None = None,
     tile_rows: int = TILE_ROWS,
 ) -> Labels:
     """Return the cluster of each row, int64 [n]; -1 is noise.
@@ -81,12 +78,10 @@ def dbscan(
     wanted = 1.0 - float(np.float32(eps))
     nearest = np.float32(wanted)
     cosine_min = nearest if float(nearest) >= wanted else np.nextafter(nearest, np.float32(1))
-    for left, right, share in _tiles(len(vectors), tile_rows):
+    for left, right in _tiles(len(vectors), tile_rows):
         if not graph.connects(left, right):
             rows, columns = (vectors[part] / scales[part] for part in (left, right))
             graph.add(left.start, right.start, rows @ columns.T >= cosine_min)
-        if progress is not None:
-            progress(share)
     return graph.labels()
 
 
@@ -102,14 +97,11 @@ def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
     return [found for found in members if len(found) >= min_size]
 
 
-def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice, float]]:
-    """Yield rows and columns of each tile of the upper half, and the share done after it."""
-    starts = range(0, count, tile_rows)
-    total, done = len(starts) * (len(starts) + 1) // 2, 0
-    for row in starts:
+def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice]]:
+    """Yield rows and columns of each tile of the upper half."""
+    for row in range(0, count, tile_rows):
         for column in range(row, count, tile_rows):
-            done += 1
-            yield slice(row, row + tile_rows), slice(column, column + tile_rows), done / total
+            yield slice(row, row + tile_rows), slice(column, column + tile_rows)
 
 
 class _Graph:

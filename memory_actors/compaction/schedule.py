@@ -6,7 +6,7 @@ the first named time after `since`; if that is in the past, because nobody was r
 now. One run catches up for all missed ones: its end is the new `since`. At the very first start
 there is nothing to catch up: `since` is now.
 
-`since` is kept (`LastRunFile`) when a run begins and again when it ends. A run that takes the
+`since` is kept (`LastRun`) when a run begins and again when it ends. A run that takes the
 process down with it is therefore not begun again at each start. One that closing cuts off does not
 count: what `since` was before is put back, and the next start catches up.
 
@@ -31,7 +31,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -120,69 +120,48 @@ def _wrong(expression: str, why: str) -> InvalidInputError:
 # --- what was done last
 
 
-class _LastRun(msgspec.Struct, omit_defaults=True):
+class _LastRun(msgspec.Struct):
     since: datetime
     by: str | None = None
-    """In a shared store, the process that wrote it. Two may write the same time."""
+    """The process that wrote it. Two may write the same time."""
 
 
-class LastRun(Protocol):
-    """Keeps one time across restarts. For a thread, one call at a time."""
+class LastRun:
+    """Keeps one time across restarts. For a thread, one call at a time.
 
-    def read(self) -> datetime | None:
-        """Return the time, None if there is none that can be read."""
-        ...
-
-    def write(self, time: datetime) -> bool:
-        """Keep a time; or say False, if somebody else has since the last call here."""
-        ...
-
-
-class LastRunFile:
-    """Keeps the time in a small JSON file, for the one process that has the store.
-
-    A file that cannot be read is as good as none: a run may be missed.
+    For the one process that has a directory it is in a small JSON file. One that cannot be read is
+    as good as none: a run may be missed. For all who share a store it is in that: of two who write
+    at once, one has.
     """
 
-    def __init__(self, path: Path):
-        self._path = path
-
-    def read(self) -> datetime | None:
-        """Return the time that the file holds."""
-        try:
-            return _decoded(read_bytes(self._path))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            _unreadable(error)
-            return None
-
-    def write(self, time: datetime) -> bool:
-        """Replace the file, as a whole or not at all."""
-        write_whole(self._path, msgspec.json.encode(_LastRun(time.astimezone(UTC))))
-        return True
-
-
-class LastRunSetting:
-    """Keeps the time in a store, for all who share it: of two who write at once, one has."""
-
-    def __init__(self, store: SettingStore):
-        self._setting = SharedSetting(store, SETTING)
+    def __init__(self, where: Path | SettingStore):
+        self._where = where if isinstance(where, Path) else SharedSetting(where, SETTING)
         self._by = secrets.token_hex(8)
         self._kept: bytes | None = None
 
     def read(self) -> datetime | None:
-        """Return the time that the store holds."""
-        self._kept = self._setting.load()
+        """Return the time, None if there is none that can be read."""
+        if isinstance(self._where, SharedSetting):
+            self._kept = self._where.load()
+        else:
+            try:
+                self._kept = read_bytes(self._where)
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):
+                    _unreadable(error)
+                return None
         return None if self._kept is None else _decoded(self._kept)
 
     def write(self, time: datetime) -> bool:
-        """Keep a time over the one that was there at the last call."""
+        """Keep a time; or say False, if somebody else has since the last call here."""
         kept = msgspec.json.encode(_LastRun(time.astimezone(UTC), self._by))
-        is_kept = self._setting.save(kept, self._kept)
-        if is_kept:
-            self._kept = kept
-        return is_kept
+        if isinstance(self._where, SharedSetting):
+            if not self._where.save(kept, self._kept):
+                return False
+        else:
+            write_whole(self._where, kept)
+        self._kept = kept
+        return True
 
 
 def _decoded(kept: bytes) -> datetime | None:

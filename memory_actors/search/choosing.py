@@ -31,10 +31,13 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds import long_term, passages
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
 from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
-from memory_actors.search.query import Query, asks_of_past
+from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.query import Query, Rows, Test, asks_of_past
+from memory_actors.search.reading import Found
 
 Numbers = npt.NDArray[np.float32]
 NEAR_DUPLICATES_MAX = 100  # named in a hit
@@ -48,6 +51,30 @@ Newer = Callable[[MemoryRow], list[MemoryRow]]
 """Returns the memories that a row ranks behind."""
 
 
+class Searchable(NamedTuple):
+    """A kind with an index, the state that the answer is about, and what of it may be found."""
+
+    kind: Kind
+    state: Any
+    searched: Parts
+    rows: Rows | None
+    """The rows that may be found; None for all."""
+    passes: Test
+    """Says of a row of the state whether it may be found."""
+
+
+class Scored(NamedTuple):
+    """A memory that may be a result, with its score."""
+
+    found: Found
+    score: float
+    raw: float
+    """Before it was brought to [0, 1]."""
+    signals: dict[str, float] | None
+    part: Searchable
+    label: int
+
+
 # --- superseded facts
 
 
@@ -59,13 +86,13 @@ def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None
     return newer[0].memory_id if newer else None
 
 
-def newest_first(ordered: Iterable[Any], state: LongTerm, query: Query) -> Iterator[Any]:
+def newest_first(ordered: Iterable[Scored], state: LongTerm, query: Query) -> Iterator[Scored]:
     """Yield scored memories, best first, each superseded one behind its successor.
 
     Memories before the first superseded one keep their place, so that no more than these are looked
     at if no more are wanted.
     """
-    seen, waiting = list[Any](), iter(ordered)
+    seen, waiting = list[Scored](), iter(ordered)
     for one in waiting:
         seen.append(one)
         if getattr(one.found.row, "superseded", ()) and not asks_of_past(query.text):
@@ -74,7 +101,7 @@ def newest_first(ordered: Iterable[Any], state: LongTerm, query: Query) -> Itera
         yield one
 
 
-def _reordered(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[Any]:
+def _reordered(ordered: Sequence[Scored], state: LongTerm, query: Query) -> list[Scored]:
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
     counted = _counted(query, state, [one.found.row for one in superseded])
     found = {one.found.row.memory_id: one for one in ordered}
@@ -99,7 +126,7 @@ def _counted(query: Query, state: LongTerm, rows: Iterable[MemoryRow]) -> Newer:
     return newer
 
 
-def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer) -> None:
+def _take_scores(found: dict[str, Scored], superseded: Iterable[Scored], newer: Newer) -> None:
     """Raise newer memories to the scores of those they replaced, from the oldest on."""
     waiting = [(long_term.age(one.found.row), one.found.row.memory_id) for one in superseded]
     heapify(waiting)
@@ -117,7 +144,7 @@ def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer)
                 heappush(waiting, (long_term.age(row), row.memory_id))
 
 
-def _places_behind(found: Mapping[str, Any], newer: Newer) -> dict[str, int]:
+def _places_behind(found: Mapping[str, Scored], newer: Newer) -> dict[str, int]:
     """Return how many that took each other's place go before each memory."""
     behind: dict[str, int] = {}
     rows = [one.found.row for one in found.values() if one.found.kind is long_term.KIND]

@@ -31,16 +31,22 @@ from memory_actors.kinds.passages import Passage, index_of, shown, version_of
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery
-from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
+from memory_actors.search.choosing import (
+    Folding,
+    Scored,
+    Searchable,
+    diverse,
+    newest_first,
+    superseded_by,
+)
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.memory_index import MemoryIndex
-from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.query import SPARE, Query, Rows, Test, foreign_share, narrowed, row_test
+from memory_actors.search.query import SPARE, Query, Rows, foreign_share, narrowed, row_test
 from memory_actors.search.ranking import Ranked, answered, rank
 from memory_actors.search.reading import Found, fields, texts
 
@@ -85,37 +91,15 @@ class Searched(Protocol):
         ...
 
 
-class _Scored(NamedTuple):
-    found: Found
-    score: float
-    raw: float
-    """Before it was brought to [0, 1]."""
-    signals: dict[str, float] | None
-    part: "_Searchable"
-    label: int
-
-
 class _Best(NamedTuple):
     """The memories chosen to be read, best first: each is looked up when it is asked for."""
 
-    memories: Iterator[_Scored]
-    summaries: Iterator[_Scored]
+    memories: Iterator[Scored]
+    summaries: Iterator[Scored]
     left_out: int = 0
     """Memories that diversity has not chosen."""
     answered: float = 0.0
     """The chance that the best of them answer at all."""
-
-
-class _Searchable(NamedTuple):
-    """A kind with an index, the state that the answer is about, and what of it may be found."""
-
-    kind: Kind
-    state: Any
-    searched: Parts
-    rows: Rows | None
-    """The rows that may be found; None for all."""
-    passes: Test
-    """Says of a row of the state whether it may be found."""
 
 
 async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
@@ -157,7 +141,7 @@ async def _searched(
     for kind, index in live.indexes.of(query.kinds):
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
-        parts.append(_Searchable(kind, live.state.of(kind), searched, rows, passes))
+        parts.append(Searchable(kind, live.state.of(kind), searched, rows, passes))
     foreign = 0.0
     if embedded.tokens is not None:
         unknown = getattr(services.embeddings.embedder, "unknown_token_id", None)
@@ -198,7 +182,7 @@ class _InStep(NamedTuple):
     rows: Rows
 
 
-async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searchable]:
+async def _warmed(services: Source, live: Searched, query: Query) -> list[Searchable]:
     """Index the rows at hand that are not, and return what they are searched in."""
     parts = []
     for kind, now, rows in _at_hand(live, query):
@@ -214,7 +198,7 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
             known = _InStep(now, index.dense, np.sort(index.rows.rows_of(labels)))
             if was_whole and not query.is_narrow:
                 index.in_step = known
-        parts.append(_Searchable(kind, state, index.parts, known.rows, lambda _row: True))
+        parts.append(Searchable(kind, state, index.parts, known.rows, lambda _row: True))
     return parts
 
 
@@ -240,7 +224,7 @@ async def _warm(
 # --- ranked
 
 
-def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
+def _rank(parts: Sequence[Searchable], question: EmbeddedQuery) -> _Best:
     query = question.query
     together = [[part] for part in parts] if query.each_kind else [parts]
     ranked = [
@@ -265,8 +249,8 @@ def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
 
 
 def _by_score(
-    ranked: Sequence[tuple[_Searchable, Ranked]], query: Query, *, summaries: bool
-) -> Iterator[_Scored]:
+    ranked: Sequence[tuple[Searchable, Ranked]], query: Query, *, summaries: bool
+) -> Iterator[Scored]:
     """Yield the memories that ranked passages belong to, or the summaries, best first."""
     of_each = [_rows(part, one, query, summaries=summaries) for part, one in ranked]
     if len(of_each) == 1:
@@ -279,7 +263,7 @@ def _by_score(
             yield scored
 
 
-def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterator[_Scored]:
+def _rows(part: Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterator[Scored]:
     """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
     seen: set[int] = set()
     find, memory_ids = part.kind.find, part.searched.traits.owners
@@ -293,10 +277,10 @@ def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -
             seen.add(owner)
             signals = ranked.explained(place) if query.explain else None
             shown, raw = float(ranked.shown[place]), float(scores[place])
-            yield _Scored(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
+            yield Scored(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
 
 
-def _chosen(ordered: Sequence[_Scored], query: Query) -> Sequence[_Scored]:
+def _chosen(ordered: Sequence[Scored], query: Query) -> Sequence[Scored]:
     """Return memories in the order in which they are taken until there are enough."""
     chosen = _diverse(ordered[: query.pool], query) if query.diversity else ordered
     if not query.each_kind:
@@ -307,7 +291,7 @@ def _chosen(ordered: Sequence[_Scored], query: Query) -> Sequence[_Scored]:
     return [*leading, *(one for one in chosen if one.found.row.memory_id not in led)]
 
 
-def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
+def _diverse(ordered: Sequence[Scored], query: Query) -> list[Scored]:
     """Choose among the best, as many as are read, or all where those were not enough."""
     if not ordered:
         return []
@@ -356,7 +340,7 @@ def _within(memories: list[Hit], summaries: list[Hit], top_k: int) -> list[Hit]:
     return [*memories, *summaries]
 
 
-def _passage(scored: _Scored, content: str) -> str:
+def _passage(scored: Scored, content: str) -> str:
     row = scored.found.row
     if not getattr(row, "digests", ()) or version_of(scored.label) != row.version:
         return content
@@ -366,7 +350,7 @@ def _passage(scored: _Scored, content: str) -> str:
 async def _folded(
     services: Source,
     live: Searched,
-    best: Iterator[_Scored],
+    best: Iterator[Scored],
     query: Query,
     wanted: int,
     folding: Folding | None,

@@ -97,23 +97,13 @@ class OnnxEmbedder:
             folder = install_model(precision=precision, cache_dir=cache_dir, when_due=True)
         return cls(folder)
 
-    @property
-    def fingerprint(self) -> str:
-        """Name the model, its weights and its precision."""
-        return self._manifest.fingerprint
-
-    @property
-    def dimension(self) -> int:
-        """Length of each vector: 384."""
-        return self._manifest.dimension
-
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 `[len(texts), 384]`, rows of length 1. Text past 256 tokens is ignored.
 
         Raises InvalidInputError where an item is no text, EmbedderError where the model fails.
         """
         _check(texts)
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        vectors = np.empty((len(texts), self._manifest.dimension), dtype=np.float32)
         for indexes, batch in self._batches(texts):
             (vectors[indexes],) = self._run(["pooled"], batch)
         return vectors

@@ -307,10 +307,6 @@ class Tokens(NamedTuple):
     counts: npt.NDArray[np.int64]
     """The count of each text's tokens."""
 
-    def part(self, texts: slice | npt.NDArray[np.intp]) -> "Tokens":
-        """Return the tokens of some of the texts."""
-        return Tokens(self.rows, self.starts[texts], self.counts[texts])
-
     def gathered(self) -> "Tokens":
         """Return the tokens one after another, without gaps."""
         ends = np.cumsum(self.counts)

@@ -71,7 +71,8 @@ def _compiled(
 def _by_numpy(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     scores = np.zeros(len(memories.counts), np.float32)
     for first in range(0, len(scores), _CHUNK_MEMORIES):
-        some = memories.part(slice(first, first + _CHUNK_MEMORIES)).gathered()
+        chunk = slice(first, first + _CHUNK_MEMORIES)
+        some = Tokens(memories.rows, memories.starts[chunk], memories.counts[chunk]).gathered()
         filled = np.flatnonzero(some.counts)
         if not len(filled):
             continue

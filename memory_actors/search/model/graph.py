@@ -154,8 +154,11 @@ class _Builder:
         return self.op("Mul", self.op("Cast", found, to=FLOAT), scale)
 
     def linear(self, value: str, name: str, matrix: Floats, bias: Floats) -> str:
-        product = self._product_int8 if self.precision == "int8" else self._product
-        return self.op("Add", product(value, name, matrix), self.constant(f"{name}.bias", bias))
+        if self.precision == "int8":
+            product = self._product_int8(value, name, matrix)
+        else:
+            product = self.op("MatMul", value, self.constant(f"{name}.weight", matrix))
+        return self.op("Add", product, self.constant(f"{name}.bias", bias))
 
     def dense(self, value: str, name: str) -> str:
         return self.linear(value, name, self.weights[f"{name}.weight"].T, self.bias(name))
@@ -170,9 +173,6 @@ class _Builder:
             "LayerNormalization", value, scale, bias, output=output,
             axis=-1, epsilon=_LAYER_NORM_EPSILON,
         )  # fmt: skip
-
-    def _product(self, value: str, name: str, matrix: Floats) -> str:
-        return self.op("MatMul", value, self.constant(f"{name}.weight", matrix))
 
     def _product_int8(self, value: str, name: str, matrix: Floats) -> str:
         weight_codes, column_scales = _quantise(matrix, _column_limits(matrix))

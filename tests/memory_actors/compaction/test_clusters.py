@@ -177,21 +177,6 @@ def _peak_bytes(vectors) -> int:
         tracemalloc.stop()
 
 
-# --- progress
-
-
-def test_what_progress_raises_ends_the_work():
-    calls: list[float] = []
-
-    def cancel(share: float) -> None:
-        calls.append(share)
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        dbscan(topics(300, 5, (0.3, 0.5)), progress=cancel, tile_rows=100)
-    assert len(calls) == 1
-
-
 # --- input
 
 

@@ -18,7 +18,7 @@ from eventlog.core.records import to_datetime, to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.compaction.schedule import (
     LOCAL,
-    LastRunFile,
+    LastRun,
     Scheduler,
     check_expression,
     next_run,
@@ -120,15 +120,15 @@ async def test_a_write_that_is_cut_off_leaves_the_time_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "compaction.json"
-    LastRunFile(path).write(utc("2025-01-05T02:00"))
+    LastRun(path).write(utc("2025-01-05T02:00"))
 
     def fail(_fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        LastRunFile(path).write(utc("2025-01-12T02:00"))
-    assert LastRunFile(path).read() == utc("2025-01-05T02:00")
+        LastRun(path).write(utc("2025-01-12T02:00"))
+    assert LastRun(path).read() == utc("2025-01-05T02:00")
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -142,7 +142,7 @@ async def test_a_written_file_has_its_name_on_disk(
     synced = []
     monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
     path = tmp_path / "compaction.json"
-    LastRunFile(path).write(utc("2025-01-05T02:00"))
+    LastRun(path).write(utc("2025-01-05T02:00"))
     assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
 
 
@@ -151,7 +151,7 @@ async def test_a_damaged_file_is_as_good_as_none_and_logged(tmp_path: Path, cont
     path = tmp_path / "compaction.json"
     path.write_bytes(content)
     with capture_logs() as logs:
-        assert LastRunFile(path).read() is None
+        assert LastRun(path).read() is None
     assert [log["log_level"] for log in logs] == ["warning"]
 
 

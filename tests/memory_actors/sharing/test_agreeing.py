@@ -26,7 +26,7 @@ from memory_actors.base import api_keys
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.quota import TIERS
 from memory_actors.compaction import schedule
-from memory_actors.compaction.schedule import LastRunSetting, Scheduler
+from memory_actors.compaction.schedule import LastRun, Scheduler
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.server import settings_of
 from memory_actors.sharing.nodes import opening
@@ -262,7 +262,7 @@ async def test_a_recall_that_one_node_hashed_is_found_by_the_other(url):
 
 
 async def test_of_two_who_keep_the_time_of_a_run_one_has(store):
-    one, other = LastRunSetting(store), LastRunSetting(store)
+    one, other = LastRun(store), LastRun(store)
     at = datetime(2025, 1, 5, 3, tzinfo=UTC)
     for last_run in (one, other):
         assert await asyncio.to_thread(last_run.read) is None
@@ -291,7 +291,7 @@ async def test_one_of_many_schedulers_runs_what_is_due(store):
             await asyncio.sleep(0.03)
 
         return Scheduler(
-            run, "0 * * * *", lambda: int(now.timestamp() * 1e6), LastRunSetting(store),
+            run, "0 * * * *", lambda: int(now.timestamp() * 1e6), LastRun(store),
             zone=UTC, chance=lambda: 0.0, sleep=nap,
         )  # fmt: skip
 
@@ -326,7 +326,7 @@ async def test_a_scheduler_outlives_a_store_that_cannot_say_when_it_ran(store, t
         ran.set()
 
     one = Scheduler(
-        run, "0 * * * *", lambda: int(now.timestamp() * 1e6), LastRunSetting(store),
+        run, "0 * * * *", lambda: int(now.timestamp() * 1e6), LastRun(store),
         zone=UTC, chance=lambda: 0.0, sleep=nap,
     )  # fmt: skip
     one.start()
