@@ -11,15 +11,7 @@ lies in 64 directions. The projection keeps those (principal components) and eve
 decide alone. It is learnt from the token states of 400 sentences about nothing in particular
 (`general_text.txt` beside this file), never from the memories or a benchmark, in 0.1 s.
 
-Measured on five LoCoMo conversations (997 questions), turn recall@10 of states in 8 bits:
-
-    projection                                 MaxSim alone   whole ranking (cross-validated)
-    none, 384 dimensions, float                0.803          0.851
-    64, components of general text             0.756          0.848
-    64, the same evened out: this one          0.765          0.851
-    64, components of the word embeddings      0.775          0.844
-    64, a random rotation                      0.744
-    128 in 4 bits each, of general text        0.798          0.853   no smaller, twice the work
+`docs/internals/retrieval-study.md` compares it with other projections and codes.
 
 The components' signs are fixed, so two machines agree but for rounding. States of two projections
 must not meet: keep the projection with the model, and name it in what is stored.
@@ -30,13 +22,6 @@ a linear function of its word embedding, fitted on the same general text. The co
 of a state from it: one of four steps in each dimension, which is the least error that two bits
 leave of a normal distribution. Decoded states are compared by their cosine, for a code changes
 their length.
-
-The same 997 questions, states of memories and queries in
-
-    8 bits                                     0.863
-    2 bits, around one mean                    0.859
-    2 bits, around the token's state           0.863
-    1 bit, around the token's state            0.864   but AUROC falls by 0.05 on `bench recall`
 
 Of a query nothing is stored, so its states are compared as they are: with coded ones recall@10 is
 0.02 less on the long passages of QMSum.

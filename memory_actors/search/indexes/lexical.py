@@ -17,14 +17,7 @@ two queries can therefore be compared and added to a cosine. In a long query the
 `QUERY_WORDS_MAX` words count.
 
 A window is a memory and the two before it in its session: an answer rarely repeats the words of
-the question before it. On five LoCoMo conversations (997 questions) turn recall@10 is 0.655 for a
-memory's own words and 0.759 for its window; in the whole ranking the window adds 0.02.
-
-    k1   b      alone   in the whole ranking (cross-validated)
-    0.6  0.2            0.855
-    0.9  0.4    0.759   0.851     chosen; the differences are noise
-    1.5  0.4            0.852
-    1.2  0.75           0.848
+the question before it. `docs/internals/retrieval-study.md` has what windows, k1 and b are worth.
 
 How. A term has a stretch of `row << 6 | count` for each memory that has it; the words of the newest
 memories are looked through. A window is put together at query time by following the links of

@@ -30,8 +30,7 @@ from memory_actors.search.indexes.labels import (
 # is kept up to date for the few rows that a change touches.
 
 ROWS_BEFORE: Final = 2
-"""Rows before a row that are part of its window. Turn recall@10 of BM25 on the development
-conversations is 0.655 with none, 0.746 with one, 0.759 with two, 0.732 with three."""
+"""Rows before a row that are part of its window: recall is best with two."""
 _Ints = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.uint8]
 
