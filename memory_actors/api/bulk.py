@@ -21,10 +21,9 @@ from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import kind_of_tag
-from memory_actors.search.reading import Found
+from memory_actors.search.reading import Found, pages, versions_about
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.past_events import pages, versions_about
 
 
 async def restore(

@@ -10,9 +10,8 @@ from memory_actors.kinds import provenance
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.summaries import Compressed, Summary
-from memory_actors.search.reading import Found, memories
+from memory_actors.search.reading import About, Found, memories, pages, versions_about
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.past_events import About, pages, versions_about
 
 
 async def originals_of(scope: Scope, row: Row) -> Sequence[str]:

@@ -28,11 +28,11 @@ from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.summaries import Compressed
 from memory_actors.kinds.user_state import COMPACTED, KINDS
+from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.summaries import Summarized, summary_text
-from memory_actors.users.past_events import pages, versions_about
 
 GRACE_S = 3.0  # for the current summary, after a run is cancelled
 SAVED_MIN: Final = 0.5  # share of the originals' bytes: a summary that saves less is no gain

@@ -10,9 +10,9 @@ from memory_actors.base.reports import Extraction, ProposedFact, Undone
 from memory_actors.base.validation import check_count, check_name
 from memory_actors.kinds.extracting import UndoExtraction
 from memory_actors.kinds.provenance import EXTRACTIONS, Extracted, ExtractionUndone
+from memory_actors.search.reading import events_about
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.past_events import events_about
 
 
 async def undo(scope: Scope, facts: LongTermMemory, extraction_id: str) -> Undone:

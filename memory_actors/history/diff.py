@@ -20,9 +20,8 @@ from memory_actors.kinds.effects import BEGINS, ENDS, Effect
 from memory_actors.kinds.kind import Events, Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
-from memory_actors.search.reading import Found, memory
+from memory_actors.search.reading import Found, memory, pages
 from memory_actors.users.handles.scope import Services
-from memory_actors.users.past_events import pages
 
 PAGE = 512  # events read at a time
 

@@ -15,8 +15,8 @@ from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.kinds.phrasing import REPLYING
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
-from memory_actors.search.indexes.bm25 import Windows
 from memory_actors.search.indexes.labels import in_order
+from memory_actors.search.indexes.lexical import Windows
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE, Columns
 from memory_actors.search.mixtures import (

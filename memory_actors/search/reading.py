@@ -1,14 +1,19 @@
-"""From rows of a state to memories as callers see them: texts are read from the log here."""
+"""From rows of a state to memories as callers see them: texts are read from the log here.
+
+A summary may stand for thousands of memories, each with events of its own. Therefore the loop
+yields between look-ups, and events are read a page at a time, once each even if they name several
+memories.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
-from eventlog.core.records import to_datetime
+from eventlog.core.records import OnDropped, to_datetime
 from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
@@ -129,7 +134,7 @@ def _fields(event: Any) -> dict[str, Any]:
 
 CACHED_JSON_BYTES_MAX = 4 << 20  # of JSON; decoded it takes about six times as much
 DECODED_FACTOR = 6
-PAGE = 512  # documents read at a time: the loop gets its turn in between
+DOCUMENTS_AT_ONCE = 512  # documents read at a time: the loop gets its turn in between
 
 
 class Values:
@@ -151,8 +156,8 @@ class Values:
         held = self._held
         values = {row.version: held[row.version][0] for row in rows if row.version in held}
         missing = [row for row in rows if row.version not in values]
-        for start in range(0, len(missing), PAGE):
-            page = missing[start : start + PAGE]
+        for start in range(0, len(missing), DOCUMENTS_AT_ONCE):
+            page = missing[start : start + DOCUMENTS_AT_ONCE]
             read = await self._log.read_versions(self._stream, [row.version for row in page])
             events = {recorded.version: recorded for recorded in read}
             for row in page:
@@ -172,3 +177,55 @@ class Values:
         if self._json_bytes + row.size_bytes <= CACHED_JSON_BYTES_MAX:
             self._held[row.version] = (value, row.size_bytes)
             self._json_bytes += row.size_bytes
+
+
+EVENTS_AT_ONCE = 256  # events read at a time
+LOOKUPS_AT_ONCE = 32  # 15 us each, before the loop gets its turn
+
+About = Mapping[str, Sequence[int]]
+"""The versions of the events about some memories, in order."""
+
+
+async def versions_about(
+    log: EventStore, stream: str, memory_ids: Iterable[str], *, before: int | None = None
+) -> About:
+    """Return the versions of all events about each memory, or of those before a version."""
+    about = {}
+    for number, memory_id in enumerate(memory_ids, start=1):
+        versions = await log.versions_about(stream, memory_id)
+        about[memory_id] = [one for one in versions if before is None or one < before]
+        if number % LOOKUPS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return about
+
+
+async def pages(
+    log: EventStore, stream: str, versions: Iterable[int], dropped: OnDropped = "mark"
+) -> AsyncIterator[list[Recorded[Any]]]:
+    """Yield events in order, a page at a time."""
+    ordered = sorted(set(versions))
+    for start in range(0, len(ordered), EVENTS_AT_ONCE):
+        yield await log.read_versions(
+            stream, ordered[start : start + EVENTS_AT_ONCE], dropped=dropped
+        )
+
+
+async def events_about(
+    log: EventStore, stream: str, memory_ids: Iterable[str]
+) -> dict[str, list[Recorded[Any]]]:
+    """Return every event about each memory."""
+    return await _read(log, stream, await versions_about(log, stream, memory_ids))
+
+
+async def first_events(log: EventStore, stream: str, memory_ids: Iterable[str]) -> dict[str, Any]:
+    """Return the event that each memory began with, of those ids that were ever used."""
+    about = await versions_about(log, stream, memory_ids)
+    firsts = {memory_id: each[:1] for memory_id, each in about.items() if each}
+    read = await _read(log, stream, firsts)
+    return {memory_id: first.data for memory_id, (first,) in read.items()}
+
+
+async def _read(log: EventStore, stream: str, about: About) -> dict[str, list[Recorded[Any]]]:
+    versions = (version for each in about.values() for version in each)
+    events = {one.version: one async for page in pages(log, stream, versions) for one in page}
+    return {memory_id: [events[version] for version in each] for memory_id, each in about.items()}

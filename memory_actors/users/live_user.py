@@ -39,9 +39,8 @@ from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.reading import Values
+from memory_actors.search.reading import Values, events_about, first_events
 from memory_actors.search.retrieval import Searched
-from memory_actors.users.past_events import events_about, first_events
 from memory_actors.users.totals import Totals
 
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms

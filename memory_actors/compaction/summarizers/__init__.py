@@ -5,11 +5,11 @@ a language model (extra `llm`), `CallableSummarizer` a function of yours.
 """
 
 from memory_actors.compaction.summarizers.extractive import ExtractiveSummarizer
-from memory_actors.compaction.summarizers.llm import OpenAISummarizer
 from memory_actors.compaction.summarizers.protocol import (
     WORDS_MAX,
     CallableSummarizer,
     Cluster,
+    OpenAISummarizer,
     Summarizer,
     heading,
 )

@@ -67,7 +67,7 @@ async def test_one_of_several_puts_adds_and_others_update(open_memory) -> None:
 
 async def test_more_than_fits_in_memory_is_found_all_the_same(open_memory, monkeypatch) -> None:
     monkeypatch.setattr(values_room, "CACHED_JSON_BYTES_MAX", 100)
-    monkeypatch.setattr(values_room, "PAGE", 3)
+    monkeypatch.setattr(values_room, "DOCUMENTS_AT_ONCE", 3)
     async with open_memory() as memory:
         user = memory.user("u")
         await shop(user)

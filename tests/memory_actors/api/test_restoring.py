@@ -14,7 +14,7 @@ from memory_actors import (
     QuotaExceededError,
     UserMemory,
 )
-from memory_actors.users.past_events import LOOKUPS_AT_ONCE
+from memory_actors.search.reading import LOOKUPS_AT_ONCE
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 from support.indexes import LexicalIndex
 
-from memory_actors.search.indexes import bm25 as passages
-from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.lexical import EMPTY
+from memory_actors.search.indexes import lexical as passages
+from memory_actors.search.indexes.lexical import EMPTY, K1, B
 from memory_actors.search.indexes.postings import ROWS_BEFORE
 from memory_actors.search.indexes.words import words
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from eventlog import EventRegistry, InMemoryLog
-from memory_actors.users import past_events
-from memory_actors.users.past_events import events_about, first_events
+from memory_actors.search import reading
+from memory_actors.search.reading import events_about, first_events
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ class CountingLog(InMemoryLog):
 @pytest.fixture
 async def log(monkeypatch: pytest.MonkeyPatch) -> CountingLog:
     """Five events: versions 1 and 4 about both memories, 2 about a, 3 and 5 about b."""
-    monkeypatch.setattr(past_events, "PAGE", 2)
+    monkeypatch.setattr(reading, "EVENTS_AT_ONCE", 2)
     log = CountingLog()
     events = [Noted(("a", "b")), Noted(("a",)), Noted(("b",)), Noted(("b", "a")), Noted(("b",))]
     await log.append("s", events, 0)
