@@ -349,15 +349,9 @@ class LateIndex:
     def score(self, query: QueryTokens, labels: Sequence[int] | npt.NDArray[np.int64]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
         wanted = np.asarray(labels, np.int64)
-        rows, scores = self.rows.rows_of_all(wanted), np.zeros(len(wanted), np.float32)
-        missed = (rows != NONE) & (self._ends[rows] < self._ends[rows + 1])
-        for there, tokens in self._held_of(rows):
-            scores[there] = max_sim(query, tokens, self._codebook())
-            missed[there] = False
-        gaps = np.flatnonzero(missed)
-        if len(gaps) and self._fetch is not None:
-            fetched = tokens_of([one or b"" for one in self._fetch(wanted[gaps].tolist())])
-            scores[gaps] = max_sim(query, fetched, self._codebook())
+        scores, book = np.zeros(len(wanted), np.float32), self._codebook()
+        for places, tokens in self._tokens(wanted):
+            scores[places] = max_sim(query, tokens, book)
         return scores
 
     def said_by(self, packed: bytes, labels: npt.NDArray[np.int64]) -> Scores:
@@ -368,23 +362,27 @@ class LateIndex:
         query, book = tokens_of([packed]), self._codebook()
         asked = unpack(packed).token_ids
         said = np.zeros(len(labels), np.float32)
-        for place, label in enumerate(labels.tolist()):
-            tokens = self._tokens(label)
-            if tokens is not None and len(tokens):
-                ids = book.ids(tokens)
-                if _repeats(ids, asked):
+        for places, tokens in self._tokens(labels):
+            for place, start, count in zip(places, tokens.starts, tokens.counts, strict=True):
+                text = tokens.rows[start : start + count]
+                ids = book.ids(text)
+                if count and _repeats(ids, asked):
                     said[place] = 1
-                else:
-                    text = self._weighed(ids, book.states(tokens), book)
-                    said[place] = max_sim(text, query, book)[0]
+                elif count:
+                    weighed = self._weighed(ids, book.states(text), book)
+                    said[place] = max_sim(weighed, query, book)[0]
         return said
 
-    def _tokens(self, label: int) -> TokenRows | None:
-        """Return the tokens of a label, held or fetched."""
-        for _, tokens in self._held_of(self.rows.rows_of_all([label])):
-            return tokens.gathered().rows
-        fetched = self._fetch([label])[0] if self._fetch is not None else None
-        return None if fetched is None else tokens_of([fetched]).rows
+    def _tokens(self, labels: npt.NDArray[np.int64]) -> Iterator[tuple[Rows, Tokens]]:
+        """Yield the tokens of labels, held or fetched, and the places of those labels."""
+        rows = self.rows.rows_of_all(labels)
+        missed = (rows != NONE) & (self._ends[rows] < self._ends[rows + 1])
+        for places, tokens in self._held_of(rows):
+            missed[places] = False
+            yield places, tokens
+        gaps = np.flatnonzero(missed)
+        if len(gaps) and self._fetch is not None:
+            yield gaps, tokens_of([one or b"" for one in self._fetch(labels[gaps].tolist())])
 
 
 def _repeats(text: TokenIds, query: TokenIds) -> bool:
