@@ -161,7 +161,10 @@ class RecallAudit:
     async def trim(self, stream: str) -> None:
         """Delete recalls that are older than the limit: all before the first that is not."""
         await self._log.flush()
-        done, before_us = await self._dropped_until(stream), self._clock() - self._keep_us
+        done, before_us = (
+            await self._log.load_checkpoint(_checkpoint(stream)),
+            self._clock() - self._keep_us,
+        )
         while page := await self._log.read_stream(stream, done, PAGE, dropped="mark"):
             old = list(takewhile(lambda one: one.recorded_at_us < before_us, page))
             if old:
@@ -172,9 +175,6 @@ class RecallAudit:
                 await self._log.save_checkpoint(Checkpoint(_checkpoint(stream), done))
             if len(old) < len(page):
                 return
-
-    async def _dropped_until(self, stream: str) -> int:
-        return await self._log.load_checkpoint(_checkpoint(stream))
 
     async def trim_all(self) -> None:
         """Trim the recalls of every user."""
@@ -218,7 +218,7 @@ class RecallAudit:
             for recorded in await self._log.read_versions(stream, sorted(versions), dropped="mark"):
                 yield recorded
             return
-        done = await self._dropped_until(stream)
+        done = await self._log.load_checkpoint(_checkpoint(stream))
         while page := await self._log.read_stream(stream, done, PAGE, dropped="mark"):
             for recorded in page:
                 yield recorded

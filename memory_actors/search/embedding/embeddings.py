@@ -316,6 +316,7 @@ class EmbeddingRequest:
     """
 
     def __init__(self, embeddings: Embeddings, texts: Mapping[bytes, str], *, background: bool):
+        self.texts = texts
         self._embeddings = embeddings
         self._background = background
         self._known = embeddings.known(list(texts))

@@ -25,7 +25,6 @@ from memory_actors.kinds.episodic.events import (
     EpisodeRestored,
     EpisodeStarted,
     EpisodeSummaryAdded,
-    StepAdded,
     StepMarker,
     StepTexts,
 )
@@ -143,7 +142,10 @@ class Episodes(Summarized):
             now_us=now_us,
             own_ids=(started.memory_id,),
             episode=started,
-            steps=_steps_of(given),
+            steps=tuple(
+                _checked_texts(StepTexts.of(one)).added(given.memory_id, one.number)
+                for one in given.steps
+            ),
             end=_end_of(given),
         )
         said = [StepTexts.of(step).line for step in command.steps]
@@ -240,12 +242,6 @@ def _checked_texts(texts: StepTexts) -> StepTexts:
     exact = StepTexts(plain(texts.action), *(plain(one) if one else None for one in texts[1:]))
     text_bytes(exact.line, "step", CONTENT_BYTES_MAX)
     return exact
-
-
-def _steps_of(given: Episode) -> tuple[StepAdded, ...]:
-    return tuple(
-        _checked_texts(StepTexts.of(one)).added(given.memory_id, one.number) for one in given.steps
-    )
 
 
 def _restored(given: Episode, now_us: int, session_id: str | None) -> EpisodeRestored:

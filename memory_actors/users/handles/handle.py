@@ -7,12 +7,12 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 
 import asyncio
 from abc import ABCMeta, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -56,8 +56,6 @@ SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
 """A function that is called once the log has the events of a command, and returns why they are
 not indexed."""
-Texts: TypeAlias = tuple[Mapping[bytes, str], EmbeddingRequest]
-"""Some texts by their digests, and what is known of them."""
 NO_VECTOR_YET = (
     "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
 )
@@ -333,15 +331,15 @@ class Handle(metaclass=ABCMeta):
             work = self._indexed(entered.pop_all(), live, command, requests, accepted, answer)
             return await self._scope.unattended(work)
 
-    async def _requests(self, texts: list[str], *, background: bool) -> list[Texts]:
+    async def _requests(self, texts: list[str], *, background: bool) -> list[EmbeddingRequest]:
         """Look up the embeddings of texts, so many together that they are indexed together, too."""
-        found = list[Texts]()
+        found = list[EmbeddingRequest]()
         for start in range(0, len(texts), EMBEDDED_AT_ONCE):
             if start:  # looking up so many takes some milliseconds
                 await asyncio.sleep(0)
             some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
             request = EmbeddingRequest(self._scope.embeddings, some, background=background)
-            found.append((some, request))
+            found.append(request)
         return found
 
     async def _indexed(
@@ -349,7 +347,7 @@ class Handle(metaclass=ABCMeta):
         entered: AsyncExitStack,
         live: LiveUser,
         command: Command,
-        texts: Sequence[Texts],
+        requests: Sequence[EmbeddingRequest],
         accepted: "asyncio.Future[None]",
         answer: "asyncio.Future[Reply]",
     ) -> tuple[Reply, str | None]:
@@ -358,8 +356,8 @@ class Handle(metaclass=ABCMeta):
             try:
                 if not accepted.done():  # it has not been decided: others go before it
                     await asyncio.wait((accepted, answer), return_when=asyncio.FIRST_COMPLETED)
-                if accepted.done() and texts:  # what is refused is not embedded
-                    texts[0][1].begin()
+                if accepted.done() and requests:  # what is refused is not embedded
+                    requests[0].begin()
                 reply = await self._scope.answered(live, answer)
             except BaseException as error:
                 # After a deadline it may yet be added.
@@ -368,11 +366,11 @@ class Handle(metaclass=ABCMeta):
                 )
                 if accepted.done() or not is_refused:
                     live.indexes.index_later(self.kind, live.actor.drain)
-                for _, request in texts:
+                for request in requests:
                     request.cancel()
                 raise
             ahead = self._read_ahead(command)
-            unindexed = await self._index(live, texts, reply.events)
+            unindexed = await self._index(live, requests, reply.events)
             if unindexed is None:
                 reply = await self._compared(live, reply, ahead)
             return reply, unindexed
@@ -390,15 +388,15 @@ class Handle(metaclass=ABCMeta):
         return reply
 
     async def _index(
-        self, live: LiveUser, texts: Sequence[Texts], events: Sequence[Recorded[Any]]
+        self, live: LiveUser, requests: Sequence[EmbeddingRequest], events: Sequence[Recorded[Any]]
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         lacking = list[EmbedderError]()
-        for place, (some, request) in enumerate(texts, 1):
-            if place < len(texts):  # in turn: the embedder's deadline is that of a few texts
-                texts[place][1].begin()
+        for place, request in enumerate(requests, 1):
+            if place < len(requests):  # in turn: the embedder's deadline is that of a few texts
+                requests[place].begin()
             embedded, failed = await request.each()  # of all, or what comes later is lost
-            found = [(digest, EmbeddedText(some[digest], one)) for digest, one in embedded.items()]
+            found = [(d, EmbeddedText(request.texts[d], one)) for d, one in embedded.items()]
             for start in range(0, len(found), SETTLED_AT_ONCE):
                 live.indexes.take(dict(found[start : start + SETTLED_AT_ONCE]))
                 if len(found) > SETTLED_AT_ONCE:
