@@ -103,7 +103,7 @@ def newest_first(ordered: Iterable[Scored], state: LongTerm, query: Query) -> It
 
 def _reordered(ordered: Sequence[Scored], state: LongTerm, query: Query) -> list[Scored]:
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
-    counted = _counted(query, state, [one.found.row for one in superseded])
+    counted = _newer_before(query, state, [one.found.row for one in superseded])
     found = {one.found.row.memory_id: one for one in ordered}
     _take_scores(found, superseded, counted)
     behind = _places_behind(found, counted)
@@ -112,7 +112,7 @@ def _reordered(ordered: Sequence[Scored], state: LongTerm, query: Query) -> list
     )
 
 
-def _counted(query: Query, state: LongTerm, rows: Iterable[MemoryRow]) -> Newer:
+def _newer_before(query: Query, state: LongTerm, rows: Iterable[MemoryRow]) -> Newer:
     """Return a function that finds newer memories, true by the end of the times a query names."""
     years = {to_datetime(row.occurred_at_us).year for row in rows}
     spans = named_spans(query.text, query.asked_us, years)
@@ -217,7 +217,7 @@ class Folding:
         self._compare_all(last_word(text))
         self._said[gist(text)] = _First("", "")
 
-    def told(self, hits: Iterable[Hit]) -> list[Hit]:
+    def with_duplicates(self, hits: Iterable[Hit]) -> list[Hit]:
         """Return hits with the ids of those that were folded into them."""
         replace, alike = msgspec.structs.replace, self._alike
         return [

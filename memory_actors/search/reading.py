@@ -55,7 +55,9 @@ async def fields(
     events = await texts(log, stream, found)
     read: list[dict[str, Any]] = []
     for start in range(0, len(found), READ_AT_ONCE):
-        read += [_told(one, events, provenance) for one in found[start : start + READ_AT_ONCE]]
+        read += [
+            _memory_fields(one, events, provenance) for one in found[start : start + READ_AT_ONCE]
+        ]
         if start + READ_AT_ONCE < len(found):
             await asyncio.sleep(0)
     return read
@@ -63,17 +65,17 @@ async def fields(
 
 def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
     """Return a row as a memory, its texts from these events."""
-    return Memory(**_told(found, events, provenance))
+    return Memory(**_memory_fields(found, events, provenance))
 
 
-def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
+def _memory_fields(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
     kind, row = found
     data = kind.data(row, events)
     if data is not None:
         data = msgspec.json.decode(msgspec.json.encode(data))  # a copy: it is the caller's
     own = _own(row.__class__)
     told = {name: getattr(row, name) for name in own}
-    told |= of_any(row, provenance)
+    told |= common_fields(row, provenance)
     told["content"] = kind.content(row, events)
     told["memory_type"] = kind.NAME
     told["metadata"] = msgspec.to_builtins(row.shown_metadata)  # a copy: it is the caller's
@@ -95,7 +97,7 @@ def _own(row: type) -> tuple[str, ...]:
     return tuple(name for name in OPTIONAL if hasattr(row, name))
 
 
-def of_any(row: Any, provenance: Provenance) -> dict[str, Any]:
+def common_fields(row: Any, provenance: Provenance) -> dict[str, Any]:
     """Return the fields that the record of any row has: its id, its times and its origins."""
     origins = provenance.of(row.memory_id)
     return {
@@ -115,14 +117,14 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
             version=recorded.version,
             recorded_at=recorded.recorded_at,
             event=recorded.tag,
-            data=_fields(recorded.data),
+            data=_event_fields(recorded.data),
             cause={name: said for name, said in recorded.meta.items() if name != CALL},
         )
         for recorded in events
     ]
 
 
-def _fields(event: Any) -> dict[str, Any]:
+def _event_fields(event: Any) -> dict[str, Any]:
     """Return the fields of an event, or why they are gone: dropped since a time, or no key."""
     if isinstance(event, Dropped) and event.key_gone:
         return {"key_gone": True}

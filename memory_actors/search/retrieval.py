@@ -110,7 +110,7 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
     indexes = live.indexes.of(query.kinds)
     for _, index in indexes:
         await index.indexed()
-    if not indexes and not _at_hand(live, query):
+    if not indexes and not _transient_rows(live, query):
         await asyncio.sleep(0)  # nothing else would let the others have a turn
         return []
     background = await services.embeddings.background_mean()
@@ -162,7 +162,7 @@ async def _searched(
 # --- what may be found
 
 
-def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
+def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
     """Return the kinds without a lasting index, each as it reads now, and the rows asked for."""
     found = []
     for kind in query.kinds:
@@ -173,7 +173,7 @@ def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row
     return found
 
 
-class _InStep(NamedTuple):
+class _Synced(NamedTuple):
     """A state that an index in memory is synced with, and its rows, in order."""
 
     now: Any
@@ -183,21 +183,21 @@ class _InStep(NamedTuple):
 
 
 async def _warmed(services: Source, live: Searched, query: Query) -> list[Searchable]:
-    """Index the rows at hand that are not, and return what they are searched in."""
+    """Index the transient rows that are not indexed yet; return what they are searched in."""
     parts = []
-    for kind, now, rows in _at_hand(live, query):
+    for kind, now, rows in _transient_rows(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
-        index = live.indexes.at_hand(kind, session_id)
-        known: _InStep | None = None if query.is_narrow else index.in_step
+        index = live.indexes.transient(kind, session_id)
+        known: _Synced | None = None if query.is_narrow else index.synced
         if known is None or known.now is not now or known.dense is not index.dense:
             passages = {p.label: (Found(kind, row), p) for row in rows for p in kind.passages(row)}
             was_whole = await _warm(services, live, index, passages)
             passes = row_test(query, live.state.provenance)
             labels = [label for label, (one, _) in passages.items() if passes(one.row)]
-            known = _InStep(now, index.dense, np.sort(index.rows.rows_of(labels)))
+            known = _Synced(now, index.dense, np.sort(index.rows.rows_of(labels)))
             if was_whole and not query.is_narrow:
-                index.in_step = known
+                index.synced = known
         parts.append(Searchable(kind, state, index.parts, known.rows, lambda _row: True))
     return parts
 
@@ -215,7 +215,7 @@ async def _warm(
     events = await texts(services.log, live.stream, [one for one, _ in missing])
     phrased = [kind.passage_text(row, p.label, events) for (kind, row), p in missing]
     embedded = await services.embeddings.embed(phrased)
-    index.in_step = None  # another query may have been there meanwhile
+    index.synced = None  # another query may have been there meanwhile
     for ((_, row), passage), text, one in zip(missing, phrased, embedded, strict=True):
         index.insert(row, passage, EmbeddedText(text, one))
     return False
@@ -316,7 +316,7 @@ async def _read(
     memories, looked_at = await read(best.memories, wanted=query.wanted)
     summaries, _ = await read(best.summaries, wanted=COMPRESSED_MAX)
     if folding is not None:
-        memories, summaries = folding.told(memories), folding.told(summaries)
+        memories, summaries = folding.with_duplicates(memories), folding.with_duplicates(summaries)
     if query.token_budget is not None:
         memories, left = _fitting(memories, query, query.token_budget)
         summaries, _ = _fitting(summaries, query, left)

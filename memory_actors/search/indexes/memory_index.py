@@ -82,7 +82,7 @@ class MemoryIndex:
         self._waiting: dict[int, _Waiting] = {}  # by label
         self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
-        self.in_step: Any = None
+        self.synced: Any = None
         """Set by retrieval for an index in memory: the state that the index was last synced with.
         It is None once a query has changed it."""
         self._lost: set[int] = set()  # labels whose token states were not where they should be
@@ -119,8 +119,10 @@ class MemoryIndex:
 
     def owner(self, label: int) -> str | None:
         """Return the id of the living memory that a passage belongs to."""
-        waiting = self._waiting.get(label)
-        return self.parts.owner(label) if waiting is None else waiting.memory_id
+        if (waiting := self._waiting.get(label)) is not None:
+            return waiting.memory_id
+        row = self.rows.row_of(label)
+        return None if row is None else self.traits.owner_at(row)
 
     # --- in step with the state
 
@@ -167,13 +169,6 @@ class MemoryIndex:
             if place is not None:
                 self.traits.retime(place, known)
 
-    def compare(self, memory_ids: Collection[str]) -> None:
-        """Compare some memories with their rows, and begin to index missing ones."""
-        numbers = {self.traits.owners.find(memory_id) for memory_id in memory_ids} - {None}
-        rows = filter(None, map(self._find, memory_ids))
-        for _ in self._compared(cast("set[int]", numbers), rows):
-            pass
-
     def compare_all(self, rows: Iterable[Row]) -> None:
         """Make the index one of these rows: forget others, and begin to index what is missing."""
         for _ in self._all_compared(rows):
@@ -200,7 +195,8 @@ class MemoryIndex:
                 kept.extend(labels)
             if place % COMPARED_AT_ONCE == 0:
                 yield
-        known = self.parts.labels_of(numbers)
+        owners = self.traits.view(self.rows.count).owners
+        known = self.rows.labels[self.rows.alive & np.isin(owners, list(numbers))]
         for label in known[~np.isin(known, np.asarray(kept))].tolist():
             self._forget(label, None)
         self._order = SessionOrder()
@@ -359,7 +355,11 @@ class MemoryIndex:
             for _ in self._all_compared(self._kind.rows(state)):
                 await asyncio.sleep(0)
         elif changed or loaded.doubtful:
-            self.compare(changed | loaded.doubtful)
+            memory_ids = changed | loaded.doubtful
+            numbers = {self.traits.owners.find(memory_id) for memory_id in memory_ids} - {None}
+            rows = filter(None, map(self._find, memory_ids))
+            for _ in self._compared(cast("set[int]", numbers), rows):
+                pass
         self.maintain()
 
     async def _changed_since(self, version: int | None) -> set[str] | None:

@@ -11,11 +11,10 @@ Most passages go to the end of their session, which is remembered; for any other
 is looked through.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.passages import Passage
@@ -177,17 +176,6 @@ class Parts(NamedTuple):
         if at == len(rows):
             return Neighbours(after), None
         return Neighbours(after, int(rows[at])), (int(places[at]), int(labels[at]))
-
-    def owner(self, label: int) -> str | None:
-        """Return the id of the memory that a passage belongs to, None if it is not here."""
-        row = self.rows.row_of(label)
-        return None if row is None else self.traits.owner_at(row)
-
-    def labels_of(self, numbers: Collection[int]) -> npt.NDArray[np.int64]:
-        """Return the labels of memories by their numbers in the traits."""
-        owners = self.traits.view(self.size).owners
-        alive, labels = self.rows.alive[: self.size], self.rows.labels[: self.size]
-        return labels[alive & np.isin(owners, list(numbers))]
 
 
 def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:

@@ -30,7 +30,7 @@ from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.rows import SAMPLE_MAX, Sample, centre
 
-AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
+TRANSIENT_MAX = 8  # transient indexes: of a hundred messages each, most often
 SETTLE_WITHIN_S = 0.005
 SETTLED_LATER_MAX = 8  # texts: some 0.8 ms of the loop
 
@@ -60,7 +60,7 @@ class UserIndexes:
         self._find = find
         self._version = version
         self._of: dict[str, MemoryIndex] = {}
-        self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
+        self._transient: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
         self._centre: tuple[Sequence[Sample], Vectors | None] = ((), None)
         self._come: dict[bytes, EmbeddedText] = {}
         """Texts that are still to be indexed, by digest."""
@@ -79,7 +79,7 @@ class UserIndexes:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        indexes = (*self._of.values(), *self._at_hand.values())
+        indexes = (*self._of.values(), *self._transient.values())
         return sum(index.size_bytes for index in indexes)
 
     @property
@@ -186,24 +186,24 @@ class UserIndexes:
     def retire(self) -> None:
         """Drop the references back to the user, so that its memory is free at once."""
         self._forget_come()
-        for index in (*self._of.values(), *self._at_hand.values()):
+        for index in (*self._of.values(), *self._transient.values()):
             index.retire()
         self._of.clear()
-        self._at_hand.clear()
+        self._transient.clear()
         del self._find, self._version
 
-    def at_hand(self, kind: Kind, session_id: str | None) -> MemoryIndex:
+    def transient(self, kind: Kind, session_id: str | None) -> MemoryIndex:
         """Return the index of a kind whose rows are indexed when they are asked for.
 
         Each session has its own, so that an answer does not depend on who asked what before.
         """
         key = kind.NAME, session_id
-        index = self._at_hand.get(key)
+        index = self._transient.get(key)
         if index is None:
-            index = self._at_hand[key] = self._new(kind)
-        self._at_hand.move_to_end(key)
-        if len(self._at_hand) > AT_HAND_MAX:
-            self._at_hand.popitem(last=False)
+            index = self._transient[key] = self._new(kind)
+        self._transient.move_to_end(key)
+        if len(self._transient) > TRANSIENT_MAX:
+            self._transient.popitem(last=False)
         return index
 
     def made(self, kind: Kind) -> MemoryIndex:

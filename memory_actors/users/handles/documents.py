@@ -35,7 +35,7 @@ from memory_actors.kinds.structured import (
     value_json,
 )
 from memory_actors.kinds.user_state import UserState
-from memory_actors.search.reading import READ_AT_ONCE, of_any
+from memory_actors.search.reading import READ_AT_ONCE, common_fields
 from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_COLLECTION = "default"
@@ -238,7 +238,9 @@ def _document(row: DocumentRow, value: object, provenance: Provenance) -> Docume
     own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
     said = json_copy(msgspec.to_builtins(value), "value")
     metadata = json_copy(row.metadata, "metadata")
-    return Document(**{**own, **of_any(row, provenance), "value": said, "metadata": metadata})
+    return Document(
+        **{**own, **common_fields(row, provenance), "value": said, "metadata": metadata}
+    )
 
 
 def checked_document(value: object) -> tuple[dict[str, Any], str]:

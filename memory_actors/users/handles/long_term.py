@@ -157,7 +157,7 @@ class LongTermMemory(Summarized):
     def _updated(self, row: MemoryRow, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
         receipt = super()._updated(row, written)
-        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
+        return msgspec.structs.replace(receipt, **superseding.receipt_fields(row.memory_id, marks))
 
     def _checked_summary(self, memory: Memory) -> SummaryAdded:
         _, fields = checked_summary(memory, SummaryData)
@@ -252,7 +252,9 @@ class LongTermMemory(Summarized):
     ) -> Receipt:
         operation = "seen" if isinstance(event, MemorySeen) else "add"
         receipt = self._receipt(event.memory_id, operation, written)
-        return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, marks))
+        return msgspec.structs.replace(
+            receipt, **superseding.receipt_fields(event.memory_id, marks)
+        )
 
 
 def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories:

@@ -97,7 +97,7 @@ def marks(events: Sequence[object]) -> list[MemorySuperseded]:
     return [event for event in events if isinstance(event, MemorySuperseded)]
 
 
-def told(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
+def receipt_fields(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
     """Return the fields of a receipt about supersession."""
     by = [event.superseded_by_id for event in found if event.memory_id == memory_id]
     gone = tuple(event.memory_id for event in found if event.superseded_by_id == memory_id)
