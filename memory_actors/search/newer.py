@@ -18,7 +18,7 @@ from memory_actors.search.indexes.parts import ASKING
 from memory_actors.search.query import is_about_now, is_about_past
 
 NEWEST_OF: Final = 16  # of the best passages
-ALIKE_MIN: Final = 0.3  # centred cosine of two that are about the same thing
+ALIKE_MIN: Final = 0.3  # likeness of two that are about the same thing
 SAME_MIN: Final = 0.7
 ALIKE_GAIN: Final = 4.0
 SAME_GAIN: Final = 2.0
@@ -47,9 +47,9 @@ def gains_of_newer(
     times = columns.occurred_us[rows[by_age]]
     if times[-1] - times[0] < LATER_US:
         return gained
-    vectors = first.parts.dense.vectors(rows[by_age]) - question.centre
-    lengths = np.linalg.norm(vectors, axis=1)
-    alike = vectors @ vectors.T / np.maximum(np.outer(lengths, lengths), 1e-12)
+    vectors = first.parts.dense.vectors(rows[by_age])
+    usual = float(question.centre @ question.centre)  # the cosine of two texts about nothing alike
+    alike = (vectors @ vectors.T - usual) / max(1 - usual, 1e-6)
     present = 1.0 if is_about_now(query.text) else 1 - mixture.people
     if is_about_past(query.text):
         present = 0.0
