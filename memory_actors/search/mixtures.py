@@ -1,6 +1,6 @@
 """The weights of the signals for what a store holds and what is asked.
 
-Signals are those of `signals.py`. Their weights are learned, since stores differ: short facts are
+Signals are those of `ranking.py`. Their weights are learned, since stores differ: short facts are
 found by their vectors; turns of people by their words; in a chat with an assistant the user's turns
 lead, and the reply to a turn tells what it was about. A `Mixture` says how much of each kind a
 store and a query are. The weight of a signal is the sum of its `LEARNED` rows, each times its share

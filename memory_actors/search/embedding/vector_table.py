@@ -9,7 +9,7 @@ row is of; what fails it counts as absent.
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
 
-In a store that is encrypted each row is its owner's: see key_scopes.py.
+In a store that is encrypted each row is its owner's: see rows.py.
 """
 
 import hashlib
