@@ -195,7 +195,8 @@ class Folding:
 
     def _compared(self, memory: Memory) -> bool:
         bare = gist(memory.content)
-        said = _spoken(bare, memory)
+        said = spoken(memory.content, memory.role)  # its speaker in front
+        said = bare if said is memory.content else f"{_gist_of_speaker(f'{memory.role}:')} {bare}"
         own = _First(memory.memory_id, memory.memory_type)
         if memory.role is None:
             first = self._said.get(said, self._bare.get(said))
@@ -251,12 +252,6 @@ def last_word(text: str) -> str:
 
 
 _gist_of_speaker = lru_cache(SPEAKERS_MAX)(gist)
-
-
-def _spoken(bare: str, memory: Memory) -> str:
-    """Return the gist of a memory as it is embedded, its speaker in front, from that without."""
-    said = spoken(memory.content, memory.role)
-    return bare if said is memory.content else f"{_gist_of_speaker(f'{memory.role}:')} {bare}"
 
 
 # --- alike ones

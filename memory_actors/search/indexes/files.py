@@ -128,13 +128,6 @@ def _with_ids(file: IndexFile, term_ids: bytes, token_ids: bytes) -> IndexFile:
     return replace(file, words=words, tokens=tokens and replace(tokens, token_ids=token_ids))
 
 
-def _packed(file: IndexFile) -> bytes:
-    token_ids = b"" if file.tokens is None else file.tokens.token_ids
-    encode = msgspec.msgpack.encode
-    rest = compressed(encode(_with_ids(file, b"", b"")))
-    return encode(_Packed(rest, file.words.term_ids, token_ids))
-
-
 def _unpacked(data: bytes) -> IndexFile:
     """Decode a file.
 
@@ -151,7 +144,10 @@ def _unpacked(data: bytes) -> IndexFile:
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
     """Write a file, whole or not at all; return what was written. Slow: for a thread."""
-    return _write(path, _packed(file), owner)
+    token_ids = b"" if file.tokens is None else file.tokens.token_ids
+    encode = msgspec.msgpack.encode
+    rest = compressed(encode(_with_ids(file, b"", b"")))
+    return _write(path, encode(_Packed(rest, file.words.term_ids, token_ids)), owner)
 
 
 def _write(path: Path, plain: bytes, owner: Owner) -> bytes:
