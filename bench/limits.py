@@ -35,7 +35,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.kinds.user_state import event_registry, user_decider
 from memory_actors.search.embedding.batcher import cores
 from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder, _inputs
+from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder, padded_inputs
 
 USER = "user"
 STREAM = stream_of(USER)
@@ -153,7 +153,7 @@ async def _ingest(directory: Path, model: DefaultEmbedder, texts: int, options: 
 
 def _run_model(model: OnnxEmbedder, texts: list[str]) -> None:
     session, outputs = model._session, ["pooled", "token_states"]  # noqa: SLF001
-    inputs = [_inputs(batch) for _, batch in model._batches(texts)]  # noqa: SLF001
+    inputs = [padded_inputs(batch) for _, batch in model._batches(texts)]  # noqa: SLF001
     with ThreadPoolExecutor(cores()) as threads:
         list(threads.map(lambda one: session.run(outputs, one), reversed(inputs)))
 
