@@ -16,7 +16,7 @@ from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import OnDropped, to_datetime
 from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
-from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
+from memory_actors.kinds.kind import Events, Kind, Row, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import DocumentRow, value_of
 
@@ -97,7 +97,7 @@ def _own(row: type) -> tuple[str, ...]:
     return tuple(name for name in OPTIONAL if hasattr(row, name))
 
 
-def common_fields(row: Any, provenance: Provenance) -> dict[str, Any]:
+def common_fields(row: Row, provenance: Provenance) -> dict[str, Any]:
     """Return the fields that the record of any row has: its id, its times and its origins."""
     origins = provenance.of(row.memory_id)
     return {

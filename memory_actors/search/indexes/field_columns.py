@@ -43,6 +43,7 @@ import numpy.typing as npt
 from memory_actors.base.filters import GROUPS, FilterPart
 from memory_actors.base.interning import Names
 from memory_actors.base.paths import TimeSpan, steps_of, time_span, values_at
+from memory_actors.kinds.kind import Row
 
 PATHS_MAX: Final = 16  # a put reads the row at each of them
 BYTES_MAX: Final = 32 * 1024 * 1024  # 100,000 rows that all differ take half of it
@@ -68,7 +69,7 @@ Limits = Sequence[tuple[str, Any]]
 class LivingMetadata(Mapping[int, Fields]):
     """The metadata of the living memories by their number in the traits, read from their rows."""
 
-    def __init__(self, owners: Names, find: Callable[[str], Any]):
+    def __init__(self, owners: Names, find: Callable[[str], Row | None]):
         self._owners = owners
         self._find = find
         self._gone: set[int] = set()
@@ -83,8 +84,7 @@ class LivingMetadata(Mapping[int, Fields]):
         row = None if number in self._gone else self._find(self._owners[number])
         if row is None:
             raise KeyError(number)
-        metadata: Fields = row.shown_metadata
-        return metadata
+        return row.shown_metadata
 
     def is_there(self, number: int, *, there: bool) -> None:
         """Note whether a memory is one of those."""

@@ -68,7 +68,7 @@ class MemoryIndex:
         log: EventStore,
         embeddings: Embeddings,
         tasks: BackgroundTasks,
-        find: Callable[[str], Any],
+        find: Callable[[str], Row | None],
         version: Callable[[], int],
     ):
         self._stream = stream

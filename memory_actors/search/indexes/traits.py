@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
-from memory_actors.kinds.kind import last_true_us
+from memory_actors.kinds.kind import Row, last_true_us
 from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES
 from memory_actors.search.indexes.labels import Labels, Rows, with_room
 
@@ -112,7 +112,7 @@ def digests_in(data: bytes) -> list[bytes]:
     return [data[start : start + DIGEST_BYTES] for start in range(0, len(data), DIGEST_BYTES)]
 
 
-def times(row: Any) -> Times:
+def times(row: Row) -> Times:
     """Return the times of a row of a state: its validity, if it has one, else from its record."""
     first_us, last_us = getattr(row, "since_us", 0) or row.occurred_at_us, last_true_us(row)
     begins = getattr(row, "valid_from_us", None)

@@ -21,7 +21,7 @@ import numpy as np
 
 from eventlog import EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, Row
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.files import of_kind
@@ -34,7 +34,7 @@ TRANSIENT_MAX = 8  # transient indexes: of a hundred messages each, most often
 SETTLE_WITHIN_S = 0.005
 SETTLED_LATER_MAX = 8  # texts: some 0.8 ms of the loop
 
-Find = Callable[[Kind, str], Any]
+Find = Callable[[Kind, str], Row | None]
 """(kind, memory id) -> the living row, or None."""
 
 
@@ -108,12 +108,12 @@ class UserIndexes:
             self._centre = (samples, kept)
         return kept
 
-    def follow(self, kind: Kind, old: Any, new: Any) -> None:
+    def follow(self, kind: Kind, old: Row | None, new: Row | None) -> None:
         """Follow a change of a memory's row from `old` to `new`; None is no row."""
         if kind.NAME in self._of or indexed(kind, new):
             self._made(kind).follow(old, new)
 
-    def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
+    def compare(self, kind: Kind, rows: Iterable[Row]) -> None:
         """Make the index of a kind one of these rows."""
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:

@@ -200,14 +200,14 @@ class Handle(metaclass=ABCMeta):
             occurred_at_us=now_us if at_us is None else at_us,
         )
 
-    async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
+    async def _read_rows(self, rows: Sequence[Row], origins: Provenance) -> list[Memory]:
         found = [Found(self.kind, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
-    async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
+    async def _read_as(self, kind: type[T], rows: Sequence[Row], origins: Provenance) -> list[T]:
         return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
-    async def _delete(self, row: Any, matches: Predicate | None = None) -> Receipt:
+    async def _delete(self, row: Row, matches: Predicate | None = None) -> Receipt:
         """Delete a memory, if it `matches` when that is decided."""
         command = self.kind.DELETE(now_us=self._scope.now_us(), memory_id=row.memory_id)
         command = _on_condition(command, row, matches)
@@ -476,7 +476,7 @@ class Handle(metaclass=ABCMeta):
         return None
 
 
-def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
+def _on_condition(command: C, row: Row, matches: Predicate | None) -> C:
     if matches is None:
         return command
     return msgspec.structs.replace(command, condition=Condition(row.memory_id, matches))
