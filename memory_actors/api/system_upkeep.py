@@ -3,6 +3,7 @@
 The calls of `MemorySystem` that look after its data; two of them are for a store that is closed.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,12 +31,11 @@ from memory_actors.base.on import On
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.kinds.user_state import event_registry, totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
 from memory_actors.users.handles.scope import Scope, Services
-from memory_actors.users.totals import Summed
 
 
 class SystemUpkeep:
@@ -222,14 +222,14 @@ class SystemUpkeep:
         "all users" is among them if the totals are not the sum of their states. Activates every
         user and reads every event: for audits and tests, while nobody writes.
         """
-        diverged, summed = [], Summed()
+        diverged, summed = [], Counter[str]()
         for user_id in await known_users(self._log):
             async with self._services.runtime.use(stream_of(user_id)) as live:
                 try:
                     await live.check_replay()
                 except StateDivergedError:
                     diverged.append(user_id)
-                summed.add(live.state)
-        if summed.totals() != await require(self._log, CountingStore).totals():
+                summed.update(totals(live.state))
+        if dict(+summed) != await require(self._log, CountingStore).totals():
             diverged.append("all users")
         return diverged

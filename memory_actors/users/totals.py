@@ -21,7 +21,7 @@ from memory_actors.base.quota import GIB, GlobalLimits, Limits, Plan, Prices, si
 from memory_actors.base.records import QuotaUse
 from memory_actors.base.usage import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.user_state import KINDS, UserState, totals
+from memory_actors.kinds.user_state import KINDS, UserState
 
 
 class _Limited(msgspec.Struct, frozen=True):
@@ -37,21 +37,6 @@ LIMITED = (
     _Limited("entity.count", "entities", "count"),
     _Limited("entity.relationships", "relationships", "count"),
 )
-
-
-class Summed:
-    """The sums over the states of users, one after the other: the totals must be the same."""
-
-    def __init__(self) -> None:
-        self._sums: Counter[str] = Counter()
-
-    def add(self, state: UserState) -> None:
-        """Count a user in."""
-        self._sums.update(totals(state))
-
-    def totals(self) -> dict[str, int]:
-        """Return the sums as a log keeps them: without those at zero."""
-        return {name: total for name, total in self._sums.items() if total}
 
 
 class Totals:

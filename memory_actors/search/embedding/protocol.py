@@ -112,7 +112,7 @@ class VectorForm:
             )
         lengths = np.sqrt(np.vecdot(numbers, numbers))[:, None]
         if np.all(np.abs(lengths - 1) < UNIT_TOLERANCE):  # NaN compares false
-            return _as_float32(numbers)
+            return numbers.astype(np.float32, copy=False)
         if not np.all(np.isfinite(lengths)):
             raise WrongVectorsError(
                 "the embedder returned a vector with numbers that are not finite"
@@ -125,11 +125,8 @@ class VectorForm:
             self._told = True
             length = float(lengths.flat[0])
             _logger.warning("vectors are not of length 1 and are normalised", length=length)
-        return _as_float32(numbers / lengths)
-
-
-def _as_float32(numbers: npt.NDArray[np.floating[Any]]) -> Vectors:
-    return numbers.astype(np.float32, copy=False)
+        unit: Vectors = (numbers / lengths).astype(np.float32, copy=False)
+        return unit
 
 
 def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:

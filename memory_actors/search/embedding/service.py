@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio.to_thread
 import numpy as np
@@ -209,8 +209,14 @@ class EmbeddingService(Embeddings):
         if own is None:
             return await self._computed_mean()
         await self._prepare()  # which may take as long as it takes
-        said = await self._batcher.run(own, self._deadline_s)
-        return own_mean(said, self.embedder.dimension)
+        mean = np.asarray(await self._batcher.run(own, self._deadline_s), np.float32)
+        dimension = self.embedder.dimension
+        if mean.shape != (dimension,) or not np.all(np.isfinite(mean)):
+            raise WrongVectorsError(
+                f"background_mean returned shape {list(mean.shape)}, or numbers not finite: "
+                f"return float32 [{dimension}]"
+            )
+        return mean
 
     async def _computed_mean(self) -> Vectors:
         """Return the mean of the bundled texts: the table keeps it, and the log, if it may."""
@@ -259,17 +265,3 @@ class EmbeddingService(Embeddings):
         while self.disk.waiting:  # also what came while it wrote
             await asyncio.sleep(delay_s)
             await anyio.to_thread.run_sync(self.disk.flush)
-
-
-def own_mean(said: Any, dimension: int) -> Vectors:
-    """Return the mean that an embedder says it has.
-
-    :raises WrongVectorsError: it is no vector of its dimension.
-    """
-    mean = np.asarray(said, np.float32)
-    if mean.shape != (dimension,) or not np.all(np.isfinite(mean)):
-        raise WrongVectorsError(
-            f"background_mean returned shape {list(mean.shape)}, or numbers not finite: "
-            f"return float32 [{dimension}]"
-        )
-    return mean

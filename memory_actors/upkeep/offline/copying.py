@@ -6,6 +6,7 @@ the last scheduled compaction are copied too; vectors and indexes are made again
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -37,13 +38,12 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner, user_of
 from memory_actors.compaction import schedule
-from memory_actors.kinds.user_state import FOLD, event_registry
+from memory_actors.kinds.user_state import FOLD, event_registry, totals
 from memory_actors.search.embedding.vector_table import remove_files
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import has_log, open_log
 from memory_actors.users import recalls
-from memory_actors.users.totals import Summed
 
 # --- from an export
 #
@@ -192,13 +192,13 @@ def repair_store(
 
 async def _totals(directory: Path, keys: Keys | None) -> dict[str, int]:
     """Return the summed totals of all users of a store, without users whose key is deleted."""
-    summed = Summed()
+    summed = Counter[str]()
     async with open_log(directory, keys) as log:
         for stream in filter(is_user_stream, await log.streams()):
             with suppress(KeyGone):
                 state, _ = await replay(log, FOLD, stream, dropped="mark")
-                summed.add(state)
-    return summed.totals()
+                summed.update(totals(state))
+    return dict(+summed)
 
 
 def repair_here(source: Path, target: Path, key_file: Path | None = None) -> RepairReport:

@@ -30,6 +30,7 @@ import asyncio
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -68,7 +69,7 @@ from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import snapshots
 from memory_actors.kinds.kind import Events, Kind
 from memory_actors.kinds.passages import version_of
-from memory_actors.kinds.user_state import FOLD, KINDS, UserState
+from memory_actors.kinds.user_state import FOLD, KINDS, UserState, totals
 from memory_actors.search.embedding.rows import Owner, damaged_rows, owner_of
 from memory_actors.search.embedding.vector_table import FILE
 from memory_actors.search.indexes.files import RECIPE, index_path, of_kind, read_whole, words_beside
@@ -79,7 +80,6 @@ from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import closed_log, open_log
-from memory_actors.users.totals import Summed
 
 FOUND_IN_STREAMS_MAX = 1_000
 _NOT_COPIED: Final = ("*.lock", "*-lock", "owner.*")
@@ -181,7 +181,7 @@ async def _replayed(log: EventStore, checks: "IndexCheck") -> list[Finding]:
     """Replay every user; return what does not agree with snapshots, indexes and totals."""
     found: list[Finding] = []
     derived: list[Finding] = []
-    summed, unread = Summed(), 0
+    summed, unread = Counter[str](), 0
     for stream in filter(is_user_stream, await log.streams()):
         if len(found) >= FOUND_IN_STREAMS_MAX:
             break
@@ -194,11 +194,11 @@ async def _replayed(log: EventStore, checks: "IndexCheck") -> list[Finding]:
         except PoisonedStream as error:
             found.append(Finding(0, sid, f"replay ends at version {error.version}"))
             continue
-        summed.add(state)
+        summed.update(totals(state))
         if not await _fits_snapshot(log, stream, state, version):
             found.append(Finding(0, sid, "its snapshot is not what a replay gives"))
         derived += await checks.of_user(stream, state, version)
-    if not found and not unread and summed.totals() != await require(log, CountingStore).totals():
+    if not found and not unread and dict(+summed) != await require(log, CountingStore).totals():
         found.append(Finding(0, "", "the totals are not the sum over all users"))
     return found + derived
 
