@@ -55,12 +55,14 @@ class Pace:
     async def give_way(self) -> None:
         """Rest if others have used the memory."""
         before, worked_s = self._uses(), perf_counter() - self._since_s
-        rest_s = min(REST * worked_s, REST_S_MAX) if before > self._seen else 0
+        await self._rest(min(REST * worked_s, REST_S_MAX) if before > self._seen else 0)
+        self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
+
+    async def _rest(self, rest_s: float) -> None:
         await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._halt.wait()
-        self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
 
 
 class ProcessSetting:
