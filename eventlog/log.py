@@ -17,7 +17,6 @@ from typing import Any, Self, TypeVar
 
 import anyio.to_thread
 
-from eventlog.archive.archive import NotInMemory
 from eventlog.core.capabilities import Fold, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogBusy
@@ -53,6 +52,7 @@ from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
+from eventlog.lmdb.archive import NotInMemory
 from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake

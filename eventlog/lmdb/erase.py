@@ -30,10 +30,10 @@ from itertools import islice
 
 import msgspec
 
-from eventlog.archive.archive import Archive
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger

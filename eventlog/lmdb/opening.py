@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.archive.archive import Archive
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
     CorruptLog,
@@ -27,6 +26,7 @@ from eventlog.files.anchor import Anchor, read_anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import CHECKED_BYTES_MAX
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import StreamErasing
 from eventlog.lmdb.file import Transaction

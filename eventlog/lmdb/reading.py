@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from eventlog.archive.archive import Archive
-from eventlog.archive.block import Entry
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
@@ -30,9 +27,11 @@ from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
 from eventlog.core.rules import cipher_to_read
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     StreamRecord,

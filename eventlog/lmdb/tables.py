@@ -31,7 +31,6 @@ from itertools import takewhile
 
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
@@ -40,6 +39,7 @@ from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal
 from eventlog.core.rules import FirstAppend, StreamEnd
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Table, Tables, Transaction
+from eventlog.lmdb.segment import SegmentId
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",

@@ -14,16 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventlog.archive.archive import Archive, WrittenBlock
-from eventlog.archive.block import Entry
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.records import Archived, DroppedPayloads
+from eventlog.lmdb.archive import Archive, WrittenBlock
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import add_slack
 from eventlog.lmdb.reading import LogReading
+from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     SegmentRecord,

@@ -25,7 +25,6 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from eventlog.archive.segment import parse_name
 from eventlog.core.capabilities import Also
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogUnavailable
@@ -55,6 +54,7 @@ from eventlog.files.datafile import (
 )
 from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
+from eventlog.lmdb.segment import parse_name
 from eventlog.lmdb.tables import all_segments
 from eventlog.upkeep.verification import Verification
 

@@ -14,7 +14,6 @@ from contextlib import suppress
 
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
@@ -25,6 +24,7 @@ from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.heads import Found
 from eventlog.lmdb.reading import LogReading
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache

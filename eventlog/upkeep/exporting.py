@@ -21,7 +21,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable, PayloadDropped
@@ -33,6 +32,7 @@ from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     U64,
     RequestRecord,

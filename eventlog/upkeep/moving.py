@@ -21,7 +21,6 @@ from contextlib import suppress
 import anyio.to_thread
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
@@ -31,6 +30,7 @@ from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     U64,
     RequestRecord,

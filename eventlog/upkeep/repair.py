@@ -23,8 +23,6 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.archive.archive import Archive
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
@@ -44,11 +42,13 @@ from eventlog.files.atomic_directory import (
 )
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
 from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import LogReading, refilled
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     TABLES,
     U64,

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
-from eventlog.archive.block import ArchiveBlock
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
@@ -31,6 +29,7 @@ from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import check_entry
+from eventlog.lmdb.segment import ArchiveBlock, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,

@@ -19,9 +19,8 @@ from eventlog import (
     Snapshot,
     StorageFailed,
 )
-from eventlog.archive import block
 from eventlog.core import frame
-from eventlog.lmdb import erase
+from eventlog.lmdb import erase, segment
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.tables import TABLES, U64, scan
 
@@ -93,7 +92,7 @@ async def others_are_whole(log: EventLog) -> bool:
 
 async def test_no_erased_byte_is_left_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """No byte of an erased payload is left in any file."""
-    monkeypatch.setattr(block, "zstandard", None)
+    monkeypatch.setattr(segment, "zstandard", None)
     async with opened(tmp_path) as log:
         await fill(log)
         assert len(canaries_in(tmp_path)) >= 3

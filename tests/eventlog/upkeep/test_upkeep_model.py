@@ -23,7 +23,7 @@ from eventlog import (
     InMemoryLog,
     PayloadDropped,
 )
-from eventlog.archive import segment
+from eventlog.lmdb import segment
 from eventlog.upkeep import archiving
 
 registry = EventRegistry()

@@ -60,7 +60,7 @@ async def test_an_encrypted_stores_files_hold_no_users_words(
 
     The same search finds canaries and vectors in a store that is not encrypted.
     """
-    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
+    monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     text = "the text whose vector is looked for"
     async with open_memory(summarizer=SHORT, recall_audit="plain", encrypt=encrypt) as memory:
         await canaries_everywhere(memory, "eve")

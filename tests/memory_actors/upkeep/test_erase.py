@@ -75,7 +75,7 @@ async def test_no_file_and_no_answer_has_an_erased_user(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No file and no answer has a trace of an erased user."""
-    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
+    monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     KeyStore(directory).create(USER)
     async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
         await memory.user("bob").add("canoe on the lake")
@@ -304,7 +304,7 @@ async def test_the_next_call_erases_what_an_error_left(
     def fail(*_: Any, **__: Any) -> Any:
         raise DiskFull("no room")
 
-    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
+    monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
         for owner, name in ((VectorTable, "erase"), (stream_erasing.StreamErasing, "step")):

@@ -18,9 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.archive import segment as segments
-from eventlog.archive.block import ArchiveBlock, Entry
-from eventlog.archive.segment import SegmentId
 from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import (
@@ -31,6 +28,8 @@ from eventlog.files.datafile import (
     sync_to_disk,
     write_whole,
 )
+from eventlog.lmdb import segment as segments
+from eventlog.lmdb.segment import ArchiveBlock, Entry, SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
 READ_BYTES = 1 << 20
