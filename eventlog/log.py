@@ -1,8 +1,8 @@
 """The event log on LMDB: the public face of this package's store.
 
-One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see anchor.py),
-`log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads moved out of the
-tables, see archive.py). An `EventLog` belongs to the event loop that opened it.
+One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see
+log_directory.py), `log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads moved
+out of the tables, see archive.py). An `EventLog` belongs to the event loop that opened it.
 
 The way of an append: encode on the loop (requests.py), wait for room (intake.py), commit with
 others in the writer's thread (writer.py) by the rules (ledger.py), wake up when it is on disk.

@@ -26,7 +26,7 @@ from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
 from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
 from eventlog.core.rules import check_end
 from eventlog.core.waiting import LogEnd, Room, settle
-from eventlog.files.anchor import Tail
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files

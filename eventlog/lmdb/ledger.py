@@ -17,7 +17,7 @@ from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import Appended, StreamHead
 from eventlog.core.requests import AppendRequest
 from eventlog.core.rows import Record, blind_digest, blind_id, key_rows, seal_record, unseal_record
-from eventlog.files.anchor import Tail
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import (

@@ -22,9 +22,8 @@ from eventlog.core.errors import (
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.rows import seal, seal_record, unseal, unseal_record
-from eventlog.files.anchor import Anchor, read_anchor
-from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import is_there
+from eventlog.files.log_directory import ANCHOR, ARCHIVE, LOG, Anchor, finish_restore, read_anchor
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment

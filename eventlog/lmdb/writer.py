@@ -33,7 +33,7 @@ from eventlog.core.errors import (
 )
 from eventlog.core.keys import Keys
 from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
-from eventlog.files.anchor import Tail
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed, Ledger, load_totals

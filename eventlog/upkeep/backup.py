@@ -14,7 +14,7 @@ then it is put in the place of what is there. That is moved aside and never dele
 learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
 of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
 directories are on disk before the first rename, and a rename is atomic; if the process dies between
-the two, who opens the log next does the second (atomic_directory.py).
+the two, who opens the log next does the second (log_directory.py).
 """
 
 import hashlib
@@ -31,18 +31,6 @@ from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import BackedUp, Restored, to_datetime
 from eventlog.core.requests import system_clock_us
-from eventlog.files.anchor import Anchor, Tail, read_anchor
-from eventlog.files.atomic_directory import (
-    ANCHOR,
-    ARCHIVE,
-    LOG,
-    RESTORING,
-    files_in,
-    held,
-    put_in_place,
-    say_ready,
-    written,
-)
 from eventlog.files.datafile import (
     ANEW,
     DIRECTORY_MODE,
@@ -51,6 +39,20 @@ from eventlog.files.datafile import (
     named,
     open_regular,
     opened,
+)
+from eventlog.files.log_directory import (
+    ANCHOR,
+    ARCHIVE,
+    LOG,
+    RESTORING,
+    Anchor,
+    Tail,
+    files_in,
+    held,
+    put_in_place,
+    read_anchor,
+    say_ready,
+    written,
 )
 from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk

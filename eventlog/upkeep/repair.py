@@ -31,16 +31,16 @@ from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.core.rules import count
-from eventlog.files.anchor import read_anchor
-from eventlog.files.atomic_directory import (
+from eventlog.files.datafile import is_there
+from eventlog.files.log_directory import (
     ANCHOR,
     ARCHIVE,
     LOG,
     held,
     put_in_place,
+    read_anchor,
     written,
 )
-from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment

@@ -498,7 +498,7 @@ async def test_an_anchor_that_cannot_be_written_stops_nothing(
 
     async with EventLog.open(tmp_path, registry) as log:
         with anyio.fail_after(5), monkeypatch.context() as patched:
-            patched.setattr("eventlog.files.anchor.os.pwrite", refuse)
+            patched.setattr("eventlog.files.log_directory.os.pwrite", refuse)
             await log.append("s", [Noted("a")], 0)
             await log.append("s", [Noted("b")], 1)
     (tmp_path / "log.anchor").unlink()

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
-from eventlog.files.anchor import Tail
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.writer import WriteJob, Writer
 
