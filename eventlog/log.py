@@ -1,8 +1,8 @@
 """The event log on LMDB: the public face of this package's store.
 
 One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see
-log_directory.py), `log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads moved
-out of the tables, see archive.py). An `EventLog` belongs to the event loop that opened it.
+log_directory.py), `log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads that
+were moved out of the tables, see archive.py). An `EventLog` belongs to the loop that opened it.
 
 The way of an append: encode on the loop (requests.py), wait for room (intake.py), commit with
 others in the writer's thread (writer.py) by the rules (ledger.py), wake up when it is on disk.
@@ -54,7 +54,6 @@ from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.archive import NotInMemory
 from eventlog.lmdb.file import MAP_BYTES, Transaction
-from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
@@ -66,7 +65,7 @@ from eventlog.lmdb.tables import (
     put_snapshot,
 )
 from eventlog.upkeep.upkeep import LogUpkeep
-from eventlog.upkeep.verification import Verification
+from eventlog.upkeep.verification import Verification, read_heads
 
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
 FOLDED_AT_ONCE = 128  # events that stay in the cache of a processor that others use, too

@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog import EventLogError, EventRegistry
 from eventlog.core import frame
-from eventlog.keys.aes_gcm import StreamCipher
+from eventlog.keys.cryptography import StreamCipher
 from eventlog.lmdb import segment
 from eventlog.lmdb.segment import Entry
 from memory_actors.base.compressing import decompressed

@@ -37,7 +37,7 @@ READ_VERSIONS = f"""
     SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
     WHERE e.sid = %b AND e.version = ANY (%b)
 """  # noqa: S608 - of constants
-READ_CHAIN = "SELECT frame FROM event WHERE sid = %b AND version = %b"
+READ_CHAIN = "SELECT position, frame FROM event WHERE sid = %b AND version = %b"
 READ_ALL = f"""
     SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
     WHERE e.position > %b AND e.position <= %b ORDER BY e.position

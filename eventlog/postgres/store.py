@@ -232,7 +232,7 @@ class PgEventStore(Erasing, TakesAppends):
         if not 0 < version <= I64_MAX:
             return b""
         rows = await self._database.run(READ_CHAIN, [frame.stream_id(stream), version])
-        return frame.chain_of(rows[0][0]) if rows else b""
+        return frame.chain_of(rows[0][1]) if rows else b""
 
     async def version_at(
         self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None

@@ -16,10 +16,10 @@ from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, UnknownEvent
 from eventlog.core.records import Finding, Head, Heads, VerifyReport
+from eventlog.keys.heads import FORMAT, compare_event, compare_log
 from eventlog.postgres.database import Database, Row
-from eventlog.postgres.reading import EVENT
+from eventlog.postgres.reading import EVENT, READ_CHAIN
 
-HEADS_FORMAT = 1
 EVENTS_AT_ONCE = 512
 
 STREAMS = "SELECT sid, version, chain, erased_version FROM stream ORDER BY sid"
@@ -119,20 +119,13 @@ class PgVerification:
 
     async def _compare(self, heads: Heads) -> None:
         """Report each difference between the log and its published heads."""
-        digest, count = await digest_until(self._database, heads.position)
-        if count < heads.position:
-            self._found(count, b"", f"the log has {count} events of the {heads.position} published")
-        elif digest != heads.digest:
-            self._found(0, b"", "the log up to the published head is not the one published")
+        digest, events = await digest_until(self._database, heads.position)
+        compare_log(heads, events, digest, self._found)
         for name, head in heads.streams.items():
             sid = bytes.fromhex(name)
-            query = "SELECT position, frame FROM event WHERE sid = %b AND version = %b"
-            rows = await self._database.run(query, [sid, head.version]) if head.version else []
-            if head.version and not rows:
-                self._found(0, sid, f"version {head.version} was published and is not there")
-            for position, header in rows:
-                if frame.chain_of(header).hex() != head.chain:
-                    self._found(position, sid, f"version {head.version} is not the one published")
+            rows = await self._database.run(READ_CHAIN, [sid, head.version])
+            [(position, header)] = rows or [(0, b"")]
+            compare_event(head, sid, position, frame.chain_of(header), self._found)
 
 
 async def digest_until(database: Database, until: int) -> tuple[str, int]:
@@ -157,4 +150,4 @@ async def read_heads(database: Database, now_us: int) -> Heads:
     position = rows[0][0]
     streams = {sid.hex(): Head(version, chain.hex()) for _, sid, version, chain in rows if sid}
     digest, _ = await digest_until(database, position)
-    return Heads(HEADS_FORMAT, now_us, position, digest, streams)
+    return Heads(FORMAT, now_us, position, digest, streams)

@@ -19,10 +19,10 @@ from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
 from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvent, PlainEvents, Row
 from eventlog.core.rows import unseal_record
+from eventlog.keys.heads import Found
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
-from eventlog.lmdb.heads import Found
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan

@@ -36,7 +36,6 @@ from eventlog.core.records import (
 from eventlog.core.requests import check_int, check_stream_name, check_text
 from eventlog.files.datafile import named
 from eventlog.lmdb.erase import STEP_BYTES
-from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files, load_format, put_shrunk
 from eventlog.lmdb.tables import archive_statistics
@@ -44,6 +43,7 @@ from eventlog.upkeep.archiving import Archiving
 from eventlog.upkeep.backup import write_backup
 from eventlog.upkeep.exporting import write_export
 from eventlog.upkeep.importing import Importing
+from eventlog.upkeep.verification import read_heads
 
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
 STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh

@@ -13,6 +13,7 @@ a key: their digests and places in the chain are over the ciphertext and are ver
 the index of keys are unknown.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
@@ -21,11 +22,12 @@ from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
 from eventlog.core.keys import NO_KEYS
-from eventlog.core.records import Finding, Heads, VerifyReport
+from eventlog.core.records import Finding, Head, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
+from eventlog.keys.heads import FORMAT, compare_event, compare_log
+from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
-from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import check_entry
@@ -38,6 +40,7 @@ from eventlog.lmdb.tables import (
     SnapshotRecord,
     StreamRecord,
     key_check,
+    stream_records,
     unpack_segment,
 )
 from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd, erasures
@@ -76,7 +79,7 @@ class Verification:
             self._check_tables(txn)
             self._check_unread()
             if self._against is not None:
-                check_heads(self._env, txn, self._against, self._found)
+                self._compare(txn, self._against)
         self._progress(last, last)
         dropped = sum(walk.stubs[segment] for segment in self._dropped)
         archived = walk.stubs.total() - dropped
@@ -307,5 +310,36 @@ class Verification:
         else:  # what it should come to is known to those who count; that it is whole, to its CRC
             unseal_totals(key, value)
 
+    def _compare(self, txn: Transaction, heads: Heads) -> None:
+        """Report each difference between the log and its published heads."""
+        digest, events = _digest(self._env, txn, max(heads.position, 0))
+        compare_log(heads, events, digest, self._found)
+        for name, head in heads.streams.items():
+            sid = bytes.fromhex(name)
+            at = txn.get(sid + U64.pack(head.version), db=self._env.tables["versions"])
+            data = b"" if at is None else txn.get(at, b"", db=self._env.tables["events"])
+            position = U64.unpack(at)[0] if at else 0
+            compare_event(head, sid, position, frame.chain_of(data), self._found)
+
     def _found(self, position: int, sid: bytes, message: str) -> None:
         self._findings.append(Finding(position, sid.hex(), message))
+
+
+def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
+    """Return where the log stands in a transaction. Reads all of it."""
+    digest, position = _digest(env, txn)
+    streams = {
+        sid.hex(): Head(record.version, record.chain.hex())
+        for sid, record in stream_records(env, txn)
+    }
+    return Heads(FORMAT, now_us, position, digest, streams)
+
+
+def _digest(env: Environment, txn: Transaction, until: int | None = None) -> tuple[str, int]:
+    """Return the digest over the chains of all events up to a position, and their number."""
+    digest, count = hashlib.sha256(), 0
+    with txn.cursor(env.tables["events"]) as cursor:
+        for data in islice(cursor.iternext(keys=False, values=True), until):
+            digest.update(frame.chain_of(data))
+            count += 1
+    return digest.hexdigest(), count
