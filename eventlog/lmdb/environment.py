@@ -55,9 +55,16 @@ from eventlog.files.datafile import (
     unlock,
 )
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
-from eventlog.files.shared import Shared
 from eventlog.lmdb import file as lmdb
-from eventlog.lmdb.file import MAP_BYTES, LmdbFile, Tables, Transaction, pages, unavailable
+from eventlog.lmdb.file import (
+    MAP_BYTES,
+    LmdbFile,
+    SharedFile,
+    Tables,
+    Transaction,
+    pages,
+    unavailable,
+)
 
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 NEAR_BYTES = 64 << 20  # below the limit: from there on the pages in use are counted
@@ -96,7 +103,7 @@ class Environment:
         self._forks = lmdb.forks
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
-        self._files: Shared[LmdbFile] = Shared(str(path), LmdbFile.close)
+        self._files = SharedFile(path)
         with unavailable(path):
             self._lock_fd: int | None = lock(beside(path, ".lock"))
         try:
@@ -366,14 +373,14 @@ class _Reading(AbstractContextManager[Transaction]):
 
     __slots__ = "_env", "_files", "_held", "_txn"
 
-    def __init__(self, env: Environment, files: Shared[LmdbFile]):
+    def __init__(self, env: Environment, files: SharedFile):
         self._env = env
         self._files = files
 
     def __enter__(self) -> Transaction:
         self._held = self._files.enter()
         try:
-            self._txn = self._held[0].file.env.begin()
+            self._txn = self._held[0].env.begin()
         except BaseException as error:
             self._files.leave(*self._held)
             if (instead := self._env.not_read(error)) is not None:

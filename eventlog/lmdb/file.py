@@ -1,4 +1,4 @@
-"""One LMDB file: opened, measured, copied, closed. The only module that imports lmdb.
+"""One LMDB file: opened, shared, measured, copied, closed. The only module that imports lmdb.
 
 - A process opens or closes one file at a time: py-lmdb knows open files by their inodes, and
   forgets a closed one a moment after the system may have given its inode to a new file.
@@ -9,6 +9,7 @@
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, Self, TypeAlias
 import lmdb
 from lmdb import _envid
 
-from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable
+from eventlog.core.errors import CorruptLog, DiskFull, LogClosed, LogUnavailable
 from eventlog.files.datafile import OWNER_ONLY, advice, beside, means_no_room, reserve_readers
 from eventlog.files.mapped import MappedFile, mapping_lock, note_mapped, note_unmapped
 
@@ -79,6 +80,8 @@ class LmdbFile:
     """Transactions counted in the files before this one."""
     known_as: MappedFile
     """Among the files that are mapped."""
+    users: int = 0
+    """Those who are in it: see `SharedFile`."""
 
     @classmethod
     def open(cls, path: Path, tables: Sequence[str], earlier: int) -> Self:
@@ -142,6 +145,95 @@ def unavailable(path: Path) -> Iterator[None]:
         if means_no_room(error):
             raise DiskFull(f"no space left to open {path}") from error
         raise LogUnavailable(f"cannot open {path}: {error}{advice(error)}") from error
+
+
+class SharedFile:
+    """A file that many threads use, and that may be replaced while they do.
+
+    A thread that enters gets the current file and keeps it until it leaves, even if the file is
+    replaced meanwhile. One that was replaced is closed by the last who leaves it.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._lock = threading.RLock()  # a condition's own methods take longer, for each read
+        self._gate = threading.Condition(self._lock)
+        self._waiting = 0  # threads in `alone`, which wait until nobody is in any file
+        self._users = 0  # of all files
+        self._current: LmdbFile | None = None
+        self._here = threading.local()
+
+    @property
+    def file(self) -> LmdbFile:
+        """The file that this thread is in, else the current one.
+
+        :raises LogClosed: there is none.
+        """
+        file: LmdbFile | None = getattr(self._here, "file", None)
+        return self._open() if file is None else file
+
+    def _open(self) -> LmdbFile:
+        file = self._current
+        if file is None:
+            raise LogClosed(f"{self._path} is closed: open it again")
+        return file
+
+    @contextmanager
+    def use(self) -> Iterator[LmdbFile]:
+        """Be in the current file.
+
+        :raises LogClosed: there is none.
+        """
+        file, before = self.enter()
+        try:
+            yield file
+        finally:
+            self.leave(file, before)
+
+    def enter(self) -> tuple[LmdbFile, LmdbFile | None]:
+        """Be in the current file; return it and the one that this thread was in."""
+        with self._lock:
+            file = self._open()
+            file.users += 1
+            self._users += 1
+        before, self._here.file = getattr(self._here, "file", None), file
+        return file, before
+
+    def leave(self, file: LmdbFile, before: LmdbFile | None) -> None:
+        """Leave a file for the one that this thread was in before."""
+        self._here.file = before
+        with self._lock:
+            file.users -= 1
+            if file.users == 0 and file is not self._current:
+                file.close()  # in here: who waits for all users waits for this too
+            self._users -= 1
+            if self._waiting:
+                self._gate.notify_all()
+
+    @contextmanager
+    def within(self, file: LmdbFile) -> Iterator[None]:
+        """Let `file` be the one that this thread is in, without counting it as a user."""
+        before, self._here.file = getattr(self._here, "file", None), file
+        try:
+            yield
+        finally:
+            self._here.file = before
+
+    def replace(self, file: LmdbFile | None) -> None:
+        """Let everyone who comes from now on use another file, or none."""
+        with self._lock:
+            before, self._current = self._current, file
+            if before is not None and before.users == 0:
+                before.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until nobody is in any file, and keep everybody out."""
+        with self._gate:
+            self._waiting += 1
+            self._gate.wait_for(lambda: self._users == 0)
+            self._waiting -= 1
+            yield
 
 
 # --- copying a table
