@@ -41,7 +41,7 @@ class NotInMemory(Exception):
     """The block has to be read from its file, and this is the event loop."""
 
 
-class WrittenBlock(msgspec.Struct, frozen=True):
+class WrittenSegment(msgspec.Struct, frozen=True):
     """A segment that is on disk."""
 
     segment: SegmentId
@@ -110,7 +110,7 @@ class Archive:
 
     # --- write
 
-    def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenBlock:
+    def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenSegment:
         """Write a segment, for good. Its number is `number`, or the next that has no file.
 
         :raises DiskFull: the disk is full; no file remains.
@@ -131,7 +131,7 @@ class Archive:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)  # it is there, and not for good
                 raise
-        return WrittenBlock(segment, places, len(data), hashlib.sha256(data).digest())
+        return WrittenSegment(segment, places, len(data), hashlib.sha256(data).digest())
 
     def remove(self, gone: Collection[SegmentId]) -> None:
         """Remove the files of segments, and what is remembered of them."""

@@ -27,7 +27,7 @@ from eventlog.files.log_directory import ANCHOR, ARCHIVE, LOG, Anchor, finish_re
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.erase import StreamErasing
+from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
@@ -53,7 +53,7 @@ class Files(msgspec.Struct, frozen=True):
     archive: Archive
     ledger: Ledger
     reading: LogReading
-    erasing: StreamErasing
+    erasing: Erasing
     registry: EventRegistry
     position: int
     """Of the last event."""
@@ -96,14 +96,14 @@ class Files(msgspec.Struct, frozen=True):
             env.write(lambda txn: put_format(env, txn, now_us, identity))
             with env.read() as txn:
                 totals = load_totals(env, txn)
-            erasing = StreamErasing(env, ledger, archive)
-            if keys is not NO_KEYS and _finish_erasures(env, erasing, keys):
+            reading = LogReading(env, ledger, registry, archive, keys)
+            erasing = Erasing(env, ledger, reading, archive, keys)
+            if keys is not NO_KEYS and _finish_erasures(env, erasing):
                 with env.read() as txn:
                     tail = ledger.tail(txn)
                 anchor.write(tail._replace(transaction=env.last_transaction()))
             _clear(env, archive)
             opened.pop_all()
-            reading = LogReading(env, ledger, registry, archive, keys)
             return cls(
                 env, anchor, archive, ledger, reading, erasing, registry, position, totals, keys
             )
@@ -177,14 +177,20 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
     return last.position
 
 
-def _finish_erasures(env: Environment, erasing: StreamErasing, keys: Keys | None) -> bool:
+def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
     """Finish what a crash has left of erasures; say whether there was anything."""
     try:
-        shrink = partial(env.shrink, partial(put_shrunk, env))
-        return erasing.finish(shrink, None if keys is None else keys.forget)
+        with env.read() as txn:
+            pending = erasing.pending(txn)
+        for sid in pending:
+            erasing.carry_out(sid)
+        if pending:
+            env.shrink(partial(put_shrunk, env))
+            env.write(lambda txn: erasing.done(txn, pending))
     except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
         _logger.warning("erasure not finished", error=str(error))
         return True
+    return bool(pending)
 
 
 def _clear(env: Environment, archive: Archive) -> None:

@@ -21,7 +21,7 @@ from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvent, Pla
 from eventlog.core.rows import unseal_record
 from eventlog.keys.heads import Found
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.lmdb.erasing import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.segment import SegmentId

@@ -35,11 +35,10 @@ from eventlog.core.records import (
 )
 from eventlog.core.requests import check_int, check_stream_name, check_text
 from eventlog.files.datafile import named
-from eventlog.lmdb.erase import STEP_BYTES
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.intake import Intake
-from eventlog.lmdb.opening import Files, load_format, put_shrunk
+from eventlog.lmdb.opening import Files, add_slack, load_format, put_shrunk
 from eventlog.lmdb.tables import archive_statistics
-from eventlog.upkeep.archiving import Archiving
 from eventlog.upkeep.backup import write_backup
 from eventlog.upkeep.exporting import write_export
 from eventlog.upkeep.importing import Importing
@@ -60,7 +59,6 @@ class LogUpkeep:
         self._ledger = files.ledger
         self._intake = intake
         self._clock = clock
-        self._archiving = Archiving(files.env, files.reading, files.archive)
         self._erasing = files.erasing
         self._upkeep_lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()  # at most one
@@ -95,21 +93,25 @@ class LogUpkeep:
 
     async def _archive_segment(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
         """Archive a segment's worth of these versions; return how many of them it looked at."""
-        batch = await anyio.to_thread.run_sync(self._archiving.take, stream, versions)
-        if not batch.hot:
-            return batch.asked, Archived()
-        written = await anyio.to_thread.run_sync(self._archiving.write, batch)
-        replace = partial(
-            self._archiving.replace, batch=batch, written=written, now_us=self._clock()
-        )
+        write = self._erasing.write_segment
+        asked, hot, written = await anyio.to_thread.run_sync(write, stream, versions)
+        if written is None:
+            return asked, Archived()
+        now_us = self._clock()
+
+        def replace(txn: Transaction) -> Archived:
+            moved, slack_bytes = self._erasing.replace(txn, hot, written, now_us)
+            add_slack(self._env, txn, slack_bytes)
+            return moved
+
         try:
             moved = await self._intake.submit(
-                replace, payload_bytes=STUB_BYTES * len(batch.hot), use_reserve=True
+                replace, payload_bytes=STUB_BYTES * len(hot), use_reserve=True
             )
         except (CorruptLog, DiskFull):  # after any other error it may be named: opening will tell
-            await anyio.to_thread.run_sync(self._archiving.forget, [written.segment])
+            await anyio.to_thread.run_sync(self._files.archive.remove, {written.segment})
             raise
-        return batch.asked, moved
+        return asked, moved
 
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
         """Delete payloads archived before a time, for good. See `ArchivingStore`."""
@@ -120,10 +122,10 @@ class LogUpkeep:
         return await self._alone(partial(self._drop, before_us, sid))
 
     async def _drop(self, before_us: int, sid: bytes) -> DroppedPayloads:
-        segments = await anyio.to_thread.run_sync(self._archiving.sealed_before, before_us, sid)
-        drop = partial(self._archiving.drop, segments=segments, now_us=self._clock())
+        segments = await anyio.to_thread.run_sync(self._erasing.sealed_before, before_us, sid)
+        drop = partial(self._erasing.drop, segments=segments, now_us=self._clock())
         dropped = await self._intake.submit(drop, use_reserve=True)
-        await anyio.to_thread.run_sync(self._archiving.forget, segments)
+        await anyio.to_thread.run_sync(self._files.archive.remove, segments)
         return dropped
 
     async def erase(
@@ -169,37 +171,17 @@ class LogUpkeep:
                 return Erased()
             # other streams may have been under its key
             return Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
-        key_deleted = await self._delete_key(sid)
-        segments = await self._erase_payloads(sid)
+        key_deleted, segments = await anyio.to_thread.run_sync(self._erasing.carry_out, sid)
         shrunk = await self._forget_erased([sid])
         return Erased(
             erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes,
             key_deleted,
         )  # fmt: skip
 
-    async def _erase_payloads(self, sid: bytes) -> int:
-        """Do the rest of an erasure except for key and copy; return how many archive files went."""
-        step = partial(self._erasing.step, sid=sid)
-        while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
-            pass
-        return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
-
-    async def _delete_key(self, sid: bytes) -> bool:
-        """Delete the key of a stream that is being erased; say whether this erasure deleted one."""
-        keys = self._files.keys
-        with self._env.read() as txn:
-            erasure = self._erasing.pending(txn)[sid]
-        if keys is None or erasure.key_gone:
-            return erasure.key_gone
-        deleted = await anyio.to_thread.run_sync(keys.forget, sid)
-        await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
-        return deleted
-
     async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""
         shrunk = await self._shrink(force=True)
-        for sid in sids:
-            await self._intake.submit(partial(self._erasing.done, sid=sid), use_reserve=True)
+        await self._intake.submit(partial(self._erasing.done, sids=sids), use_reserve=True)
         return shrunk
 
     async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
@@ -263,11 +245,12 @@ class LogUpkeep:
         if erased and erasing is not None:
             await anyio.to_thread.run_sync(erasing, [name for _, name in erased])
         for stream, _ in erased:
-            mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
-            await self._intake.submit(mark)
-            await self._delete_key(stream.sid)
-            await self._erase_payloads(stream.sid)
+            await self._intake.submit(partial(self._mark_id, stream.sid, stream.erased_at_us))
+            await anyio.to_thread.run_sync(self._erasing.carry_out, stream.sid)
         return [stream.sid for stream, _ in erased]
+
+    def _mark_id(self, sid: bytes, at_us: int, txn: Transaction) -> None:
+        self._erasing.mark_record(txn, sid, self._ledger.stream_record(txn, sid), at_us, [])
 
     async def move_to(
         self, url: str, *, settings: Mapping[str, bytes], progress: Progress | None = None

@@ -26,7 +26,7 @@ from eventlog.core.records import Finding, Head, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
 from eventlog.keys.heads import FORMAT, compare_event, compare_log
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.lmdb.erasing import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity

@@ -29,11 +29,10 @@ from eventlog import (
     StorageFailed,
 )
 from eventlog.core import frame
-from eventlog.lmdb import archive, segment, tables
+from eventlog.lmdb import archive, erasing, segment, tables
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import TABLES, U64
-from eventlog.upkeep import archiving
 
 pytestmark = pytest.mark.anyio
 
@@ -383,7 +382,7 @@ async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path)
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._archiving.replace = refuse
+        log._erasing.replace = refuse
         with pytest.raises(DiskFull):
             await log.archive("s", range(1, 11))
 
@@ -399,7 +398,7 @@ async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._archiving.replace = fail
+        log._erasing.replace = fail
         with pytest.raises(StorageFailed):
             await log.archive("s", range(1, 11))
         assert len(segments(tmp_path)) == 1
@@ -412,14 +411,14 @@ async def test_an_event_changed_during_archiving_is_left_alone(tmp_path: Path):
     """An event that changed while it was archived is left alone."""
     async with opened(tmp_path) as log:
         await fill(log)
-        real = log._archiving.take
+        real = log._erasing.write_segment
 
-        def take(*arguments: Any) -> Any:
-            batch = real(*arguments)
-            batch.hot[3] = batch.hot[3]._replace(header=bytes(113))
-            return batch
+        def write_segment(*arguments: Any) -> Any:
+            moving = real(*arguments)
+            moving.hot[3] = moving.hot[3]._replace(header=bytes(113))
+            return moving
 
-        log._archiving.take = take
+        log._erasing.write_segment = write_segment
         with pytest.raises(CorruptLog, match="event 4 has changed"):
             await log.archive("s", range(1, 11))
 
@@ -448,7 +447,7 @@ async def test_a_full_log_can_be_archived_and_shrunk(tmp_path: Path):
 
 
 async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 5)
+    monkeypatch.setattr(erasing, "STUBS_AT_ONCE", 5)
     async with opened(tmp_path) as log:
         await fill(log)
         for delay_ms in range(0, 12, 2):
@@ -463,7 +462,7 @@ async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, 
 
 
 async def test_reads_and_appends_go_on_meanwhile(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 100)
+    monkeypatch.setattr(erasing, "STUBS_AT_ONCE", 100)
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         expected = [text(n) for n in range(2000)]

@@ -15,7 +15,7 @@ from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import DiskFull, LogUnavailable, StorageFailed
-from eventlog.lmdb import erase as stream_erasing
+from eventlog.lmdb import erasing as stream_erasing
 from memory_actors import (
     BeingErasedError,
     Item,
@@ -307,7 +307,7 @@ async def test_the_next_call_erases_what_an_error_left(
     monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
-        for owner, name in ((VectorTable, "erase"), (stream_erasing.StreamErasing, "step")):
+        for owner, name in ((VectorTable, "erase"), (stream_erasing.Erasing, "step")):
             with monkeypatch.context() as patched:
                 patched.setattr(owner, name, fail)
                 with pytest.raises(DiskFull):
