@@ -22,9 +22,9 @@ from eventlog.core.records import Archived, DroppedPayloads, Erased
 from eventlog.core.requests import I64_MAX, check_int, check_stream_name
 from eventlog.core.rows import key_id
 from eventlog.postgres.arrays import Bytes, Ints
+from eventlog.postgres.calls import LogTail
 from eventlog.postgres.database import Database, Row
 from eventlog.postgres.side_tables import SideTables
-from eventlog.postgres.tail import LogTail
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
 

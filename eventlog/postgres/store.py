@@ -45,7 +45,7 @@ from eventlog.core.rows import blind_digest, blind_id
 from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.calls import NODE_ID_BYTES
+from eventlog.postgres.calls import NODE_ID_BYTES, LogTail
 from eventlog.postgres.database import (
     CONNECT_S,
     Connection,
@@ -65,10 +65,10 @@ from eventlog.postgres.reading import (
     READ_CHAIN,
     READ_STREAM,
     READ_VERSIONS,
+    PgVerification,
     RowReading,
+    read_heads,
 )
-from eventlog.postgres.tail import LogTail
-from eventlog.postgres.verification import PgVerification, read_heads
 from eventlog.postgres.writer import REQUESTS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"

@@ -42,7 +42,7 @@ from eventlog.core.rows import blind_id
 from eventlog.core.rules import cipher_to_read, count
 from eventlog.core.waiting import Room, settle
 from eventlog.postgres.arrays import Bytes
-from eventlog.postgres.calls import Calls, OverTotals
+from eventlog.postgres.calls import Calls, LogTail, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
 from eventlog.postgres.plan import (
     Append,
@@ -55,7 +55,6 @@ from eventlog.postgres.plan import (
     RequestKey,
     check_caps,
 )
-from eventlog.postgres.tail import LogTail
 
 SHARE_EVENTS_MIN = 64  # of more that wait, half are planned while the other half is on its way
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each

@@ -53,7 +53,7 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.plan import TIME_MIN
 from eventlog.postgres.preparing import FORMAT, MOVING, found_format, make_tables
-from eventlog.postgres.verification import PgVerification
+from eventlog.postgres.reading import PgVerification
 
 ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 4 << 20
