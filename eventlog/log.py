@@ -63,6 +63,7 @@ from eventlog.lmdb.tables import (
     load_snapshot,
     put_checkpoint,
     put_snapshot,
+    stream_records,
 )
 from eventlog.upkeep.upkeep import LogUpkeep
 from eventlog.upkeep.verification import Verification, read_heads
@@ -213,7 +214,11 @@ class EventLog(LogUpkeep, TakesAppends):
 
     async def streams(self) -> list[str]:
         """Return the name of every stream."""
-        return await self._read_in_thread(self._ledger.stream_names)
+
+        def read(txn: Transaction) -> list[str]:
+            return [record.name for _, record in stream_records(self._env, txn) if record.name]
+
+        return await self._read_in_thread(read)
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"

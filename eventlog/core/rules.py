@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 
 from eventlog.core import frame
 from eventlog.core.errors import (
+    EncryptionMismatch,
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
     WrongExpectedVersion,
 )
-from eventlog.core.keys import ENCRYPTIONS_MAX, Cipher, Keys
+from eventlog.core.keys import ENCRYPTIONS_MAX, NO_KEYS, Cipher, Keys
 from eventlog.core.records import ANY_VERSION, TOTALS_MAX, Appended, Prepared, StreamHead
 from eventlog.core.requests import I64_MAX, AppendRequest
 
@@ -74,6 +75,26 @@ def check_end(request: AppendRequest, version: int, epoch: int) -> None:
     expected = request.expected_version
     if expected != version and expected != ANY_VERSION:
         raise WrongExpectedVersion(request.stream, expected, version)
+
+
+def matching_keys(keys: Keys | None, where: str, *, encrypted: bool, new: bool) -> Keys | None:
+    """Return the keys that a store is or will be encrypted under, None if it is not encrypted.
+
+    :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
+    """
+    if keys is None and encrypted:
+        raise EncryptionMismatch(
+            f"the store in {where} is encrypted: open it with its keys (encrypt=True, or the path "
+            "of its key file)"
+        )
+    if keys is None or (keys is NO_KEYS and not encrypted):
+        return None
+    if not encrypted and not new:
+        raise EncryptionMismatch(
+            f"the store in {where} is not encrypted: open it without keys; to encrypt what is in "
+            "it, export it and import that into a new, encrypted one"
+        )
+    return keys
 
 
 def cipher_to_read(keys: Keys | None, stream: str) -> Cipher | None:

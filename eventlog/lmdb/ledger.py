@@ -29,7 +29,6 @@ from eventlog.lmdb.tables import (
     neighbours,
     put_checkpoint,
     put_rows,
-    stream_records,
 )
 
 # --- totals: named numbers over all streams that change with an append, in its own transaction
@@ -178,14 +177,6 @@ class Ledger:
 
     # --- the end of things
 
-    def last_position(self, txn: Transaction) -> int:
-        """Return the position of the newest event, 0 if there is none.
-
-        :raises CorruptLog: the last row of the table has a key that is no position.
-        """
-        with txn.cursor(self._env.tables["events"]) as cursor:
-            return _position(cursor.key()) if cursor.last() else 0
-
     def tail(self, txn: Transaction) -> Tail:
         """Return where the log ends in this transaction.
 
@@ -194,7 +185,10 @@ class Ledger:
         with txn.cursor(self._env.tables["events"]) as cursor:
             if not cursor.last():
                 return Tail(txn.id())
-            return Tail(txn.id(), _position(cursor.key()), frame.chain_of(cursor.value()))
+            key, data = cursor.item()
+        if len(key) != U64.size:
+            raise CorruptLog(f"the last event has the key {key.hex()}: restore a backup, or repair")
+        return Tail(txn.id(), U64.unpack(key)[0], frame.chain_of(data))
 
     def chain_at(self, txn: Transaction, position: int) -> bytes:
         """Return the chain value of the event at a position, empty if there is none."""
@@ -213,10 +207,6 @@ class Ledger:
         if record.name != name:
             raise CorruptLog(f"stream {name!r} has the key of {record.name!r}")
         return record
-
-    def stream_names(self, txn: Transaction) -> list[str]:
-        """Return the name of every stream that has one, in no useful order."""
-        return [record.name for _, record in stream_records(self._env, txn) if record.name]
 
     def streams_to_read(self, txn: Transaction) -> list[str]:
         """Return the name of every stream that has events which are not erased.
@@ -260,7 +250,7 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            accepted = self._accepted = Accepted(self._position or self.last_position(txn))
+            accepted = self._accepted = Accepted(self._position or self.tail(txn).position)
         stream = accepted.streams.get(sid) or self._ends.get(sid)
         stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
@@ -271,8 +261,19 @@ class Ledger:
         cipher = None if self._keys is None else self.cipher_to_write(txn, stream)
         if request.counters:
             self.count(txn, request.counters)
-        end = self._accept(accepted, sid, stream, request, cipher)
-        result = Appended(request.stream, stream.version + 1, end.version, accepted.position)
+        position, at_us = accepted.position, request.recorded_at_us
+        events = rules.packed(request, sid, stream, position, at_us, cipher)
+        for prepared, version, data in events:
+            position += 1
+            rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
+            accepted.rows.add(position, data, rows)
+        accepted.position = position
+        accepted.streams[sid] = StreamRecord(
+            stream.name, version, max(stream.epoch, request.epoch),
+            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
+            stream.erased_version, stream.erased_at_us,
+        )  # fmt: skip
+        result = Appended(request.stream, stream.version + 1, version, position)
         if request.idempotency_key is not None:
             key = sid + blind_id(request.idempotency_key, cipher)
             digest = blind_digest(request.digest, cipher)
@@ -301,29 +302,6 @@ class Ledger:
             if row == key and record.last_version > stream.erased_version:
                 return record.repeated(name, idempotency_key, blind_digest(digest, cipher))
         return None
-
-    def _accept(
-        self,
-        accepted: Accepted,
-        sid: bytes,
-        stream: StreamRecord,
-        request: AppendRequest,
-        cipher: Cipher | None,
-    ) -> StreamRecord:
-        """Give the events of an append their places; return the end of their stream."""
-        position, at_us = accepted.position, request.recorded_at_us
-        events = rules.packed(request, sid, stream, position, at_us, cipher)
-        for prepared, version, data in events:
-            position += 1
-            rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
-            accepted.rows.add(position, data, rows)
-        end = StreamRecord(
-            stream.name, version, max(stream.epoch, request.epoch),
-            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
-            stream.erased_version, stream.erased_at_us,
-        )  # fmt: skip
-        accepted.streams[sid], accepted.position = end, position
-        return end
 
     def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
         """Store the record of a stream."""
@@ -359,9 +337,3 @@ class Ledger:
     ) -> Record | None:
         value = txn.get(key, db=self._env.tables[table])
         return None if value is None else unseal_record(value, cls, what, row_key)
-
-
-def _position(key: bytes) -> int:
-    if len(key) != U64.size:
-        raise CorruptLog(f"the last event has the key {key.hex()}: restore a backup, or repair")
-    return int.from_bytes(key, "big")

@@ -14,7 +14,6 @@ from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
     CorruptLog,
     DiskFull,
-    EncryptionMismatch,
     LogBusy,
     StorageFailed,
     UnknownEvent,
@@ -22,6 +21,7 @@ from eventlog.core.errors import (
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.rows import seal, seal_record, unseal, unseal_record
+from eventlog.core.rules import matching_keys
 from eventlog.files.datafile import is_there
 from eventlog.files.log_directory import ANCHOR, ARCHIVE, LOG, Anchor, finish_restore, read_anchor
 from eventlog.files.pages import CHECKED_BYTES_MAX
@@ -144,19 +144,10 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
         streams = [] if identity is None else Ledger(env).streams_to_read(txn)
     if record is not None:
         env.count_from(record.transactions)
-    if keys is None and identity is not None:
-        raise EncryptionMismatch(
-            f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
-            "the path of its key file)"
-        )
-    if keys is None or (keys is NO_KEYS and identity is None):
-        return b""
-    if identity is None and record is not None:
-        raise EncryptionMismatch(
-            f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
-            "what is in it, export it and import that into a new, encrypted one"
-        )
-    return keys.attach(identity, streams)
+    found = matching_keys(
+        keys, str(env.path.parent), encrypted=identity is not None, new=record is None
+    )
+    return b"" if found is None else found.attach(identity, streams)
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:

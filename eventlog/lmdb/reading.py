@@ -63,7 +63,7 @@ class LogReading(FrameReading):
     ) -> Recorded[Any] | None:
         """Return the event at a position of the log."""
         data = txn.get(U64.pack(position), db=self._env.tables["events"])
-        if data is None and position <= self._ledger.last_position(txn):
+        if data is None and position <= self._ledger.tail(txn).position:
             raise CorruptLog(f"event {position} is missing: restore a backup")
         if data is None:
             return None

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 from eventlog.core import frame
 from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import EncryptionMismatch, Fenced
+from eventlog.core.errors import Fenced
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import (
     Appended,
@@ -42,7 +42,7 @@ from eventlog.core.requests import (
     system_clock_us,
 )
 from eventlog.core.rows import blind_digest, blind_id
-from eventlog.core.rules import cipher_to_read
+from eventlog.core.rules import cipher_to_read, matching_keys
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import NODE_ID_BYTES, LogTail
@@ -330,15 +330,8 @@ async def _matched(connection: Connection, place: DatabasePlace, keys: Keys | No
     identity, names = await prepare(
         connection, place, lambda: keys.attach(None) if keys is not None and makes_keys else b""
     )
-    if keys is None and identity:
-        raise EncryptionMismatch(
-            f"the store in schema {place.schema!r} is encrypted: open it with its keys"
-        )
-    if keys is None or (keys is NO_KEYS and not identity):
-        return None
-    if not identity:
-        raise EncryptionMismatch(
-            f"the store in schema {place.schema!r} is not encrypted: open it without keys"
-        )
-    keys.attach(identity, names)
+    where = f"schema {place.schema!r}"
+    keys = matching_keys(keys, where, encrypted=bool(identity), new=False)
+    if keys is not None:
+        keys.attach(identity, names)
     return keys

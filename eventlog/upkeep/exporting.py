@@ -132,7 +132,7 @@ def _write(out: BinaryIO, messages: Iterator[Message]) -> int:
 def _messages(
     files: Files, txn: Transaction, since: int, now_us: int, progress: Progress | None
 ) -> Iterator[Message]:
-    last = files.ledger.last_position(txn)
+    last = files.ledger.tail(txn).position
     if not 0 <= since <= last:
         raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
     yield Begin(FORMAT, since, now_us)

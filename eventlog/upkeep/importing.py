@@ -71,7 +71,7 @@ class Importing:
         """
         digest = hashlib.sha256()
         with self._files.env.read() as txn:
-            self.position = self._files.ledger.last_position(txn)
+            self.position = self._files.ledger.tail(txn).position
             chains = (frame.chain_of(data) for _, data in self._files.reading.frames(txn))
             for message in read_export(self._path):
                 if isinstance(message, Event):
@@ -199,7 +199,7 @@ class Importing:
         :raises WrongExpectedVersion: somebody else has appended meanwhile.
         :raises CorruptLog: one does not follow from the one before it.
         """
-        last = self._files.ledger.last_position(txn)
+        last = self._files.ledger.tail(txn).position
         if last != events[0].position - 1:
             raise WrongExpectedVersion(
                 WHOLE_LOG, events[0].position - 1, last,

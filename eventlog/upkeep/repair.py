@@ -15,7 +15,7 @@ LMDB can end the process that reads a damaged tree: do it in a child.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -110,19 +110,13 @@ def repair(
             path.unlink()
         verify_copy(scratch, registry, now_us)
         if recount is not None:
-            _put_totals(scratch / LOG, recount(scratch))
+            totals = count({}, recount(scratch))
+            with closing(Environment(scratch / LOG, TABLES)) as env:
+                env.write(lambda txn: put_totals(env, txn, totals))
         if also is not None:
             also(scratch)
         put_in_place(scratch, target)
     return report
-
-
-def _put_totals(log: Path, totals: Mapping[str, int]) -> None:
-    env = Environment(log, TABLES)
-    try:
-        env.write(lambda txn: put_totals(env, txn, count({}, totals)))
-    finally:
-        env.close()
 
 
 class _Repair:
@@ -162,41 +156,34 @@ class _Repair:
 
     def _matched(self) -> bytes:
         """Return the identity of the keys of the old log, empty if it is not encrypted."""
+        identity = None
         try:
             with self._old.read() as txn:
                 identity = load_keys_identity(self._old, txn)
-        except CorruptLog:  # what events there are say whether it was
-            identity = b"" if self._has_encrypted() else None
+        except CorruptLog:  # the first event that is whole says whether it was
+            for position in range(1, (self._last or 0) + 1):
+                with suppress(EventLogError):
+                    taken, _ = self._old_event(position)
+                    identity = b"" if taken.is_encrypted else None
+                    break
         return b"" if identity is None else self._keys.attach(identity)
 
-    def _has_encrypted(self) -> bool:
-        """Say whether the first event that is whole is encrypted."""
-        for position in range(1, (self._last or 0) + 1):
-            with suppress(EventLogError), self._old.read() as txn:
-                data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
-                return frame.unpack(position, data).is_encrypted
-        return False
-
     def _report(self, target: Path) -> RepairReport:
-        left = [self._left(sid, kept) for sid, kept in self._streams.items()]
-        streams = sum(kept.record.version > 0 for kept in self._streams.values())
-        left_behind = [each for each in left if each is not None]
+        left_behind = []
+        for sid, kept in self._streams.items():
+            known = self._old_record(sid)
+            lost = max(kept.lost, 0 if known is None else known.version - kept.record.version)
+            if lost:
+                why = kept.broken or "its last events are missing"
+                left_behind.append(LeftBehind(sid.hex(), kept.record.version, lost, why))
         missing = None
         if self._last is not None:
             found = self._position + sum(each.lost for each in left_behind)
             missing = max(0, self._last - found)
+        streams = sum(kept.record.version > 0 for kept in self._streams.values())
         return RepairReport(
             str(target), self._position, streams, self._unreadable, left_behind, missing
         )
-
-    def _left(self, sid: bytes, kept: _Kept) -> LeftBehind | None:
-        known = self._old_record(sid)
-        missing = 0 if known is None else known.version - kept.record.version
-        lost = max(kept.lost, missing)
-        if not lost:
-            return None
-        reason = kept.broken or "its last events are missing"
-        return LeftBehind(sid.hex(), kept.record.version, lost, reason)
 
     # --- from the old log
 
@@ -204,9 +191,7 @@ class _Repair:
         """Yield each event that is whole and follows, with its payload; count the others."""
         for position in range(1, (self._last or 0) + 1):
             try:
-                with self._old.read() as txn:
-                    data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
-                taken = frame.unpack(position, data)
+                taken, data = self._old_event(position)
             except CorruptLog:
                 self._unreadable += 1
                 continue
@@ -222,23 +207,25 @@ class _Repair:
             else:
                 kept.lost += 1
 
+    def _old_event(self, position: int) -> tuple[Frame, bytes]:
+        with self._old.read() as txn:
+            data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
+        return frame.unpack(position, data), data
+
     def _last_position(self) -> int | None:
         """Return how far the log went, by what is left of it and by the anchor."""
         known = read_anchor(self._scratch / f"damaged-{ANCHOR}")
         try:
             with self._old.read() as txn:
-                return max(known.position, Ledger(self._old).last_position(txn))
+                return max(known.position, Ledger(self._old).tail(txn).position)
         except EventLogError:
             return known.position if known.is_known else None
 
     def _kept(self, sid: bytes) -> _Kept:
         if sid not in self._streams:
             known = self._old_record(sid)
-            record = StreamRecord(
-                "" if known is None else known.name, 0, 0, 0, frame.chain_start(sid)
-            )
-            if known is not None:
-                record = msgspec.structs.replace(record, epoch=known.epoch)
+            name, epoch = ("", 0) if known is None else (known.name, known.epoch)
+            record = StreamRecord(name, 0, epoch, 0, frame.chain_start(sid))
             self._streams[sid] = _Kept(record, "its record is lost" if known is None else None)
         return self._streams[sid]
 

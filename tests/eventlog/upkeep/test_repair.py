@@ -20,6 +20,7 @@ from eventlog import (
     LogUnavailable,
 )
 from eventlog.core.records import RepairReport
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import TABLES, U64
 from eventlog.upkeep.repair import repair
@@ -230,15 +231,15 @@ async def test_where_nothing_says_how_many_there_were_nothing_is_promised(
     assert repaired(tmp_path).is_whole  # by the log itself
     (tmp_path / "new").rename(tmp_path / "whole")
 
-    last_position = Ledger.last_position
+    tail = Ledger.tail
 
-    def damaged(self: Ledger, txn: Any) -> int:
+    def damaged(self: Ledger, txn: Any) -> Tail:
         if self._env.path.name.startswith("damaged-"):
             raise CorruptLog("its root is damaged")
-        return last_position(self, txn)
+        return tail(self, txn)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "last_position", damaged)
+        patched.setattr(Ledger, "tail", damaged)
         report = repaired(tmp_path)
 
     assert (report.events, report.missing, report.is_whole) == (0, None, False)
