@@ -21,7 +21,6 @@ from eventlog.core.errors import (
     LogClosed,
 )
 from eventlog.core.frame import erased_name, stream_id
-from eventlog.core.reading import check_wanted
 from eventlog.core.records import (
     SNAPSHOTS_KEPT,
     Appended,
@@ -53,7 +52,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.rules import FirstAppend, check_end, count, without
+from eventlog.core.rules import FirstAppend, check_end, check_wanted, count, without
 from eventlog.core.waiting import LogEnd
 
 

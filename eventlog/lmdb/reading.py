@@ -22,11 +22,10 @@ from eventlog.core.errors import (
     UnknownEvent,
 )
 from eventlog.core.keys import Keys
-from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
-from eventlog.core.rules import cipher_to_read
+from eventlog.core.rules import FrameReading, about, cipher_to_read, without_payload
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Cursor, Transaction

@@ -20,7 +20,6 @@ import anyio.to_thread
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, KeyGone, UnknownEvent
-from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import (
     Dropped,
     Finding,
@@ -30,6 +29,7 @@ from eventlog.core.records import (
     Recorded,
     VerifyReport,
 )
+from eventlog.core.rules import FrameReading, about, without_payload
 from eventlog.keys.heads import FORMAT, compare_event, compare_log
 from eventlog.postgres.database import Database, Row
 

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from eventlog import EventLog, EventRegistry, VerifyReport
 from eventlog.core import frame
-from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvents
 from eventlog.core.rows import key_rows, seal_record
 from eventlog.keys import keyfile
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check
 from eventlog.upkeep import event_walk
+from eventlog.upkeep.event_walk import END, LIBRARY, PackedEnds, PlainEvents
 from eventlog.upkeep.verification import Verification
 
 needs_c = pytest.mark.skipif(
