@@ -360,8 +360,7 @@ class EventLog(LogUpkeep, TakesAppends):
     async def heads(self) -> Heads:
         """Return where the log and its streams stand, to be published. Reads all of it."""
         await self.flush()
-        now_us = self._clock()
-        return await self._read_in_thread(lambda txn: read_heads(self._env, txn, now_us))
+        return await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
 
     async def verify(
         self, progress: Progress | None = None, *, against: Heads | None = None

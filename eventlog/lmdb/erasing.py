@@ -52,7 +52,6 @@ from eventlog.lmdb.tables import (
     ErasureRecord,
     RequestRecord,
     SegmentRecord,
-    StreamRecord,
     all_segments,
     next_number,
     put_segment,
@@ -212,15 +211,16 @@ class Erasing:
         sid, record = frame.stream_id(stream), self._ledger.stream(txn, stream)
         if epoch is not None and epoch != record.epoch:
             raise Fenced(stream, epoch, record.epoch)
-        if not record.is_empty:
-            self._ledger.take_out(txn, counted)
-        return self.mark_record(txn, sid, record, now_us, [key_id(name) for name in projections])
+        if record.is_empty:
+            return self.pending(txn).get(sid)
+        self._ledger.take_out(txn, counted)
+        return self.mark_id(txn, sid, now_us, [key_id(name) for name in projections])
 
-    def mark_record(
-        self, txn: Transaction, sid: bytes, record: StreamRecord, now_us: int, names: list[bytes]
+    def mark_id(
+        self, txn: Transaction, sid: bytes, now_us: int, names: Sequence[bytes] = ()
     ) -> ErasureRecord | None:
-        """Mark the stream of a record; its totals are the caller's work."""
-        pending = self.pending(txn).get(sid)
+        """Mark a stream of which only the id is known; its totals are the caller's work."""
+        pending, record = self.pending(txn).get(sid), self._ledger.stream_record(txn, sid)
         if record.is_empty:
             return pending
         fresh = ErasureRecord(
@@ -228,7 +228,7 @@ class Erasing:
             at_us=now_us,
             events=record.version - record.erased_version + (pending.events if pending else 0),
             segments_until=next_number(self._env, txn, sid) - 1,
-            projections=names + (pending.projections if pending else []),
+            projections=[*names, *(pending.projections if pending else ())],
             stubs_until=pending.stubs_until if pending else record.erased_version,
         )
         erased = msgspec.structs.replace(

@@ -10,10 +10,10 @@ once must be there 50 ms later.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from operator import add
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
 from msgspec.structs import astuple
@@ -28,7 +28,6 @@ from eventlog.core.records import (
     DroppedPayloads,
     Erased,
     Exported,
-    Heads,
     Imported,
     Moved,
     Shrunk,
@@ -47,7 +46,28 @@ from eventlog.upkeep.verification import read_heads
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
 STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _alone(
+    work: Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]]:
+    """Do a piece of upkeep when no other is under way, to its end once it has begun."""
+
+    @wraps(work)
+    async def alone(self: "LogUpkeep", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._intake.check_loop()
+        await self._upkeep_lock.acquire()
+        if self._is_closing:
+            self._upkeep_lock.release()
+            raise LogClosed("the log is closed: open it again")
+        task = asyncio.ensure_future(work(self, *args, **kwargs))
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    return alone
 
 
 class LogUpkeep:
@@ -86,11 +106,12 @@ class LogUpkeep:
             check_int(f"version of stream {stream!r}", version, 1, last)
         left, moved = sorted(set(versions)), Archived()
         while left:
-            asked, segment = await self._alone(partial(self._archive_segment, stream, left))
+            asked, segment = await self._archive_segment(stream, left)
             left = left[asked:]
             moved = Archived(*map(add, astuple(moved), astuple(segment)))
         return moved
 
+    @_alone
     async def _archive_segment(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
         """Archive a segment's worth of these versions; return how many of them it looked at."""
         write = self._erasing.write_segment
@@ -113,21 +134,20 @@ class LogUpkeep:
             raise
         return asked, moved
 
+    @_alone
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
         """Delete payloads archived before a time, for good. See `ArchivingStore`."""
         check_int("time", before_us, None, None)
         if stream is not None:
             check_stream_name(stream)
         sid = b"" if stream is None else stream_id(stream)
-        return await self._alone(partial(self._drop, before_us, sid))
-
-    async def _drop(self, before_us: int, sid: bytes) -> DroppedPayloads:
         segments = await anyio.to_thread.run_sync(self._erasing.sealed_before, before_us, sid)
         drop = partial(self._erasing.drop, segments=segments, now_us=self._clock())
         dropped = await self._intake.submit(drop, use_reserve=True)
         await anyio.to_thread.run_sync(self._files.archive.remove, segments)
         return dropped
 
+    @_alone
     async def erase(
         self,
         stream: str,
@@ -150,18 +170,9 @@ class LogUpkeep:
         check_stream_name(stream)
         for name in projections:
             check_text("projection's name", name)
-        return await self._alone(partial(self._erase, stream, counted or {}, projections, epoch))
-
-    async def _erase(
-        self,
-        stream: str,
-        counted: Mapping[str, int],
-        projections: Sequence[str],
-        epoch: int | None,
-    ) -> Erased:
         sid, now_us = stream_id(stream), self._clock()
         erasure = await self._intake.submit(
-            lambda txn: self._erasing.mark(txn, stream, now_us, counted, projections, epoch),
+            lambda txn: self._erasing.mark(txn, stream, now_us, counted or {}, projections, epoch),
             use_reserve=True,
             counters=counted,
         )
@@ -184,15 +195,19 @@ class LogUpkeep:
         await self._intake.submit(partial(self._erasing.done, sids=sids), use_reserve=True)
         return shrunk
 
+    @_alone
     async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
         """Write a backup to a new directory, and verify it. See `BackupStore`.
 
         Appends and reads go on; archiving, erasing and shrinking wait. `restore` puts a backup in
         the place of a log.
         """
-        write = partial(write_backup, self._files, named(directory), also=also)
-        return await self._alone_in_thread(write)
+        path = named(directory)
+        await self._intake.flush()
+        write = partial(write_backup, self._files, path, self._clock(), also)
+        return await anyio.to_thread.run_sync(write)
 
+    @_alone
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
@@ -202,9 +217,11 @@ class LogUpkeep:
         Upkeep waits meanwhile; appends and reads go on.
         """
         check_int("position", position, 0, None)
-        write = partial(write_export, self._files, Path(file), position, progress=progress)
-        return await self._alone_in_thread(write)
+        await self._intake.flush()
+        write = partial(write_export, self._files, Path(file), position, self._clock(), progress)
+        return await anyio.to_thread.run_sync(write)
 
+    @_alone
     async def import_events(
         self,
         file: str | Path,
@@ -217,13 +234,8 @@ class LogUpkeep:
         No other append may run meanwhile. The whole file is checked before anything is written.
         `progress(done, total)` counts the events that are new.
         """
-        return await self._alone(partial(self._import, Path(file), progress, erasing))
-
-    async def _import(
-        self, path: Path, progress: Progress | None, erasing: OfErased | None
-    ) -> Imported:
         await self._intake.flush()
-        importing = Importing(self._files, path)
+        importing = Importing(self._files, Path(file))
         await anyio.to_thread.run_sync(importing.check)
         erased = await self._erase_too(importing, erasing)
         batches, new = importing.batches(), importing.last - importing.position
@@ -245,13 +257,12 @@ class LogUpkeep:
         if erased and erasing is not None:
             await anyio.to_thread.run_sync(erasing, [name for _, name in erased])
         for stream, _ in erased:
-            await self._intake.submit(partial(self._mark_id, stream.sid, stream.erased_at_us))
+            mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
+            await self._intake.submit(mark)
             await anyio.to_thread.run_sync(self._erasing.carry_out, stream.sid)
         return [stream.sid for stream, _ in erased]
 
-    def _mark_id(self, sid: bytes, at_us: int, txn: Transaction) -> None:
-        self._erasing.mark_record(txn, sid, self._ledger.stream_record(txn, sid), at_us, [])
-
+    @_alone
     async def move_to(
         self, url: str, *, settings: Mapping[str, bytes], progress: Progress | None = None
     ) -> Moved:
@@ -267,12 +278,8 @@ class LogUpkeep:
         from eventlog.upkeep.moving import Moving  # psycopg, which most stores do not need
 
         await self._intake.flush()
-        heads = await anyio.to_thread.run_sync(self._heads)
-        return await self._alone(partial(Moving(self._files, heads, settings, progress).run, url))
-
-    def _heads(self) -> Heads:
-        with self._env.read() as txn:
-            return read_heads(self._env, txn, self._clock())
+        heads = await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
+        return await Moving(self._files, heads, settings, progress).run(url)
 
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
         """Return statistics of the archive, of one stream or of all."""
@@ -284,6 +291,7 @@ class LogUpkeep:
 
         return await anyio.to_thread.run_sync(read)
 
+    @_alone
     async def shrink(self, *, force: bool = False) -> Shrunk:
         """Replace the file of the log by one that holds nothing but what is there.
 
@@ -296,7 +304,7 @@ class LogUpkeep:
         :raises StorageFailed: the disk failed: nothing was changed, or the log has to be opened
             again.
         """
-        return await self._alone(partial(self._shrink, force=force))
+        return await self._shrink(force=force)
 
     async def _shrink(self, *, force: bool) -> Shrunk:
         file_bytes = self._env.file_bytes()
@@ -317,27 +325,6 @@ class LogUpkeep:
         """Return by how much `shrink` would at least make the file smaller."""
         with self._env.read() as txn:
             return self._env.free_bytes(txn) + load_format(self._env, txn).slack_bytes
-
-    async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do a piece of upkeep when no other is under way, to its end once it has begun."""
-        self._intake.check_loop()
-        await self._upkeep_lock.acquire()
-        if self._is_closing:
-            self._upkeep_lock.release()
-            raise LogClosed("the log is closed: open it again")
-        task = asyncio.ensure_future(work())
-        self._under_way.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    async def _alone_in_thread(self, work: Callable[..., T]) -> T:
-        """Run blocking work that takes `now_us`, alone, once all accepted appends are durable."""
-
-        async def flushed() -> T:
-            await self._intake.flush()
-            return await anyio.to_thread.run_sync(partial(work, now_us=self._clock()))
-
-        return await self._alone(flushed)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._upkeep_lock.release()

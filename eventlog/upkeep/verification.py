@@ -325,13 +325,14 @@ class Verification:
         self._findings.append(Finding(position, sid.hex(), message))
 
 
-def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
-    """Return where the log stands in a transaction. Reads all of it."""
-    digest, position = _digest(env, txn)
-    streams = {
-        sid.hex(): Head(record.version, record.chain.hex())
-        for sid, record in stream_records(env, txn)
-    }
+def read_heads(env: Environment, now_us: int) -> Heads:
+    """Return where the log stands. Reads all of it. Blocks."""
+    with env.read() as txn:
+        digest, position = _digest(env, txn)
+        streams = {
+            sid.hex(): Head(record.version, record.chain.hex())
+            for sid, record in stream_records(env, txn)
+        }
     return Heads(FORMAT, now_us, position, digest, streams)
 
 
