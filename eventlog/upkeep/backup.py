@@ -185,7 +185,9 @@ def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> Non
     """
     names = [file.name for file in manifest.files]
     for name in names:
-        if not (name in (LOG, ANCHOR) or name in also or _is_segment(name)):
+        segment = parse_name(name.removeprefix(f"{ARCHIVE}/"))
+        is_segment = segment is not None and name == f"{ARCHIVE}/{segment[0].name}"
+        if not (is_segment or name in (LOG, ANCHOR) or name in also):
             raise CorruptLog(
                 f"{backup} names a file that does not belong in a backup, {name!r:.80}: it is not "
                 "as it was written, use another one"
@@ -194,11 +196,6 @@ def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> Non
     if missing or len(set(names)) < len(names):
         what = f"does not name {min(missing)}" if missing else "names a file twice"
         raise CorruptLog(f"{backup} {what}: it is not as it was written, use another one")
-
-
-def _is_segment(name: str) -> bool:
-    found = parse_name(name.removeprefix(f"{ARCHIVE}/"))
-    return found is not None and name == f"{ARCHIVE}/{found[0].name}"
 
 
 def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
