@@ -188,7 +188,7 @@ class EventLog(LogUpkeep, TakesAppends):
             record = self._ledger.stream(txn, stream)
             if snapshot.version <= record.version:
                 cipher = self._ledger.cipher_to_write(txn, record)
-                put_snapshot(self._env, txn, stream, snapshot, fingerprint, cipher)
+                put_snapshot(txn, stream, snapshot, fingerprint, cipher)
 
         await self._intake.submit(save, payload_bytes=len(snapshot.data))
 
@@ -196,9 +196,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """Store a subscriber's position and entries in one transaction."""
         check_checkpoint(checkpoint)
         size = sum(len(key) + len(value or b"") for key, value in checkpoint.writes.items())
-        await self._intake.submit(
-            lambda txn: put_checkpoint(self._env, txn, checkpoint), payload_bytes=size
-        )
+        await self._intake.submit(lambda txn: put_checkpoint(txn, checkpoint), payload_bytes=size)
 
     async def flush(self) -> None:
         """Return when everything accepted so far is durable."""
@@ -216,7 +214,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """Return the name of every stream."""
 
         def read(txn: Transaction) -> list[str]:
-            return [record.name for _, record in stream_records(self._env, txn) if record.name]
+            return [record.name for _, record in stream_records(txn) if record.name]
 
         return await self._read_in_thread(read)
 
@@ -312,7 +310,7 @@ class EventLog(LogUpkeep, TakesAppends):
                 return None
             version = record.version if until is None else min(record.version, until)
             cipher = cipher_to_read(self._files.keys, stream)
-            return load_snapshot(self._env, txn, stream, fingerprint, version, cipher)
+            return load_snapshot(txn, stream, fingerprint, version, cipher)
 
         return await self._read_in_thread(load)
 
@@ -320,18 +318,18 @@ class EventLog(LogUpkeep, TakesAppends):
         """Return a subscriber's position, 0 if it has none."""
         check_text("checkpoint's name", name)
         with self._env.read() as txn:
-            return load_checkpoint(self._env, txn, name)
+            return load_checkpoint(txn, name)
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
         check_entry(name, key)
         with self._env.read() as txn:
-            return load_entry(self._env, txn, name, key)
+            return load_entry(txn, name, key)
 
     async def totals(self) -> dict[str, int]:
         """Return the committed totals, read from the store."""
         with self._env.read() as txn:
-            return load_totals(self._env, txn)
+            return load_totals(txn)
 
     def totals_nowait(self) -> dict[str, int]:
         """Return the committed totals, with relaxed appends that are accepted, from memory."""

@@ -76,7 +76,7 @@ def make_newer(store: Path) -> None:
     env = Environment(store / "log.mdb", TABLES)
 
     def put(txn: Transaction) -> None:
-        record = msgspec.structs.replace(load_format(env, txn), format=NEWER)
+        record = msgspec.structs.replace(load_format(txn), format=NEWER)
         txn.put(ROW, seal_record(record), db=env.tables["meta"])
 
     env.write(put)

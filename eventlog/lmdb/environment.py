@@ -24,7 +24,7 @@ contains only current rows. Writes wait meanwhile. Then:
 - The copy was opened under its temporary name, so its table of readers is its own. LMDB's locks
   belong to files and not to names, so that table is renamed too.
 - Who reads the old file goes on in it; the last reader closes it, and its bytes go then. Handles
-  of tables belong to one file, so `tables` gives those of the file that the caller's thread is in.
+  of tables belong to one file, so a transaction has those of its own.
 - A new file counts its transactions from 1. `last_transaction` goes on counting: to it is added
   what `shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
 """
@@ -140,7 +140,7 @@ class Environment:
 
     @property
     def tables(self) -> Tables:
-        """The handles of the tables: within a transaction, those of the file that it is in."""
+        """The handles of the tables of the current file; a transaction has those of its own."""
         return self._files.file.tables
 
     def read(self) -> AbstractContextManager[Transaction]:
@@ -172,7 +172,8 @@ class Environment:
             number = 0
             try:
                 with self._shared() as file:
-                    with file.env.begin(write=True) as txn:
+                    with file.env.begin(write=True) as raw:
+                        txn = Transaction(raw, file.tables)
                         number = self.number(txn)
                         result = change(txn)
                     self.committed = file.last_transaction()
@@ -232,8 +233,8 @@ class Environment:
 
     def used_bytes(self, txn: Transaction) -> int:
         """Return the bytes of all pages in use (the file may be larger by its free pages)."""
-        file = self._files.file
-        return sum(pages(txn, table) for table in file.tables.values()) * file.page_bytes
+        used_pages = sum(pages(txn, table) for table in txn.tables.values())
+        return used_pages * self._files.file.page_bytes
 
     def free_bytes(self, txn: Transaction) -> int:
         """Return the bytes of pages that are in use no more, and stay in the file."""
@@ -300,13 +301,14 @@ class Environment:
         copy: LmdbFile | None = None
         try:
             with file.env.begin() as source:
+                used_bytes = self.used_bytes(Transaction(source, file.tables))
                 if file.env.stat()["entries"] != len(self._names):
                     raise LogUnavailable(f"{self.path} has tables of another version: not copied")
-                check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
+                check_disk(path.parent, used_bytes + SPARE_BYTES, "a copy")
                 copy = self._load(path, file.last_transaction())
                 file.copy_rows(source, copy)
-                with self._files.within(copy), copy.env.begin(write=True) as txn:
-                    store(txn, copy.earlier)
+                with copy.env.begin(write=True) as raw:
+                    store(Transaction(raw, copy.tables), copy.earlier)
             return copy
         except BaseException as error:
             self._abandon(copy, path)
@@ -371,27 +373,27 @@ class _Reading(AbstractContextManager[Transaction]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every read does.
     """
 
-    __slots__ = "_env", "_files", "_held", "_txn"
+    __slots__ = "_env", "_file", "_files", "_raw"
 
     def __init__(self, env: Environment, files: SharedFile):
         self._env = env
         self._files = files
 
     def __enter__(self) -> Transaction:
-        self._held = self._files.enter()
+        self._file = file = self._files.enter()
         try:
-            self._txn = self._held[0].env.begin()
+            self._raw = file.env.begin()
         except BaseException as error:
-            self._files.leave(*self._held)
+            self._files.leave(file)
             if (instead := self._env.not_read(error)) is not None:
                 raise instead from error
             raise
-        return self._txn
+        return Transaction(self._raw, file.tables)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            self._txn.abort()
+            self._raw.abort()
         finally:
-            self._files.leave(*self._held)
+            self._files.leave(self._file)
         if error is not None and (instead := self._env.not_read(error)) is not None:
             raise instead from error

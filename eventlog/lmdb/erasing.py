@@ -114,7 +114,7 @@ class Erasing:
         sid, size, asked = frame.stream_id(stream), 0, 0
         events: list[_Hot] = []
         with self._env.read() as txn:
-            number = next_number(self._env, txn, sid)
+            number = next_number(txn, sid)
             for version in versions:
                 hot = self._hot(txn, stream, sid, version)
                 asked += 1
@@ -150,7 +150,7 @@ class Erasing:
         :raises CorruptLog: one is not what was read.
         """
         moved = slack = 0
-        table = self._env.tables["events"]
+        table = txn.tables["events"]
         for event, place in zip(hot, written.places, strict=True):
             key = U64.pack(event.position)
             data = txn.get(key, b"", db=table)
@@ -164,7 +164,7 @@ class Erasing:
         raw_bytes = sum(len(event.entry.raw) for event in hot)
         sizes = len(hot), raw_bytes, written.file_bytes
         record = SegmentRecord(*sizes, written.sha256, now_us)
-        put_segment(self._env, txn, written.segment, record)
+        put_segment(txn, written.segment, record)
         return Archived(len(hot), 1, moved, written.file_bytes), slack
 
     # --- retention
@@ -174,7 +174,7 @@ class Erasing:
         with self._env.read() as txn:
             return {
                 segment: record
-                for segment, record in all_segments(self._env, txn, sid)
+                for segment, record in all_segments(txn, sid)
                 if record.dropped_at_us is None and record.sealed_at_us < time_us
             }
 
@@ -184,7 +184,7 @@ class Erasing:
         """Write down that segments are dropped; their files may go then."""
         for segment, record in segments.items():
             gone = msgspec.structs.replace(record, dropped_at_us=now_us)
-            put_segment(self._env, txn, segment, gone)
+            put_segment(txn, segment, gone)
         return DroppedPayloads(
             events=sum(record.events for record in segments.values()),
             segments=len(segments),
@@ -227,7 +227,7 @@ class Erasing:
             until=record.version,
             at_us=now_us,
             events=record.version - record.erased_version + (pending.events if pending else 0),
-            segments_until=next_number(self._env, txn, sid) - 1,
+            segments_until=next_number(txn, sid) - 1,
             projections=[*names, *(pending.projections if pending else ())],
             stubs_until=pending.stubs_until if pending else record.erased_version,
         )
@@ -236,10 +236,10 @@ class Erasing:
         )
         self._ledger.put_stream(txn, sid, erased)
         self._put(txn, sid, fresh)
-        for key in snapshot_keys(self._env, txn, sid):
-            txn.delete(key, db=self._env.tables["snapshots"])
+        for key in snapshot_keys(txn, sid):
+            txn.delete(key, db=txn.tables["snapshots"])
         for name in fresh.projections:
-            txn.delete(name, db=self._env.tables["checkpoints"])
+            txn.delete(name, db=txn.tables["checkpoints"])
         return fresh
 
     def pending(self, txn: Transaction) -> dict[bytes, ErasureRecord]:
@@ -249,7 +249,7 @@ class Erasing:
         """
         return {
             sid: unseal_record(value, ErasureRecord, "the record of an erasure", sid)
-            for sid, value in scan(self._env, txn, TABLE, b"")
+            for sid, value in scan(txn, TABLE, b"")
         }
 
     def carry_out(self, sid: bytes) -> tuple[bool, int]:
@@ -270,7 +270,7 @@ class Erasing:
         while self._env.write(partial(self.step, sid=sid)):
             pass
         with self._env.read() as txn:
-            segments = all_segments(self._env, txn, sid)
+            segments = all_segments(txn, sid)
             kept = {segment for segment, record in segments if record.dropped_at_us is None}
         return key_deleted, self._archive.remove_stream(sid, kept)
 
@@ -286,27 +286,27 @@ class Erasing:
             return True
         rows = list(islice(self._rows(txn, sid, record), ROWS_AT_ONCE))
         for table, key in rows:
-            txn.delete(key, db=self._env.tables[table])
+            txn.delete(key, db=txn.tables[table])
         if rows:
             return True
-        for segment, _ in list(all_segments(self._env, txn, sid)):
+        for segment, _ in list(all_segments(txn, sid)):
             if segment.number <= record.segments_until:
                 gone = SegmentRecord(0, 0, 0, b"", record.at_us, record.at_us)
-                put_segment(self._env, txn, segment, gone)
+                put_segment(txn, segment, gone)
         return False
 
     def done(self, txn: Transaction, sids: Collection[bytes]) -> None:
         """Write down that nothing of these erasures is left to be done."""
         for sid in sids:
-            txn.delete(sid, db=self._env.tables[TABLE])
+            txn.delete(sid, db=txn.tables[TABLE])
 
     def _put(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
-        txn.put(sid, seal_record(record, sid), db=self._env.tables[TABLE])
+        txn.put(sid, seal_record(record, sid), db=txn.tables[TABLE])
 
     def _put_erased(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
         first = record.stubs_until + 1
         last = min(record.until, record.stubs_until + STUBS_AT_ONCE)
-        events, versions = self._env.tables["events"], self._env.tables["versions"]
+        events, versions = txn.tables["events"], txn.tables["versions"]
         for version in range(first, last + 1):
             at = txn.get(sid + U64.pack(version), db=versions)
             data = None if at is None else txn.get(at, db=events)
@@ -320,13 +320,13 @@ class Erasing:
         self, txn: Transaction, sid: bytes, record: ErasureRecord
     ) -> Iterator[tuple[str, bytes]]:
         """Yield table and key of each row about what is erased."""
-        for rest, _ in scan(self._env, txn, "keys", sid):
+        for rest, _ in scan(txn, "keys", sid):
             if U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
                 yield "keys", sid + rest
-        for rest, value in scan(self._env, txn, "requests", sid):
+        for rest, value in scan(txn, "requests", sid):
             request = unseal_record(value, RequestRecord, "an idempotency key")
             if request.last_version <= record.until:
                 yield "requests", sid + rest
         for name in record.projections:
-            for rest, _ in scan(self._env, txn, "projections", name):
+            for rest, _ in scan(txn, "projections", name):
                 yield "projections", name + rest

@@ -33,7 +33,7 @@ DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.Ve
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 Error, BadSize, MapFull = lmdb.Error, lmdb.BadValsizeError, lmdb.MapFullError
 
-Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+_Raw: TypeAlias = "lmdb.Transaction[bytes]"
 Cursor: TypeAlias = "lmdb.Cursor[bytes]"
 Table: TypeAlias = "lmdb._Database"  # noqa: SLF001 - its stubs name it so
 Tables: TypeAlias = dict[str, Table]
@@ -67,6 +67,18 @@ def _apart_from_parent() -> Iterator[None]:
         yield
     finally:
         _envid.env_keys = known
+
+
+class Transaction:
+    """A view of the tables of a file as of one moment, or a change of them."""
+
+    __slots__ = "cursor", "delete", "drop", "get", "id", "put", "stat", "tables"
+
+    def __init__(self, raw: _Raw, tables: Tables):
+        self.tables = tables
+        """Their handles, which belong to this file."""
+        self.get, self.put, self.delete, self.cursor = raw.get, raw.put, raw.delete, raw.cursor
+        self.id, self.stat, self.drop = raw.id, raw.stat, raw.drop
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +136,7 @@ class LmdbFile:
         """Return the bytes of all pages, free ones included."""
         return (self.env.info()["last_pgno"] + 1) * self.page_bytes
 
-    def copy_rows(self, source: Transaction, into: "LmdbFile") -> None:
+    def copy_rows(self, source: _Raw, into: "LmdbFile") -> None:
         """Copy the rows of all tables, as a transaction sees them, into the empty ones of a file.
 
         :raises CorruptLog: see `copy_table`.
@@ -161,18 +173,13 @@ class SharedFile:
         self._waiting = 0  # threads in `alone`, which wait until nobody is in any file
         self._users = 0  # of all files
         self._current: LmdbFile | None = None
-        self._here = threading.local()
 
     @property
     def file(self) -> LmdbFile:
-        """The file that this thread is in, else the current one.
+        """The current file.
 
         :raises LogClosed: there is none.
         """
-        file: LmdbFile | None = getattr(self._here, "file", None)
-        return self._open() if file is None else file
-
-    def _open(self) -> LmdbFile:
         file = self._current
         if file is None:
             raise LogClosed(f"{self._path} is closed: open it again")
@@ -184,24 +191,22 @@ class SharedFile:
 
         :raises LogClosed: there is none.
         """
-        file, before = self.enter()
+        file = self.enter()
         try:
             yield file
         finally:
-            self.leave(file, before)
+            self.leave(file)
 
-    def enter(self) -> tuple[LmdbFile, LmdbFile | None]:
-        """Be in the current file; return it and the one that this thread was in."""
+    def enter(self) -> LmdbFile:
+        """Be in the current file, and return it."""
         with self._lock:
-            file = self._open()
+            file = self.file
             file.users += 1
             self._users += 1
-        before, self._here.file = getattr(self._here, "file", None), file
-        return file, before
+        return file
 
-    def leave(self, file: LmdbFile, before: LmdbFile | None) -> None:
-        """Leave a file for the one that this thread was in before."""
-        self._here.file = before
+    def leave(self, file: LmdbFile) -> None:
+        """Leave a file."""
         with self._lock:
             file.users -= 1
             if file.users == 0 and file is not self._current:
@@ -209,15 +214,6 @@ class SharedFile:
             self._users -= 1
             if self._waiting:
                 self._gate.notify_all()
-
-    @contextmanager
-    def within(self, file: LmdbFile) -> Iterator[None]:
-        """Let `file` be the one that this thread is in, without counting it as a user."""
-        before, self._here.file = getattr(self._here, "file", None), file
-        try:
-            yield
-        finally:
-            self._here.file = before
 
     def replace(self, file: LmdbFile | None) -> None:
         """Let everyone who comes from now on use another file, or none."""
@@ -239,16 +235,16 @@ class SharedFile:
 # --- copying a table
 
 
-def pages(transaction: Transaction, table: "Table | None") -> int:
+def pages(transaction: "Transaction | _Raw", table: "Table | None") -> int:
     """Return how many pages a table takes."""
     stat = transaction.stat(table)
     return int(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
 
 
 def copy_table(
-    source: Transaction,
+    source: _Raw,
     table: Table,
-    begin: Callable[[], Transaction],
+    begin: Callable[[], _Raw],
     into: Table,
     page_bytes: int,
 ) -> None:
@@ -273,7 +269,7 @@ def copy_table(
 
 def _put(
     rows: Iterator[tuple[bytes, bytes]],
-    transaction: Transaction,
+    transaction: _Raw,
     into: Table,
     at_once: int,
     pages_max: int,

@@ -52,17 +52,17 @@ class TotalsRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     totals: dict[str, int]
 
 
-def put_totals(env: Environment, txn: Transaction, totals: dict[str, int]) -> None:
+def put_totals(txn: Transaction, totals: dict[str, int]) -> None:
     """Store all totals."""
-    txn.put(ROW, seal_record(TotalsRecord(totals), ROW), db=env.tables["meta"])
+    txn.put(ROW, seal_record(TotalsRecord(totals), ROW), db=txn.tables["meta"])
 
 
-def load_totals(env: Environment, txn: Transaction) -> dict[str, int]:
+def load_totals(txn: Transaction) -> dict[str, int]:
     """Return all totals as stored.
 
     :raises CorruptLog: the row is damaged or missing.
     """
-    value = txn.get(ROW, db=env.tables["meta"])
+    value = txn.get(ROW, db=txn.tables["meta"])
     if value is None:
         raise CorruptLog("the totals are missing: restore a backup, or run a verification")
     return unseal_totals(ROW, value)
@@ -135,7 +135,7 @@ class Ledger:
         """Write the accepted appends and the totals; return the new end of the log."""
         self.put_accepted(txn)
         if self._totals is not None:
-            put_totals(self._env, txn, self._totals)
+            put_totals(txn, self._totals)
         return Landed(self.tail(txn), self._totals)
 
     def put_accepted(self, txn: Transaction) -> None:
@@ -143,8 +143,8 @@ class Ledger:
         accepted, self._accepted = self._accepted, None
         if accepted is None or not accepted.streams:
             return
-        tables = self._env.tables
-        accepted.rows.put(tables, txn)
+        tables = txn.tables
+        accepted.rows.put(txn)
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
         put_rows(txn, tables["streams"], records)
         self._put_by, self._position = self._env.number(txn), accepted.position
@@ -173,7 +173,7 @@ class Ledger:
         self._totals = dict(totals)
 
     def _totals_in(self, txn: Transaction) -> dict[str, int]:
-        return load_totals(self._env, txn) if self._totals is None else self._totals
+        return load_totals(txn) if self._totals is None else self._totals
 
     # --- the end of things
 
@@ -182,7 +182,7 @@ class Ledger:
 
         :raises CorruptLog: the last row of the table has a key that is no position.
         """
-        with txn.cursor(self._env.tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             if not cursor.last():
                 return Tail(txn.id())
             key, data = cursor.item()
@@ -192,13 +192,13 @@ class Ledger:
 
     def chain_at(self, txn: Transaction, position: int) -> bytes:
         """Return the chain value of the event at a position, empty if there is none."""
-        return frame.chain_of(txn.get(U64.pack(position), b"", db=self._env.tables["events"]))
+        return frame.chain_of(txn.get(U64.pack(position), b"", db=txn.tables["events"]))
 
     def stream(self, txn: Transaction, name: str) -> StreamRecord:
         """Return a stream's record, version 0 if it never was."""
         sid = frame.stream_id(name)
         record = self._record(txn, "streams", sid, StreamRecord, f"stream {name!r}")
-        if record is None and txn.get(sid + U64.pack(1), db=self._env.tables["versions"]):
+        if record is None and txn.get(sid + U64.pack(1), db=txn.tables["versions"]):
             raise CorruptLog(f"stream {name!r} has events and no record: restore a backup")
         if record is None:
             return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
@@ -214,7 +214,7 @@ class Ledger:
         One whose record is damaged is left out: no read of it leads anywhere.
         """
         names = []
-        with txn.cursor(self._env.tables["streams"]) as cursor:
+        with txn.cursor(txn.tables["streams"]) as cursor:
             for value in cursor.iternext(keys=False, values=True):
                 with suppress(CorruptLog):
                     record = unseal_record(value, StreamRecord, "a stream's record")
@@ -279,9 +279,9 @@ class Ledger:
             digest = blind_digest(request.digest, cipher)
             places = result.first_version, result.last_version, result.last_position
             record = seal_record(RequestRecord(key, digest, *places))
-            txn.put(key, record, db=self._env.tables["requests"])
+            txn.put(key, record, db=txn.tables["requests"])
         if request.checkpoint is not None:
-            put_checkpoint(self._env, txn, request.checkpoint)
+            put_checkpoint(txn, request.checkpoint)
         return result
 
     def first_result(
@@ -295,7 +295,7 @@ class Ledger:
             return None
         name, cipher = stream.name, rules.cipher_to_read(self._keys, stream.name)
         key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
-        for row, value in neighbours(self._env, txn, "requests", key):
+        for row, value in neighbours(txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
@@ -305,7 +305,7 @@ class Ledger:
 
     def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
         """Store the record of a stream."""
-        txn.put(sid, seal_record(record), db=self._env.tables["streams"])
+        txn.put(sid, seal_record(record), db=txn.tables["streams"])
 
     def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
         """Make `epoch` the stream's: every lower one is fenced from now on."""
@@ -335,5 +335,5 @@ class Ledger:
         what: str,
         row_key: bytes = b"",
     ) -> Record | None:
-        value = txn.get(key, db=self._env.tables[table])
+        value = txn.get(key, db=txn.tables[table])
         return None if value is None else unseal_record(value, cls, what, row_key)

@@ -5,7 +5,6 @@ it has had. Opening a store of an earlier format upgrades it.
 """
 
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -93,9 +92,9 @@ class Files(msgspec.Struct, frozen=True):
             keys = keys if identity else None
             ledger, archive = Ledger(env, keys), Archive(directory / ARCHIVE)
             position = _check_anchor(env, ledger, anchor)
-            env.write(lambda txn: put_format(env, txn, now_us, identity))
+            env.write(lambda txn: put_format(txn, now_us, identity))
             with env.read() as txn:
-                totals = load_totals(env, txn)
+                totals = load_totals(txn)
             reading = LogReading(env, ledger, registry, archive, keys)
             erasing = Erasing(env, ledger, reading, archive, keys)
             if keys is not NO_KEYS and _finish_erasures(env, erasing):
@@ -139,8 +138,8 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
     :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
     """
     with env.read() as txn:
-        record = check_format(env, txn)
-        identity = load_keys_identity(env, txn)
+        record = check_format(txn)
+        identity = load_keys_identity(txn)
         streams = [] if identity is None else Ledger(env).streams_to_read(txn)
     if record is not None:
         env.count_from(record.transactions)
@@ -176,7 +175,7 @@ def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
         for sid in pending:
             erasing.carry_out(sid)
         if pending:
-            env.shrink(partial(put_shrunk, env))
+            env.shrink(put_shrunk)
             env.write(lambda txn: erasing.done(txn, pending))
     except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
         _logger.warning("erasure not finished", error=str(error))
@@ -191,11 +190,11 @@ def _clear(env: Environment, archive: Archive) -> None:
     """
     with env.read() as txn:
         try:
-            named = dict(all_segments(env, txn))
+            named = dict(all_segments(txn))
         except CorruptLog as error:
             _logger.warning("archive not cleared", error=str(error))
             return
-        whole = len(named) == txn.stat(env.tables["segments"])["entries"]
+        whole = len(named) == txn.stat(txn.tables["segments"])["entries"]
     if whole:
         archive.remove_unnamed({s for s, r in named.items() if r.dropped_at_us is None})
 
@@ -214,13 +213,13 @@ class FormatRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Taken out of rows since this file was made, in pages that are still held for them."""
 
 
-def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
+def check_format(txn: Transaction) -> FormatRecord | None:
     """Return the record of a store, None if it has none.
 
     :raises UnknownEvent: the file was made by another version.
     :raises CorruptLog: the record is damaged.
     """
-    value = txn.get(ROW, db=env.tables["meta"])
+    value = txn.get(ROW, db=txn.tables["meta"])
     record = None if value is None else unseal_record(value, FormatRecord, "the store's format")
     if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT, *UPGRADED):
         raise UnknownEvent(
@@ -230,62 +229,62 @@ def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
     return record
 
 
-def load_keys_identity(env: Environment, txn: Transaction) -> bytes | None:
+def load_keys_identity(txn: Transaction) -> bytes | None:
     """Return the identity of an encrypted store's keys; or None without encryption.
 
     :raises CorruptLog: the row is damaged, or is missing in an encrypted store.
     """
-    record = check_format(env, txn)
+    record = check_format(txn)
     if record is None or record.format != ENCRYPTED_FORMAT:
         return None
-    value = txn.get(KEYS_ROW, db=env.tables["meta"])
+    value = txn.get(KEYS_ROW, db=txn.tables["meta"])
     if value is None:
         raise CorruptLog("the store has lost the identity of its keys: restore a backup")
     return unseal(value, "the identity of the store's keys", KEYS_ROW)
 
 
-def put_format(env: Environment, txn: Transaction, now_us: int, identity: bytes = b"") -> None:
+def put_format(txn: Transaction, now_us: int, identity: bytes = b"") -> None:
     """Make the record of a new store, and upgrade that of an older one.
 
     `identity` is that of the keys of a new store that is encrypted.
 
     :raises CorruptLog: the store is not new and has no record.
     """
-    record = check_format(env, txn)
+    record = check_format(txn)
     if record is None:
-        if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
+        if any(txn.stat(txn.tables[table])["entries"] for table in ("meta", "events")):
             raise CorruptLog(_LOST)
-        _put_record(env, txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
+        _put_record(txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
         if identity:
-            txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=env.tables["meta"])
-        put_totals(env, txn, {})
+            txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=txn.tables["meta"])
+        put_totals(txn, {})
     elif record.format in UPGRADED:
-        _put_record(env, txn, msgspec.structs.replace(record, format=STORE_FORMAT))
+        _put_record(txn, msgspec.structs.replace(record, format=STORE_FORMAT))
 
 
-def load_format(env: Environment, txn: Transaction) -> FormatRecord:
+def load_format(txn: Transaction) -> FormatRecord:
     """Return the record of a store that has one.
 
     :raises CorruptLog: it is missing or damaged.
     """
-    record = check_format(env, txn)
+    record = check_format(txn)
     if record is None:
         raise CorruptLog(_LOST)
     return record
 
 
-def add_slack(env: Environment, txn: Transaction, slack_bytes: int) -> None:
+def add_slack(txn: Transaction, slack_bytes: int) -> None:
     """Count bytes that a new file would not have."""
-    record = load_format(env, txn)
+    record = load_format(txn)
     slack_bytes += record.slack_bytes
-    _put_record(env, txn, msgspec.structs.replace(record, slack_bytes=slack_bytes))
+    _put_record(txn, msgspec.structs.replace(record, slack_bytes=slack_bytes))
 
 
-def put_shrunk(env: Environment, txn: Transaction, transactions: int) -> None:
+def put_shrunk(txn: Transaction, transactions: int) -> None:
     """Make the record that of a new file, in the place of one that counted so far."""
-    record = load_format(env, txn)
-    _put_record(env, txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
+    record = load_format(txn)
+    _put_record(txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
 
 
-def _put_record(env: Environment, txn: Transaction, record: FormatRecord) -> None:
-    txn.put(ROW, seal_record(record), db=env.tables["meta"])
+def _put_record(txn: Transaction, record: FormatRecord) -> None:
+    txn.put(ROW, seal_record(record), db=txn.tables["meta"])

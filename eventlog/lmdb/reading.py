@@ -61,7 +61,7 @@ class LogReading(FrameReading):
         self, txn: Transaction, position: int, dropped: OnDropped = "raise"
     ) -> Recorded[Any] | None:
         """Return the event at a position of the log."""
-        data = txn.get(U64.pack(position), db=self._env.tables["events"])
+        data = txn.get(U64.pack(position), db=txn.tables["events"])
         if data is None and position <= self._ledger.tail(txn).position:
             raise CorruptLog(f"event {position} is missing: restore a backup")
         if data is None:
@@ -101,7 +101,7 @@ class LogReading(FrameReading):
 
         :raises CorruptLog: one is missing.
         """
-        with txn.cursor(self._env.tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             if not cursor.set_range(U64.pack(after + 1)):
                 return
             for expected, (key, data) in enumerate(cursor, start=after + 1):
@@ -119,7 +119,7 @@ class LogReading(FrameReading):
         until = min(stream.version, after + limit)
         if until <= after:
             return []
-        with txn.cursor(self._env.tables["versions"]) as cursor:
+        with txn.cursor(txn.tables["versions"]) as cursor:
             rows = (
                 cursor.iternext(keys=False) if cursor.set_range(sid + U64.pack(after + 1)) else ()
             )
@@ -129,11 +129,7 @@ class LogReading(FrameReading):
         return self._events_at(txn, places, range(after + 1, until + 1), stream, sid, dropped)
 
     def stream_versions(
-        self,
-        txn: Transaction,
-        name: str,
-        versions: Sequence[int],
-        dropped: OnDropped = "raise",
+        self, txn: Transaction, name: str, versions: Sequence[int], dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream that has them, in the order asked for.
 
@@ -145,8 +141,8 @@ class LogReading(FrameReading):
 
     def chain_at(self, txn: Transaction, name: str, version: int) -> bytes:
         """Return the chain value of an event of a stream, empty if there is none."""
-        place = txn.get(frame.stream_id(name) + U64.pack(version), db=self._env.tables["versions"])
-        return frame.chain_of(txn.get(place, b"", db=self._env.tables["events"]) if place else b"")
+        place = txn.get(frame.stream_id(name) + U64.pack(version), db=txn.tables["versions"])
+        return frame.chain_of(txn.get(place, b"", db=txn.tables["events"]) if place else b"")
 
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]
@@ -155,7 +151,7 @@ class LogReading(FrameReading):
 
         :raises CorruptLog: the stream has no such event, or the index has no position for it.
         """
-        get, table, pack = txn.get, self._env.tables["versions"], U64.pack
+        get, table, pack = txn.get, txn.tables["versions"], U64.pack
         places = []
         for version in versions:
             if not 0 < version < 1 << 64:
@@ -175,7 +171,7 @@ class LogReading(FrameReading):
         :raises CorruptLog: it is missing.
         """
         (packed,) = self._packed_positions(txn, name, sid, (version,))
-        data = txn.get(packed, db=self._env.tables["events"])
+        data = txn.get(packed, db=txn.tables["events"])
         if data is None:
             raise _missing(name, version)
         return U64.unpack(packed)[0], data
@@ -190,7 +186,7 @@ class LogReading(FrameReading):
         dropped: OnDropped,
     ) -> list[Recorded[Any]]:
         """Return the events in the rows at packed positions, which must be these versions."""
-        with txn.cursor(self._env.tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             rows = _rows_at(cursor, places)
         if len(rows) < len(places):
             there = {place for place, _ in rows}
@@ -219,10 +215,10 @@ class LogReading(FrameReading):
         if stream.is_empty:
             return []
         prefix = frame.stream_id(name) + blind_id(key, cipher_to_read(self._keys, name))
-        found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
+        found = [(prefix + rest, check) for rest, check in scan(txn, "keys", prefix)]
         last = found[-1][0] + b"\0" if found else prefix
-        beside = [*neighbours(self._env, txn, "keys", prefix)]
-        beside += neighbours(self._env, txn, "keys", last)
+        beside = [*neighbours(txn, "keys", prefix)]
+        beside += neighbours(txn, "keys", last)
         damaged = any(check != key_check(row) for row, check in (*found, *beside))
         missed = any(row.startswith(prefix) for row, _ in set(beside) - set(found))
         if damaged or missed:
@@ -316,7 +312,7 @@ class LogReading(FrameReading):
             return self._dropped(now, segment)
 
     def _dropped(self, txn: Transaction, segment: SegmentId) -> Dropped | None:
-        since_us = load_segment(self._env, txn, segment).dropped_at_us
+        since_us = load_segment(txn, segment).dropped_at_us
         return None if since_us is None else Dropped(since_us)
 
 

@@ -165,7 +165,7 @@ class Writer:
     def _look_up(self) -> Landed | None:
         """Return the end of the log after a write with an unknown outcome, if it is readable."""
         with suppress(EventLogError), self._env.read() as txn:
-            return Landed(self._ledger.tail(txn), load_totals(self._env, txn))
+            return Landed(self._ledger.tail(txn), load_totals(txn))
         return None
 
     def _apply(self, txn: Transaction, batch: list[Work]) -> tuple[list[Outcome], Landed]:

@@ -115,7 +115,7 @@ def _copy_log(files: Files, scratch: Path) -> Tail:
     tails = []
 
     def store(txn: Transaction, transactions: int) -> None:
-        put_shrunk(files.env, txn, transactions)
+        put_shrunk(txn, transactions)
         tails.append(files.ledger.tail(txn))
 
     transaction = files.env.copy_to(scratch / LOG, store)
@@ -128,7 +128,7 @@ def _copy_log(files: Files, scratch: Path) -> Tail:
 
 def _copy_segments(files: Files, directory: Path) -> None:
     with files.env.read() as txn:
-        kept = [found for found in all_segments(files.env, txn) if found[1].dropped_at_us is None]
+        kept = [found for found in all_segments(txn) if found[1].dropped_at_us is None]
     if kept:
         directory.mkdir(DIRECTORY_MODE)
     for segment, record in kept:

@@ -28,7 +28,6 @@ from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
 from eventlog.core.rows import KEY_ID_BYTES, unseal_record
 from eventlog.keys.heads import Found
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erasing import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.reading import LogReading
@@ -68,10 +67,10 @@ class StreamEnd(msgspec.Struct, array_like=True, gc=False):
     """The last version whose payload is erased."""
 
 
-def erasures(env: Environment, txn: Transaction) -> dict[bytes, int]:
+def erasures(txn: Transaction) -> dict[bytes, int]:
     """Return up to which version streams are just being erased; damage shows with the table."""
     found = {}
-    for sid, value in scan(env, txn, ERASURES, b""):
+    for sid, value in scan(txn, ERASURES, b""):
         with suppress(EventLogError):
             found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
     return found
@@ -185,8 +184,7 @@ def _starts(parts: Iterable[bytes]) -> bytes:
 class IndexSearch:
     """Rows that events should have in the indexes, searched for."""
 
-    def __init__(self, env: Environment, reading: LogReading, txn: Transaction, found: Found):
-        self._env = env
+    def __init__(self, reading: LogReading, txn: Transaction, found: Found):
         self._reading = reading
         self._txn = txn
         self._found = found
@@ -249,7 +247,7 @@ class IndexSearch:
         self._keys.clear()
 
     def _search(self, table: str, expected: list[tuple[bytes, bytes]]) -> None:
-        with self._txn.cursor(self._env.tables[table]) as cursor:
+        with self._txn.cursor(self._txn.tables[table]) as cursor:
             found = cursor.getmulti([key for key, _ in expected])
         if found == expected:
             return
@@ -261,7 +259,7 @@ class IndexSearch:
 
     def _position(self, row: bytes) -> int:
         """Return the position of the event that a row of an index is about; 0 if it is lost."""
-        at = self._txn.get(row[:SID] + row[-U64.size :], db=self._env.tables["versions"])
+        at = self._txn.get(row[:SID] + row[-U64.size :], db=self._txn.tables["versions"])
         return 0 if at is None or len(at) != U64.size else U64.unpack(at)[0]
 
 
@@ -272,14 +270,8 @@ class EventWalk:
     """
 
     def __init__(
-        self,
-        env: Environment,
-        reading: LogReading,
-        txn: Transaction,
-        erasing: Mapping[bytes, int],
-        found: Found,
+        self, reading: LogReading, txn: Transaction, erasing: Mapping[bytes, int], found: Found
     ):
-        self._env = env
         self._txn = txn
         self._found = found
         self._ends = PackedEnds(erasing)
@@ -288,7 +280,7 @@ class EventWalk:
         self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""
-        self.index = IndexSearch(env, reading, txn, found)
+        self.index = IndexSearch(reading, txn, found)
         self.events = 0
         self.rows = 0
         """Rows of the table, those included whose key is no position."""
@@ -299,7 +291,7 @@ class EventWalk:
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check all events; `progress` is told how many."""
-        with self._txn.cursor(self._env.tables["events"]) as cursor:
+        with self._txn.cursor(self._txn.tables["events"]) as cursor:
             for rows in _batches(cursor):
                 self._walk(rows)
                 self.rows += len(rows)

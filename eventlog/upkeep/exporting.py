@@ -137,8 +137,8 @@ def _messages(
         raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
     yield Begin(FORMAT, since, now_us)
     streams: dict[bytes, Stream] = {}
-    for sid, one in stream_records(files.env, txn):
-        at = txn.get(sid + U64.pack(one.version), U64.pack(0), db=files.env.tables["versions"])
+    for sid, one in stream_records(txn):
+        at = txn.get(sid + U64.pack(one.version), U64.pack(0), db=txn.tables["versions"])
         if U64.unpack(at)[0] > since or one.erased_version:
             erased = one.erased_version, one.erased_at_us
             streams[sid] = Stream(sid, one.name, one.epoch, *erased)
@@ -150,10 +150,10 @@ def _messages(
             yield Event(position, _whole(files, txn, position, data, streams))
         if progress is not None and (position % PROGRESS_EVENTS == 0 or position == last):
             progress(position, last)
-    for key, value in scan(files.env, txn, "requests", b""):
+    for key, value in scan(txn, "requests", b""):
         if unseal_record(value, RequestRecord, "an idempotency key").last_position > since:
             yield Key(key, value)
-    yield End(last, digest.digest(), load_totals(files.env, txn))
+    yield End(last, digest.digest(), load_totals(txn))
 
 
 def _whole(

@@ -217,10 +217,10 @@ class Importing:
             key_rows = () if taken.gone is not None else self._key_rows(event)
             rows.add(event.position, event.data, key_rows)
             for key_row in self.keys.get(event.position, ()):
-                txn.put(key_row.key, key_row.data, db=self._files.env.tables["requests"])
+                txn.put(key_row.key, key_row.data, db=txn.tables["requests"])
             name = stream.name if taken.gone is None else ""
             records[taken.stream_id] = msgspec.structs.replace(before.after(taken), name=name)
-        rows.put(self._files.env.tables, txn)
+        rows.put(txn)
         for sid, record in records.items():
             self._files.ledger.put_stream(txn, sid, record)
         if events[-1].position == self.last:
@@ -238,7 +238,7 @@ class Importing:
                 self._files.ledger.put_stream(txn, sid, named)
 
     def _record(self, txn: Transaction, stream: Stream) -> StreamRecord:
-        value = txn.get(stream.sid, db=self._files.env.tables["streams"])
+        value = txn.get(stream.sid, db=txn.tables["streams"])
         if value is not None:
             return unseal_record(value, StreamRecord, "a stream's record")
         return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))

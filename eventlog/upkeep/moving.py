@@ -198,7 +198,7 @@ class Moving:
         :raises CorruptLog: it is not what the source has.
         """
         with self._files.env.read() as txn:
-            totals = load_totals(self._files.env, txn)
+            totals = load_totals(txn)
         half = self._heads.position
         values = [half, Bytes(name.encode() for name in totals), Ints(totals.values())]
         await run(connection, PUT_TAIL, values)
@@ -228,7 +228,7 @@ class Moving:
         put, size = defaultdict[str, list[Row]](list), 0
         after, rows = reached.after, reached.rows
         with self._files.env.read() as txn:
-            with txn.cursor(self._files.env.tables[table]) as cursor:
+            with txn.cursor(txn.tables[table]) as cursor:
                 is_left = cursor.set_range(after + b"\0")
                 while is_left and rows < reached.rows + ROWS_AT_ONCE and size <= BYTES_AT_ONCE:
                     after, value = cursor.item()
@@ -236,7 +236,7 @@ class Moving:
                         put[target].append(row)
                     rows, size = rows + 1, size + len(value)
                     is_left = cursor.next()
-            if not is_left and rows != txn.stat(self._files.env.tables[table])["entries"]:
+            if not is_left and rows != txn.stat(txn.tables[table])["entries"]:
                 raise CorruptLog(f"table {table!r} is not in order: verify the log")
         if is_left:
             return put, msgspec.structs.replace(reached, after=after, rows=rows)
@@ -272,7 +272,7 @@ class Moving:
 
     def _segment(self, txn: Transaction, segment: SegmentId) -> SegmentRecord:
         if segment not in self._segments:
-            self._segments[segment] = load_segment(self._files.env, txn, segment)
+            self._segments[segment] = load_segment(txn, segment)
         return self._segments[segment]
 
     def _key(self, _txn: Transaction, key: bytes, check: bytes) -> Iterator[Put]:
@@ -284,8 +284,8 @@ class Moving:
     def _stream_end(self, txn: Transaction, sid: bytes, _: bytes) -> Iterator[Put]:
         one, at_us = self._stream(txn, sid), TIME_MIN
         if one.version:
-            at = txn.get(sid + U64.pack(one.version), db=self._files.env.tables["versions"])
-            data = None if at is None else txn.get(at, db=self._files.env.tables["events"])
+            at = txn.get(sid + U64.pack(one.version), db=txn.tables["versions"])
+            data = None if at is None else txn.get(at, db=txn.tables["events"])
             if at is None or data is None:
                 raise CorruptLog("the last event of a stream is missing: verify the log")
             at_us = frame.unpack(U64.unpack(at)[0], data).recorded_at_us

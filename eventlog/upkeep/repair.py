@@ -112,7 +112,7 @@ def repair(
         if recount is not None:
             totals = count({}, recount(scratch))
             with closing(Environment(scratch / LOG, TABLES)) as env:
-                env.write(lambda txn: put_totals(env, txn, totals))
+                env.write(lambda txn: put_totals(txn, totals))
         if also is not None:
             also(scratch)
         put_in_place(scratch, target)
@@ -143,7 +143,7 @@ class _Repair:
             identity = self._matched()
             ledger, keys = Ledger(self._new), self._keys if identity else None
             self._reading = LogReading(self._new, ledger, self._registry, self._archive, keys)
-            self._new.write(lambda txn: put_format(self._new, txn, self._now_us, identity))
+            self._new.write(lambda txn: put_format(txn, self._now_us, identity))
             events = self._events()
             while batch := list(islice(events, EVENTS_AT_ONCE)):
                 self._new.write(partial(self._put, batch=batch))
@@ -159,7 +159,7 @@ class _Repair:
         identity = None
         try:
             with self._old.read() as txn:
-                identity = load_keys_identity(self._old, txn)
+                identity = load_keys_identity(txn)
         except CorruptLog:  # the first event that is whole says whether it was
             for position in range(1, (self._last or 0) + 1):
                 with suppress(EventLogError):
@@ -209,7 +209,7 @@ class _Repair:
 
     def _old_event(self, position: int) -> tuple[Frame, bytes]:
         with self._old.read() as txn:
-            data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
+            data = txn.get(U64.pack(position), b"", db=txn.tables["events"])
         return frame.unpack(position, data), data
 
     def _last_position(self) -> int | None:
@@ -232,7 +232,7 @@ class _Repair:
     def _old_record(self, sid: bytes) -> StreamRecord | None:
         try:
             with self._old.read() as txn:
-                value = txn.get(sid, db=self._old.tables["streams"])
+                value = txn.get(sid, db=txn.tables["streams"])
                 return None if value is None else unseal_record(value, StreamRecord, "a stream")
         except CorruptLog:
             return None
@@ -253,7 +253,7 @@ class _Repair:
         segment = SegmentId(taken.stream_id, taken.place.number)
         try:
             with self._old.read() as txn:
-                record = load_segment(self._old, txn, segment)
+                record = load_segment(txn, segment)
             if record.dropped_at_us is None:
                 return refilled(self._archive, position, data, taken)
         except CorruptLog as error:
@@ -270,7 +270,7 @@ class _Repair:
             key_rows = self._key_rows(frame.read(position, moved))
             rows.add(position, moved, key_rows)
             self._streams[taken.stream_id].positions[taken.version] = position
-        rows.put(self._new.tables, txn)
+        rows.put(txn)
 
     def _key_rows(self, taken: frame.Taken) -> Iterable[bytes]:
         sid, payload = taken[0], taken[-1]
@@ -280,7 +280,7 @@ class _Repair:
         return ()
 
     def _finish(self, txn: Transaction) -> None:
-        tables = self._new.tables
+        tables = txn.tables
         for sid, kept in self._streams.items():
             if not kept.record.version:
                 continue
@@ -291,15 +291,15 @@ class _Repair:
                 txn.put(key, seal_record(request), db=tables["requests"])
         for segment, events in self._dropped.items():
             with self._old.read() as old:
-                record_of = load_segment(self._old, old, segment)
+                record_of = load_segment(old, segment)
             gone = SegmentRecord(events, 0, 0, b"", record_of.sealed_at_us, record_of.dropped_at_us)
-            put_segment(self._new, txn, segment, gone)
+            put_segment(txn, segment, gone)
 
     def _requests(self, sid: bytes, kept: _Kept) -> Iterator[tuple[bytes, RequestRecord]]:
         """Yield the idempotency keys of events that were kept, as far as they can be read."""
         try:
             with self._old.read() as txn:
-                rows = list(scan(self._old, txn, "requests", sid))
+                rows = list(scan(txn, "requests", sid))
         except CorruptLog:
             return
         for key, value in rows:

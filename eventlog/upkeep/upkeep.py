@@ -122,7 +122,7 @@ class LogUpkeep:
 
         def replace(txn: Transaction) -> Archived:
             moved, slack_bytes = self._erasing.replace(txn, hot, written, now_us)
-            add_slack(self._env, txn, slack_bytes)
+            add_slack(txn, slack_bytes)
             return moved
 
         try:
@@ -287,7 +287,7 @@ class LogUpkeep:
 
         def read() -> ArchiveStatistics:
             with self._env.read() as txn:
-                return archive_statistics(self._env, txn, sid)
+                return archive_statistics(txn, sid)
 
         return await anyio.to_thread.run_sync(read)
 
@@ -313,9 +313,7 @@ class LogUpkeep:
         self._intake.is_stalled = True
         try:
             await self._intake.flush()
-            shrunk = await anyio.to_thread.run_sync(
-                self._env.shrink, partial(put_shrunk, self._env)
-            )
+            shrunk = await anyio.to_thread.run_sync(self._env.shrink, put_shrunk)
         finally:
             self._intake.is_stalled = False
         await self._intake.flush()  # anchors the new file, so that the old one cannot come back
@@ -324,7 +322,7 @@ class LogUpkeep:
     def reclaimable_bytes(self) -> int:
         """Return by how much `shrink` would at least make the file smaller."""
         with self._env.read() as txn:
-            return self._env.free_bytes(txn) + load_format(self._env, txn).slack_bytes
+            return self._env.free_bytes(txn) + load_format(txn).slack_bytes
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._upkeep_lock.release()

@@ -69,9 +69,9 @@ class Verification:
     def run(self) -> VerifyReport:
         """Read everything and report."""
         with self._env.read() as txn:
-            self._erasing = erasures(self._env, txn)
-            last: int = txn.stat(self._env.tables["events"])["entries"]
-            walk = EventWalk(self._env, self._reading, txn, self._erasing, self._found)
+            self._erasing = erasures(txn)
+            last: int = txn.stat(txn.tables["events"])["entries"]
+            walk = EventWalk(self._reading, txn, self._erasing, self._found)
             self._walk = walk
             walk.run(lambda done: self._progress(done, last))
             self._check_entries(txn, "events", walk.rows)
@@ -183,12 +183,12 @@ class Verification:
         }
         should = {"versions": self._walk.events, "keys": self._walk.index.count}
         with suppress(EventLogError):  # which the check of its row finds
-            is_encrypted = load_keys_identity(self._env, txn) is not None
+            is_encrypted = load_keys_identity(txn) is not None
             should["meta"] = META_ROWS + is_encrypted
         for table, check in checks.items():
             self._check_table(txn, table, check, should.get(table))
         for sid in self._walk.ends:
-            if txn.get(sid, db=self._env.tables["streams"]) is None:
+            if txn.get(sid, db=txn.tables["streams"]) is None:
                 self._found(0, sid, "the stream has events and no record")
 
     def _check_unread(self) -> None:
@@ -203,7 +203,7 @@ class Verification:
                 )  # fmt: skip
 
     def _check_table(self, txn: Transaction, table: str, check: Check, should: int | None) -> None:
-        count, handle = 0, self._env.tables[table]
+        count, handle = 0, txn.tables[table]
         is_searched = table in INDEXES and should is not None
         all_found = is_searched and table not in self._walk.index.missed
         if all_found and txn.stat(handle)["entries"] == should:
@@ -228,8 +228,8 @@ class Verification:
         """Check an index that has as many rows as were searched for, and found: their order."""
         count, last = 0, b""
         with (
-            txn.cursor(self._env.tables[table]) as cursor,
-            txn.cursor(self._env.tables[table]) as searching,
+            txn.cursor(txn.tables[table]) as cursor,
+            txn.cursor(txn.tables[table]) as searching,
         ):
             rows = cursor.iternext(values=False)
             while keys := list(islice(rows, ROWS_AT_ONCE)):
@@ -243,7 +243,7 @@ class Verification:
     def _rows(self, txn: Transaction, table: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows of a table; they must be in order, and as many as it says it has."""
         count, before = 0, b""
-        with txn.cursor(self._env.tables[table]) as cursor:
+        with txn.cursor(txn.tables[table]) as cursor:
             for key, value in cursor:
                 self._check_order(table, (before, key))
                 count, before = count + 1, key
@@ -255,7 +255,7 @@ class Verification:
             self._found(0, b"", f"table {table} is out of order at {key.hex()}")
 
     def _check_entries(self, txn: Transaction, table: str, rows: int) -> None:
-        entries = txn.stat(self._env.tables[table])["entries"]
+        entries = txn.stat(txn.tables[table])["entries"]
         if rows != entries:
             self._found(0, b"", f"table {table} says {entries} rows and has {rows}")
 
@@ -312,12 +312,12 @@ class Verification:
 
     def _compare(self, txn: Transaction, heads: Heads) -> None:
         """Report each difference between the log and its published heads."""
-        digest, events = _digest(self._env, txn, max(heads.position, 0))
+        digest, events = _digest(txn, max(heads.position, 0))
         compare_log(heads, events, digest, self._found)
         for name, head in heads.streams.items():
             sid = bytes.fromhex(name)
-            at = txn.get(sid + U64.pack(head.version), db=self._env.tables["versions"])
-            data = b"" if at is None else txn.get(at, b"", db=self._env.tables["events"])
+            at = txn.get(sid + U64.pack(head.version), db=txn.tables["versions"])
+            data = b"" if at is None else txn.get(at, b"", db=txn.tables["events"])
             position = U64.unpack(at)[0] if at else 0
             compare_event(head, sid, position, frame.chain_of(data), self._found)
 
@@ -328,18 +328,18 @@ class Verification:
 def read_heads(env: Environment, now_us: int) -> Heads:
     """Return where the log stands. Reads all of it. Blocks."""
     with env.read() as txn:
-        digest, position = _digest(env, txn)
+        digest, position = _digest(txn)
         streams = {
             sid.hex(): Head(record.version, record.chain.hex())
-            for sid, record in stream_records(env, txn)
+            for sid, record in stream_records(txn)
         }
     return Heads(FORMAT, now_us, position, digest, streams)
 
 
-def _digest(env: Environment, txn: Transaction, until: int | None = None) -> tuple[str, int]:
+def _digest(txn: Transaction, until: int | None = None) -> tuple[str, int]:
     """Return the digest over the chains of all events up to a position, and their number."""
     digest, count = hashlib.sha256(), 0
-    with txn.cursor(env.tables["events"]) as cursor:
+    with txn.cursor(txn.tables["events"]) as cursor:
         for data in islice(cursor.iternext(keys=False, values=True), until):
             digest.update(frame.chain_of(data))
             count += 1

@@ -93,7 +93,7 @@ async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path:
     for name in ("with", "without"):
         env = Environment(tmp_path / name / "log.mdb", TABLES)
         with env.read() as txn:
-            record = check_format(env, txn)
+            record = check_format(txn)
         env.close()
         formats[name] = record.format if record else None
 

@@ -671,9 +671,9 @@ async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
         await log.drop_archived(FOREVER)
 
     def count(env: Environment, txn: Any) -> None:
-        record = tables.load_segment(env, txn, FIRST)
+        record = tables.load_segment(txn, FIRST)
         other = msgspec.structs.replace(record, events=29)
-        tables.put_segment(env, txn, FIRST, other)
+        tables.put_segment(txn, FIRST, other)
 
     change(tmp_path, count)
 

@@ -124,7 +124,7 @@ async def test_no_row_says_what_was_asked_of_an_erased_stream(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
     with env.read() as txn:
         left = {
-            table: len(list(scan(env, txn, table, frame.stream_id(NAME))))
+            table: len(list(scan(txn, table, frame.stream_id(NAME))))
             for table in ("keys", "requests", "snapshots")
         }
     env.close()

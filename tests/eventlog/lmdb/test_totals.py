@@ -188,9 +188,9 @@ async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pyt
     """The row is written once a commit, and only by appends that count."""
     written: list[dict[str, int]] = []
 
-    def note(env: Environment, txn: Any, totals: dict[str, int]) -> None:
+    def note(txn: Any, totals: dict[str, int]) -> None:
         written.append(totals)
-        put_totals(env, txn, totals)
+        put_totals(txn, totals)
 
     async with EventLog.open(tmp_path, registry) as log:
         monkeypatch.setattr("eventlog.lmdb.ledger.put_totals", note)
@@ -270,7 +270,7 @@ async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
 
 def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
-    env.write(lambda txn: put_totals(env, txn, {"n": 1}))
+    env.write(lambda txn: put_totals(txn, {"n": 1}))
     ledger = Ledger(env)
 
     def fail(txn: Any) -> None:
@@ -291,7 +291,7 @@ def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
 
     env.write(go_on)
     with env.read() as txn:
-        assert load_totals(env, txn) == {"n": 2}
+        assert load_totals(txn) == {"n": 2}
     env.close()
 
 
