@@ -12,7 +12,7 @@ replication, vacuum.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
@@ -153,8 +153,8 @@ class PgEventStore(Erasing, TakesAppends):
 
     # --- write
 
-    async def _append(self, request: AppendRequest) -> Appended:
-        return await self._writer.append(request)
+    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
+        return self._writer.append(request)
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
