@@ -96,10 +96,7 @@ class InMemoryLog(TakesAppends):
             raise LogClosed("the log is closed: open it again")
 
     def _held(self, stream: str) -> _HeldStream:
-        """Return the data of a stream: of one that never was, an empty one to be kept or not.
-
-        :raises InvalidAppend: that can be no stream's name.
-        """
+        """Return the data of a stream: of one that never was, an empty one to be kept or not."""
         check_stream_name(stream)
         return self._streams.get(stream) or _HeldStream()
 

@@ -288,7 +288,6 @@ def held(directory: Path) -> Iterator[bool]:
 
 
 def _locked(directory: Path) -> int | None:
-    """Lock a log; or return None without one."""
     if _is_empty(directory):
         directory.rmdir()
     if not directory.exists():

@@ -132,7 +132,6 @@ def pad(path: Path) -> None:
 
 
 def _newest(path: Path, head: bytes) -> Meta:
-    """Return the newest meta page of a file."""
     metas = list(_metas(head))
     if not metas:
         raise CorruptLog(f"{path} has no readable meta page: restore a backup")

@@ -114,10 +114,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def _check_there(directory: Path) -> None:
-    """See that nothing was committed where there is no log: LMDB would begin an empty one.
-
-    :raises CorruptLog: something was.
-    """
+    """See that nothing was committed where there is no log: LMDB would begin an empty one."""
     path, log = directory / ANCHOR, directory / LOG
     if not is_there(path):
         return
@@ -150,10 +147,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
-    """Return the last position of a log that goes at least as far as its anchor says.
-
-    :raises CorruptLog: it does not.
-    """
+    """Return the last position of a log that goes at least as far as its anchor says."""
     known = anchor.read()
     with env.read() as txn:
         last = ledger.tail(txn)

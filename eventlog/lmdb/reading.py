@@ -147,10 +147,7 @@ class LogReading(FrameReading):
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]
     ) -> list[bytes]:
-        """Return the keys of the rows of events.
-
-        :raises CorruptLog: the stream has no such event, or the index has no position for it.
-        """
+        """Return the keys of the rows of events."""
         get, table, pack = txn.get, txn.tables["versions"], U64.pack
         places = []
         for version in versions:
@@ -282,10 +279,7 @@ class LogReading(FrameReading):
     def _fetched(
         self, txn: Transaction, taken: frame.Taken, pointer: frame.Pointer | frame.ErasedMark
     ) -> bytes | frame.Encrypted | Dropped:
-        """Return a payload from the archive, or since when it is gone.
-
-        :raises CorruptLog: it is missing, damaged or another one.
-        """
+        """Return a payload from the archive, or since when it is gone."""
         if isinstance(pointer, frame.ErasedMark):
             raise CorruptLog("it is erased and its stream is not: restore a backup")
         sid, version = taken[:2]

@@ -256,7 +256,6 @@ class PgVerification:
         return chain
 
     async def _compare(self, heads: Heads) -> None:
-        """Report each difference between the log and its published heads."""
         digest, events = await digest_until(self._database, heads.position)
         compare_log(heads, events, digest, self._found)
         for name, head in heads.streams.items():

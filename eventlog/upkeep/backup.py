@@ -179,10 +179,7 @@ def read_manifest(backup: Path) -> Manifest:
 
 
 def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> None:
-    """Refuse a list of files that no backup has.
-
-    :raises CorruptLog: see the message.
-    """
+    """Refuse a list of files that no backup has."""
     names = [file.name for file in manifest.files]
     for name in names:
         segment = parse_name(name.removeprefix(f"{ARCHIVE}/"))
@@ -199,10 +196,7 @@ def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> Non
 
 
 def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
-    """Refuse a copy that does not end where the manifest and the anchor say.
-
-    :raises CorruptLog: it does not.
-    """
+    """Refuse a copy that does not end where the manifest and the anchor say."""
     known = read_anchor(scratch / ANCHOR)
     ends = {(end.position, end.chain.hex()) for end in (known, tail)}
     if not known.is_known or ends != {(manifest.position, manifest.chain)}:

@@ -167,10 +167,7 @@ class Moving:
         return done
 
     async def _begun(self, place: DatabasePlace, connection: Connection) -> MoveProgress:
-        """Keep others out of the schema; return how far an earlier run has come.
-
-        :raises LogUnavailable: the schema has something else than a part of this log.
-        """
+        """Keep others out of the schema; return how far an earlier run has come."""
         try:
             await run(connection, LOCK)
         except Busy:
@@ -193,10 +190,7 @@ class Moving:
         return reached
 
     async def _verified(self, place: DatabasePlace, connection: Connection) -> VerifyReport:
-        """Check every event and chain of the target, the heads of the source, and the totals.
-
-        :raises CorruptLog: it is not what the source has.
-        """
+        """Check every event and chain of the target, the heads of the source, and the totals."""
         with self._files.env.read() as txn:
             totals = load_totals(txn)
         half = self._heads.position
@@ -220,10 +214,7 @@ class Moving:
     # --- from the source
 
     def _chunk(self, reached: MoveProgress) -> tuple[dict[str, list[Row]], MoveProgress]:
-        """Return the next rows, and the progress after them.
-
-        :raises CorruptLog: a row is damaged, or there are more or fewer than the table says.
-        """
+        """Return the next rows, and the progress after them."""
         table, put_of = self._tables[reached.table]
         put, size = defaultdict[str, list[Row]](list), 0
         after, rows = reached.after, reached.rows
@@ -333,5 +324,4 @@ def _is_there(place: DatabasePlace) -> LogUnavailable:
 
 
 def _of_stream(key: bytes) -> tuple[bytes, bytes]:
-    """Return the id of a stream, and what follows it in a key."""
     return key[: frame.STREAM_ID_BYTES], key[frame.STREAM_ID_BYTES :]

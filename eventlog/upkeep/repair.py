@@ -65,8 +65,6 @@ from eventlog.upkeep.backup import copied, verify_copy
 
 @dataclass(slots=True)
 class _Kept:
-    """A stream in the making."""
-
     record: StreamRecord
     broken: str | None = None
     lost: int = 0

@@ -311,7 +311,6 @@ class Verification:
             unseal_totals(key, value)
 
     def _compare(self, txn: Transaction, heads: Heads) -> None:
-        """Report each difference between the log and its published heads."""
         digest, events = _digest(txn, max(heads.position, 0))
         compare_log(heads, events, digest, self._found)
         for name, head in heads.streams.items():
