@@ -12,7 +12,7 @@ never read on the event loop: there `entry` raises `NotInMemory`, and the caller
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,10 +94,6 @@ class Archive:
             self._cached_bytes += len(found.raw)
             while self._cached_bytes > self._cache_bytes:
                 self._cached_bytes -= len(self._blocks.popitem(last=False)[1].raw)
-
-    def walk(self, segment: SegmentId) -> Iterator[tuple[int, ArchiveBlock]]:
-        """Yield each block of a segment with its offset, past the cache."""
-        return segments.walk(self.directory, segment)
 
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""

@@ -154,7 +154,7 @@ class Intake:
         swing = {} if counters is None else counters
 
         def done(outcome: Outcome) -> None:
-            self.tally.leave(swing, relaxed=False)
+            self.tally.note(swing, -1, relaxed=False)
             settle(result, outcome)
 
         def run_alone(txn: Transaction) -> T:
@@ -163,7 +163,7 @@ class Intake:
             return run(txn)
 
         self._put(WriteJob(run_alone, 0, payload_bytes, done, use_reserve))
-        self.tally.enter(swing, relaxed=False)
+        self.tally.note(swing, 1, relaxed=False)
         return await result
 
     async def flush(self) -> None:
@@ -195,7 +195,7 @@ class Intake:
             in_flight.appends += 1
             in_flight.head = head
         if request.counters:
-            self.tally.enter(request.counters, relaxed=answer is None)
+            self.tally.note(request.counters, 1, relaxed=answer is None)
         if answer is None:
             request.counted()
 
@@ -210,7 +210,7 @@ class Intake:
         if in_flight.appends == 0:
             del self._in_flight[request.stream]
         if request.counters:
-            self.tally.leave(request.counters, relaxed=answer is None)
+            self.tally.note(request.counters, -1, relaxed=answer is None)
         if answer is not None:
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 request.counted()
@@ -286,21 +286,16 @@ class TotalsTally:
             _add(now, name, delta)
         return now
 
-    def enter(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
-        """Take note of an append that is under way from now on."""
-        for name, delta in counters.items():
-            if relaxed:
-                _add(self._accepted, name, delta)
-            else:
-                _add(self._swing, name, abs(delta))
+    def note(self, counters: Mapping[str, int], sign: int, *, relaxed: bool) -> None:
+        """Take note of an append that is under way from now on (1), or has landed or failed (-1).
 
-    def leave(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
-        """Take note that it has landed or was refused; `committed` tells which."""
+        Of one that is not under way any more, `committed` tells which.
+        """
         for name, delta in counters.items():
             if relaxed:
-                _add(self._accepted, name, -delta)
+                _add(self._accepted, name, sign * delta)
             else:
-                _add(self._swing, name, -abs(delta))
+                _add(self._swing, name, sign * abs(delta))
 
     def is_certain(self, counters: Mapping[str, int]) -> bool:
         """Say whether these deltas pass `count`, whatever comes of the appends under way."""

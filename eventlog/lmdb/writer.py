@@ -141,7 +141,10 @@ class Writer:
         try:
             outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
         except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
-            return [error] * len(batch), self._look_up()
+            left = None
+            with suppress(EventLogError), self._env.read() as txn:  # the outcome is unknown: look
+                left = Landed(self._ledger.tail(txn), load_totals(txn))
+            return [error] * len(batch), left
         except Exception as error:  # of one job, or of their sum: nothing was kept
             return self._commit_apart(batch, error)
         self._committed(landed.tail)
@@ -161,12 +164,6 @@ class Writer:
                 totals = totals if landed.totals is None else landed.totals
                 last = Landed(landed.tail, totals)
         return outcomes, last
-
-    def _look_up(self) -> Landed | None:
-        """Return the end of the log after a write with an unknown outcome, if it is readable."""
-        with suppress(EventLogError), self._env.read() as txn:
-            return Landed(self._ledger.tail(txn), load_totals(txn))
-        return None
 
     def _apply(self, txn: Transaction, batch: list[Work]) -> tuple[list[Outcome], Landed]:
         incoming_bytes = sum(job.payload_bytes for job in batch)

@@ -31,7 +31,7 @@ from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import check_entry
-from eventlog.lmdb.segment import ArchiveBlock, SegmentId
+from eventlog.lmdb.segment import ArchiveBlock, SegmentId, walk
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -117,7 +117,7 @@ class Verification:
         """Check a segment that should be there; say whether retention has dropped it meanwhile."""
         events = 0
         try:
-            for offset, block in self._archive.walk(segment):
+            for offset, block in walk(self._archive.directory, segment):
                 events += len(block.versions)
                 for slot in range(len(block.versions)):
                     place = frame.Place(segment.number, offset, slot)

@@ -320,9 +320,9 @@ def test_certain_appends_are_accepted_beside_open_ones(
     relaxed = [deltas for deltas, is_relaxed in under_way if is_relaxed]
     others = [deltas for deltas, is_relaxed in under_way if not is_relaxed]
     for deltas in relaxed:
-        tally.enter(deltas, relaxed=True)
+        tally.note(deltas, 1, relaxed=True)
     for deltas in others:
-        tally.enter(deltas, relaxed=False)
+        tally.note(deltas, 1, relaxed=False)
 
     if tally.is_certain(counters):
         for landed in powerset(others):
