@@ -274,8 +274,16 @@ def held(directory: Path) -> Iterator[bool]:
     :raises LogUnavailable: there is something else, or it cannot be written to.
     :raises LogLocked: somebody has it open.
     """
+    fd = None
     try:
-        fd = _locked(directory)
+        if _is_empty(directory):
+            directory.rmdir()
+        if directory.exists():
+            if not (directory / LOG).exists():
+                raise LogUnavailable(
+                    f"{directory} holds something that is no log: name another directory"
+                )
+            fd = lock(beside(directory / LOG, ".lock"))
     except OSError as error:
         raise LogUnavailable(
             f"cannot use {directory}: {error.strerror}: make it writable, or name another directory"
@@ -285,13 +293,3 @@ def held(directory: Path) -> Iterator[bool]:
     finally:
         if fd is not None:
             unlock(fd)
-
-
-def _locked(directory: Path) -> int | None:
-    if _is_empty(directory):
-        directory.rmdir()
-    if not directory.exists():
-        return None
-    if not (directory / LOG).exists():
-        raise LogUnavailable(f"{directory} holds something that is no log: name another directory")
-    return lock(beside(directory / LOG, ".lock"))

@@ -23,7 +23,7 @@ from eventlog.core.requests import I64_MAX, check_int, check_stream_name
 from eventlog.core.rows import key_id
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import LogTail
-from eventlog.postgres.side_tables import SideTables
+from eventlog.postgres.tables import SideTables
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
 

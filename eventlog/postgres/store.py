@@ -58,7 +58,6 @@ from eventlog.postgres.database import (
 from eventlog.postgres.erasing import Erasing
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import KnownRequest
-from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import (
     LOCATE,
     READ_ALL,
@@ -69,6 +68,7 @@ from eventlog.postgres.reading import (
     RowReading,
     read_heads,
 )
+from eventlog.postgres.tables import prepare
 from eventlog.postgres.writer import REQUESTS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"

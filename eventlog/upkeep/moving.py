@@ -52,8 +52,8 @@ from eventlog.postgres.database import (
     run,
 )
 from eventlog.postgres.plan import TIME_MIN
-from eventlog.postgres.preparing import FORMAT, MOVING, found_format, make_tables
 from eventlog.postgres.reading import PgVerification
+from eventlog.postgres.tables import FORMAT, MOVING, found_format, make_tables
 
 ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 4 << 20
