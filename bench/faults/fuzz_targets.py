@@ -53,9 +53,9 @@ def _frame(data: bytes) -> None:
 
 def _whole_frame(data: bytes) -> None:
     taken = frame.unpack(POSITION, data)
-    frame.check_chain(taken, frame.chain_start(taken.stream_id))
-    if taken.place is None and not taken.is_encrypted:
-        registry.decode(taken.tag, taken.schema, frame.payload(taken))
+    taken.follows(frame.chain_start(taken.stream_id))
+    if isinstance(taken.payload, bytes):
+        registry.decode_tagged(taken.tag, taken.schema, taken.payload)
 
 
 def _sealed_frame(data: bytes) -> None:

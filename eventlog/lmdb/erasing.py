@@ -134,7 +134,8 @@ class Erasing:
         taken = frame.unpack(position, data)
         if taken.place is not None or taken.gone is not None:
             return None
-        raw = frame.payload(taken)
+        raw = taken.payload.data if isinstance(taken.payload, frame.Encrypted) else taken.payload
+        assert isinstance(raw, bytes)
         whole = frame.digest_of(taken.salt, raw) == taken.digest
         if not whole or (taken.stream_id, taken.version) != (sid, version):
             raise CorruptLog(f"event {position} is not version {version} of stream {stream!r}")

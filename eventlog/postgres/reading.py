@@ -246,7 +246,7 @@ class PgVerification:
             taken = frame.unpack(version, header + payload if whole is None else whole)
             if (taken.stream_id, taken.version) != (sid, version):
                 raise CorruptLog("it is the frame of another event")
-            if not frame.check_chain(taken, prev):
+            if not taken.follows(prev):
                 raise CorruptLog("its digest or chain does not follow from what is there")
         except (CorruptLog, UnknownEvent) as error:
             self._found(position, sid, str(error))

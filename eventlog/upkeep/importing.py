@@ -119,7 +119,7 @@ class Importing:
         version, chain = self._ends[stream.sid]
         erased = taken.version <= stream.erased_version
         with found_in(self._path):
-            follows = taken.version == version + 1 and frame.check_chain(taken, chain)
+            follows = taken.version == version + 1 and taken.follows(chain)
         if not follows or taken.place is not None or (taken.gone is not None) != erased:
             raise self._made_up(f"event {event.position}")
         self._ends[stream.sid] = taken.version, taken.chain
@@ -212,7 +212,7 @@ class Importing:
             taken = unpacked(self._path, event)
             stream = self.streams[taken.stream_id]
             before = records.get(taken.stream_id) or self._record(txn, stream)
-            if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
+            if taken.version != before.version + 1 or not taken.follows(before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
             key_rows = () if taken.gone is not None else self._key_rows(event)
             rows.add(event.position, event.data, key_rows)

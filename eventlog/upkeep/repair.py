@@ -244,7 +244,7 @@ class _Repair:
         """
         if taken.version != before.version + 1:
             raise CorruptLog(f"version {before.version + 1} is missing")
-        if not frame.check_chain(taken, before.chain):
+        if not taken.follows(before.chain):
             raise CorruptLog(f"version {taken.version} does not follow from the one before it")
         if taken.place is None:
             return data

@@ -140,7 +140,7 @@ async def test_ciphertexts_that_were_swapped_are_refused(tmp_path: Path) -> None
     def swap(env: Environment, txn: Any) -> None:
         one, other = (frame.unpack(n, row(env, txn, n)) for n in (1, 3))
         for position, taken in ((1, other), (3, one)):
-            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.body)
+            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.payload.data)
             txn.put(U64.pack(position), data, db=env.tables["events"])
 
     changed(tmp_path / "log", swap)
@@ -398,7 +398,7 @@ async def test_a_repeated_append_reads_as_asked(
 
     def pack(prepared: Prepared, **given: Any) -> tuple[bytes, bytes]:
         data, chain = real(prepared, **given)
-        bodies.append(frame.unpack(given["position"], data).body)
+        bodies.append(frame.unpack(given["position"], data).payload.data)
         return data, chain
 
     async with opened(tmp_path / "log") as log:
