@@ -56,20 +56,13 @@ from eventlog.core.rules import FirstAppend, check_end, check_wanted, count, wit
 from eventlog.core.waiting import LogEnd
 
 
-class _Request(FirstAppend, msgspec.Struct, frozen=True):
-    digest: bytes
-    first_version: int
-    last_version: int
-    last_position: int
-
-
 @dataclass(slots=True)
 class _HeldStream:
     events: list[Recorded[Any]] = field(default_factory=list)
     epoch: int = 0
     stored_bytes: int = 0
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    requests: dict[str, _Request] = field(default_factory=dict)
+    requests: dict[str, FirstAppend] = field(default_factory=dict)
     archived: dict[int, int] = field(default_factory=dict)
     """The time at which the payload of a version was archived."""
     erased_version: int = 0
@@ -122,7 +115,7 @@ class InMemoryLog(TakesAppends):
         position = 0 if request.durability == "relaxed" else len(self._log)
         result = Appended(stream, first, len(held.events), position)
         if key is not None:
-            held.requests[key] = _Request(request.digest, first, len(held.events), position)
+            held.requests[key] = FirstAppend(request.digest, first, len(held.events), position)
         if request.checkpoint is not None:
             await self.save_checkpoint(request.checkpoint)
         self._end.advance(len(self._log))

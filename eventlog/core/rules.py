@@ -11,6 +11,8 @@ encrypted: it would have come from somebody without the key.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry, decompress
 from eventlog.core.errors import (
@@ -61,10 +63,9 @@ class StreamEnd:
         )
 
 
-class FirstAppend:
-    """The append that an idempotency key stands for, as a store keeps it."""
+class FirstAppend(msgspec.Struct, frozen=True, gc=False):
+    """The append that an idempotency key stands for."""
 
-    __slots__ = ()
     digest: bytes
     """The `blind_digest` of the request."""
     first_version: int

@@ -10,6 +10,7 @@ never read on the event loop: there `entry` raises `NotInMemory`, and the caller
 """
 
 import hashlib
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Container, Sequence
@@ -22,7 +23,7 @@ from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import (
     DIRECTORY_MODE,
-    opened,
+    open_regular,
     remove_named,
     storing,
     sync_to_disk,
@@ -32,7 +33,6 @@ from eventlog.lmdb import segment as segments
 from eventlog.lmdb.segment import ArchiveBlock, Entry, SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
-READ_BYTES = 1 << 20
 
 _logger = get_logger("eventlog")
 
@@ -97,11 +97,9 @@ class Archive:
 
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
-        digest = hashlib.sha256()
-        with suppress(OSError), opened(self.directory / segment.name) as file:
-            while data := file.read(READ_BYTES):
-                digest.update(data)
-            return digest.digest()
+        path = self.directory / segment.name
+        with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
         return b""
 
     # --- write

@@ -53,6 +53,7 @@ from eventlog.lmdb.tables import (
     RequestRecord,
     SegmentRecord,
     all_segments,
+    event_at,
     next_number,
     put_segment,
     scan,
@@ -307,14 +308,13 @@ class Erasing:
     def _put_erased(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
         first = record.stubs_until + 1
         last = min(record.until, record.stubs_until + STUBS_AT_ONCE)
-        events, versions = txn.tables["events"], txn.tables["versions"]
         for version in range(first, last + 1):
-            at = txn.get(sid + U64.pack(version), db=versions)
-            data = None if at is None else txn.get(at, db=events)
-            if at is None or data is None:
+            at, data = event_at(txn, sid, version)
+            if not data:
                 raise CorruptLog(f"event {version} of an erased stream is missing: verify the log")
             if not frame.is_erased(data):
-                txn.put(at, frame.erased(U64.unpack(at)[0], data, record.at_us), db=events)
+                gone = frame.erased(U64.unpack(at)[0], data, record.at_us)
+                txn.put(at, gone, db=txn.tables["events"])
         self._put(txn, sid, msgspec.structs.replace(record, stubs_until=last))
 
     def _rows(

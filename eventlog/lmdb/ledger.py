@@ -300,7 +300,9 @@ class Ledger:
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
             if row == key and record.last_version > stream.erased_version:
-                return record.repeated(name, idempotency_key, blind_digest(digest, cipher))
+                _, *first = msgspec.structs.astuple(record)
+                blind = blind_digest(digest, cipher)
+                return rules.FirstAppend(*first).repeated(name, idempotency_key, blind)
         return None
 
     def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:

@@ -34,6 +34,7 @@ from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     StreamRecord,
+    event_at,
     key_check,
     load_segment,
     neighbours,
@@ -141,8 +142,7 @@ class LogReading(FrameReading):
 
     def chain_at(self, txn: Transaction, name: str, version: int) -> bytes:
         """Return the chain value of an event of a stream, empty if there is none."""
-        place = txn.get(frame.stream_id(name) + U64.pack(version), db=txn.tables["versions"])
-        return frame.chain_of(txn.get(place, b"", db=txn.tables["events"]) if place else b"")
+        return frame.chain_of(event_at(txn, frame.stream_id(name), version)[1])
 
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]

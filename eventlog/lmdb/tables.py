@@ -36,7 +36,7 @@ from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
 from eventlog.core.records import SNAPSHOTS_KEPT, ArchiveStatistics, Checkpoint, Snapshot
 from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
-from eventlog.core.rules import FirstAppend, StreamEnd
+from eventlog.core.rules import StreamEnd
 from eventlog.lmdb.file import Table, Transaction
 from eventlog.lmdb.segment import SegmentId
 
@@ -73,7 +73,7 @@ class StreamRecord(StreamEnd, msgspec.Struct, frozen=True, array_like=True, gc=F
         )
 
 
-class RequestRecord(FirstAppend, msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The request that an idempotency key stood for, and its result."""
 
     key: bytes
@@ -171,6 +171,12 @@ def stream_records(txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:
     """
     for sid, value in scan(txn, "streams", b""):
         yield sid, unseal_record(value, StreamRecord, "a stream's record")
+
+
+def event_at(txn: Transaction, sid: bytes, version: int) -> tuple[bytes, bytes]:
+    """Return the packed position of an event of a stream and its frame; empty what is missing."""
+    at = txn.get(sid + U64.pack(version), b"", db=txn.tables["versions"])
+    return at, txn.get(at, b"", db=txn.tables["events"]) if at else b""
 
 
 def scan(txn: Transaction, table: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -52,14 +52,12 @@ class Believed(StreamEnd, msgspec.Struct, frozen=True, gc=False):
         return cls(0, 0, 0, frame.chain_start(sid))
 
 
-class KnownRequest(FirstAppend, msgspec.Struct, frozen=True, gc=False):
-    """The append that an idempotency key stands for, as far as this node knows."""
+class KnownRequest(FirstAppend, frozen=True, gc=False):
+    """The append that an idempotency key stands for, as far as this node knows.
 
-    digest: bytes
-    first_version: int
-    last_version: int
-    last_position: int
-    """0 while it is an append of this very batch."""
+    Its position is 0 while it is an append of this very batch.
+    """
+
     event: int = 0
     """The number of its last event in the batch."""
 

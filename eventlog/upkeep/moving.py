@@ -37,6 +37,7 @@ from eventlog.lmdb.tables import (
     SegmentRecord,
     SnapshotRecord,
     StreamRecord,
+    event_at,
     key_check,
     load_segment,
 )
@@ -275,9 +276,8 @@ class Moving:
     def _stream_end(self, txn: Transaction, sid: bytes, _: bytes) -> Iterator[Put]:
         one, at_us = self._stream(txn, sid), TIME_MIN
         if one.version:
-            at = txn.get(sid + U64.pack(one.version), db=txn.tables["versions"])
-            data = None if at is None else txn.get(at, db=txn.tables["events"])
-            if at is None or data is None:
+            at, data = event_at(txn, sid, one.version)
+            if not data:
                 raise CorruptLog("the last event of a stream is missing: verify the log")
             at_us = frame.unpack(U64.unpack(at)[0], data).recorded_at_us
         yield STREAMS, (

@@ -39,6 +39,7 @@ from eventlog.lmdb.tables import (
     SegmentRecord,
     SnapshotRecord,
     StreamRecord,
+    event_at,
     key_check,
     stream_records,
     unpack_segment,
@@ -315,8 +316,7 @@ class Verification:
         compare_log(heads, events, digest, self._found)
         for name, head in heads.streams.items():
             sid = bytes.fromhex(name)
-            at = txn.get(sid + U64.pack(head.version), db=txn.tables["versions"])
-            data = b"" if at is None else txn.get(at, b"", db=txn.tables["events"])
+            at, data = event_at(txn, sid, head.version)
             position = U64.unpack(at)[0] if at else 0
             compare_event(head, sid, position, frame.chain_of(data), self._found)
 
