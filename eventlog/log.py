@@ -377,10 +377,3 @@ class EventLog(LogUpkeep, TakesAppends):
             with suppress(NotInMemory), self._env.read() as txn:
                 return read(txn)
         return await self._read_in_thread(read)
-
-    async def _read_in_thread(self, read: Callable[[Transaction], T]) -> T:
-        def run() -> T:
-            with self._env.read() as txn:
-                return read(txn)
-
-        return await anyio.to_thread.run_sync(run)

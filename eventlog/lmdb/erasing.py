@@ -1,4 +1,4 @@
-"""What takes payloads out of the tables: archiving, retention, and erasing a stream.
+"""Taking payloads out of the tables: archiving, retention, and erasing a stream.
 
 Archiving moves payloads to a segment, which is in a file that is on disk for good before anything
 is changed. Then one transaction replaces the frames by stubs, after looking whether they are still
@@ -83,7 +83,7 @@ class ToArchive(NamedTuple):
     """The number of versions that were looked at: the others wait."""
     hot: Sequence[_Hot]
     written: WrittenSegment | None
-    """None if the payloads of all had been moved or erased before."""
+    """None if each payload had been moved or erased before."""
 
 
 class Erasing:
@@ -171,14 +171,15 @@ class Erasing:
 
     # --- retention
 
-    def sealed_before(self, time_us: int, sid: bytes) -> dict[SegmentId, SegmentRecord]:
-        """Return the segments that were sealed before a time and are still there. Blocks."""
-        with self._env.read() as txn:
-            return {
-                segment: record
-                for segment, record in all_segments(txn, sid)
-                if record.dropped_at_us is None and record.sealed_at_us < time_us
-            }
+    def sealed_before(
+        self, txn: Transaction, time_us: int, sid: bytes
+    ) -> dict[SegmentId, SegmentRecord]:
+        """Return the segments that were sealed before a time and are still there."""
+        return {
+            segment: record
+            for segment, record in all_segments(txn, sid)
+            if record.dropped_at_us is None and record.sealed_at_us < time_us
+        }
 
     def drop(
         self, txn: Transaction, segments: Mapping[SegmentId, SegmentRecord], now_us: int

@@ -93,7 +93,7 @@ class LmdbFile:
     known_as: MappedFile
     """Among the files that are mapped."""
     users: int = 0
-    """Those who are in it: see `SharedFile`."""
+    """How many threads are in it: see `SharedFile`."""
 
     @classmethod
     def open(cls, path: Path, tables: Sequence[str], earlier: int) -> Self:

@@ -287,10 +287,7 @@ class TotalsTally:
         return now
 
     def note(self, counters: Mapping[str, int], sign: int, *, relaxed: bool) -> None:
-        """Take note of an append that is under way from now on (1), or has landed or failed (-1).
-
-        Of one that is not under way any more, `committed` tells which.
-        """
+        """Take note of an append that is under way from now on (1), or has an outcome (-1)."""
         for name, delta in counters.items():
             if relaxed:
                 _add(self._accepted, name, sign * delta)

@@ -5,9 +5,8 @@ search in the indexes leads to it. It is the hot path of a verification, so step
 `ROWS_AT_ONCE` at once: rows of indexes are searched for, and events that are plain and without
 fault are taken by C, where it is compiled (eventlog/core/plain_events.c). A row is plain if its
 frame has the payload as it was encoded: not compressed, encrypted, archived or erased. The first
-that is not ends the run. It is checked by Python, as all of them are elsewhere: what is said of
-damage stands there alone. And where a call took fewer than 16 events, Python checks the next 16 by
-itself.
+that is not ends the run. Python checks it, as it checks all of them elsewhere, and reports damage.
+Where a call of C took fewer than 16 events, Python also checks the next 16.
 """
 
 import ctypes

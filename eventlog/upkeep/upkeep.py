@@ -141,7 +141,8 @@ class LogUpkeep:
         if stream is not None:
             check_stream_name(stream)
         sid = b"" if stream is None else stream_id(stream)
-        segments = await anyio.to_thread.run_sync(self._erasing.sealed_before, before_us, sid)
+        sealed_before = self._erasing.sealed_before
+        segments = await self._read_in_thread(lambda txn: sealed_before(txn, before_us, sid))
         drop = partial(self._erasing.drop, segments=segments, now_us=self._clock())
         dropped = await self._intake.submit(drop, use_reserve=True)
         await anyio.to_thread.run_sync(self._files.archive.remove, segments)
@@ -284,12 +285,7 @@ class LogUpkeep:
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
         """Return statistics of the archive, of one stream or of all."""
         sid = b"" if stream is None else stream_id(stream)
-
-        def read() -> ArchiveStatistics:
-            with self._env.read() as txn:
-                return archive_statistics(txn, sid)
-
-        return await anyio.to_thread.run_sync(read)
+        return await self._read_in_thread(lambda txn: archive_statistics(txn, sid))
 
     @_alone
     async def shrink(self, *, force: bool = False) -> Shrunk:
@@ -323,6 +319,13 @@ class LogUpkeep:
         """Return by how much `shrink` would at least make the file smaller."""
         with self._env.read() as txn:
             return self._env.free_bytes(txn) + load_format(txn).slack_bytes
+
+    async def _read_in_thread(self, read: Callable[[Transaction], T]) -> T:
+        def run() -> T:
+            with self._env.read() as txn:
+                return read(txn)
+
+        return await anyio.to_thread.run_sync(run)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._upkeep_lock.release()
