@@ -77,7 +77,7 @@ def make_newer(store: Path) -> None:
 
     def put(txn: Transaction) -> None:
         record = msgspec.structs.replace(load_format(txn), format=NEWER)
-        txn.put(ROW, seal_record(record), db=env.tables["meta"])
+        txn.put(ROW, seal_record(record), db=txn.tables["meta"])
 
     env.write(put)
     env.close()

@@ -60,7 +60,6 @@ from eventlog.lmdb.file import (
     MAP_BYTES,
     LmdbFile,
     SharedFile,
-    Tables,
     Transaction,
     pages,
     unavailable,
@@ -138,11 +137,6 @@ class Environment:
             self._files.replace(None)
             self._files.replace(self._load(self.path, earlier))
 
-    @property
-    def tables(self) -> Tables:
-        """The handles of the tables of the current file; a transaction has those of its own."""
-        return self._files.file.tables
-
     def read(self) -> AbstractContextManager[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside.
 
@@ -171,11 +165,10 @@ class Environment:
         with self._alone():
             number = 0
             try:
-                with self._shared() as file:
+                with self._files.use() as file:
                     with file.env.begin(write=True) as raw:
-                        txn = Transaction(raw, file.tables)
-                        number = self.number(txn)
-                        result = change(txn)
+                        number = file.earlier + raw.id()
+                        result = change(Transaction(raw, file))
                     self.committed = file.last_transaction()
                     return result
             except lmdb.BadSize as error:
@@ -188,10 +181,6 @@ class Environment:
                     raise DiskFull(f"no space left for {self.path}: free some, retry") from error
                 said = f"writing {self.path} failed: {error}; read, then retry"
                 raise StorageFailed(said) from error
-
-    def number(self, txn: Transaction) -> int:
-        """Return the number of a transaction that writes, over all files there have been."""
-        return self._files.file.earlier + txn.id()
 
     def last_transaction(self) -> int:
         """Return the number of the last committed transaction, over all files there have been."""
@@ -208,7 +197,7 @@ class Environment:
 
         Counting them for each small commit would cost more than writing it.
         """
-        reached = self._files.file.size() + NEAR_BYTES + 4 * incoming_bytes
+        reached = txn.file.size() + NEAR_BYTES + 4 * incoming_bytes
         return None if reached < self._size_max_bytes else self.used_bytes(txn)
 
     def check_room(
@@ -234,13 +223,12 @@ class Environment:
     def used_bytes(self, txn: Transaction) -> int:
         """Return the bytes of all pages in use (the file may be larger by its free pages)."""
         used_pages = sum(pages(txn, table) for table in txn.tables.values())
-        return used_pages * self._files.file.page_bytes
+        return used_pages * txn.file.page_bytes
 
     def free_bytes(self, txn: Transaction) -> int:
         """Return the bytes of pages that are in use no more, and stay in the file."""
-        own_pages = META_PAGES + pages(txn, None)
-        file = self._files.file
-        return max(0, file.size() - own_pages * file.page_bytes - self.used_bytes(txn))
+        own_bytes = (META_PAGES + pages(txn, None)) * txn.file.page_bytes
+        return max(0, txn.file.size() - own_bytes - self.used_bytes(txn))
 
     def file_bytes(self) -> int:
         """Return the bytes of all pages of the file, free ones included."""
@@ -301,14 +289,14 @@ class Environment:
         copy: LmdbFile | None = None
         try:
             with file.env.begin() as source:
-                used_bytes = self.used_bytes(Transaction(source, file.tables))
+                used_bytes = self.used_bytes(Transaction(source, file))
                 if file.env.stat()["entries"] != len(self._names):
                     raise LogUnavailable(f"{self.path} has tables of another version: not copied")
                 check_disk(path.parent, used_bytes + SPARE_BYTES, "a copy")
                 copy = self._load(path, file.last_transaction())
                 file.copy_rows(source, copy)
                 with copy.env.begin(write=True) as raw:
-                    store(Transaction(raw, copy.tables), copy.earlier)
+                    store(Transaction(raw, copy), copy.earlier)
             return copy
         except BaseException as error:
             self._abandon(copy, path)
@@ -388,7 +376,7 @@ class _Reading(AbstractContextManager[Transaction]):
             if (instead := self._env.not_read(error)) is not None:
                 raise instead from error
             raise
-        return Transaction(self._raw, file.tables)
+        return Transaction(self._raw, file)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:

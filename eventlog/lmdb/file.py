@@ -72,13 +72,17 @@ def _apart_from_parent() -> Iterator[None]:
 class Transaction:
     """A view of the tables of a file as of one moment, or a change of them."""
 
-    __slots__ = "cursor", "delete", "drop", "get", "id", "put", "stat", "tables"
+    __slots__ = "cursor", "delete", "drop", "file", "get", "id", "put", "stat", "tables"
 
-    def __init__(self, raw: _Raw, tables: Tables):
-        self.tables = tables
-        """Their handles, which belong to this file."""
+    def __init__(self, raw: _Raw, file: "LmdbFile"):
+        self.file, self.tables = file, file.tables
         self.get, self.put, self.delete, self.cursor = raw.get, raw.put, raw.delete, raw.cursor
         self.id, self.stat, self.drop = raw.id, raw.stat, raw.drop
+
+    @property
+    def number(self) -> int:
+        """The number of a transaction that writes, over all files there have been."""
+        return self.file.earlier + self.id()
 
 
 @dataclass(slots=True, eq=False)

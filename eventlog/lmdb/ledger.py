@@ -147,7 +147,7 @@ class Ledger:
         accepted.rows.put(txn)
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
         put_rows(txn, tables["streams"], records)
-        self._put_by, self._position = self._env.number(txn), accepted.position
+        self._put_by, self._position = txn.number, accepted.position
         if len(self._ends) + len(accepted.streams) > ENDS_MAX:
             self._ends.clear()
         self._ends |= accepted.streams

@@ -77,7 +77,7 @@ def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
 
 
 def row(env: Environment, txn: Any, position: int) -> bytes:
-    data: bytes = txn.get(U64.pack(position), db=env.tables["events"])
+    data: bytes = txn.get(U64.pack(position), db=txn.tables["events"])
     return data
 
 
@@ -141,7 +141,7 @@ async def test_ciphertexts_that_were_swapped_are_refused(tmp_path: Path) -> None
         one, other = (frame.unpack(n, row(env, txn, n)) for n in (1, 3))
         for position, taken in ((1, other), (3, one)):
             data = frame.refilled(position, row(env, txn, position), taken.salt, taken.payload.data)
-            txn.put(U64.pack(position), data, db=env.tables["events"])
+            txn.put(U64.pack(position), data, db=txn.tables["events"])
 
     changed(tmp_path / "log", swap)
     async with opened(tmp_path / "log") as log:
@@ -164,7 +164,7 @@ async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None
         data, _ = frame.pack(
             prepared, position=2, sid=taken.stream_id, version=2, recorded_at_us=0, prev=before
         )
-        txn.put(U64.pack(2), data, db=env.tables["events"])
+        txn.put(U64.pack(2), data, db=txn.tables["events"])
 
     changed(tmp_path / "log", forge)
     async with opened(tmp_path / "log") as log:
@@ -180,7 +180,7 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
         assert await log.load_snapshot("s", "1") == Snapshot(3, b"state of s")
 
     def move(env: Environment, txn: Any) -> None:
-        table, at = env.tables["snapshots"], U64.pack(3)
+        table, at = txn.tables["snapshots"], U64.pack(3)
         value = txn.get(frame.stream_id("s") + at, db=table)
         assert b"state of s" not in value
         txn.put(frame.stream_id("t") + at, value, db=table)
@@ -331,7 +331,7 @@ async def test_a_repaired_log_is_under_the_same_keys(
         await fill(log)
         await log.archive("s", [2, 3])
         await fill(log, "t")
-    changed(tmp_path / "log", lambda env, txn: txn.delete(b"keys", db=env.tables["meta"]))
+    changed(tmp_path / "log", lambda env, txn: txn.delete(b"keys", db=txn.tables["meta"]))
     with pytest.raises(CorruptLog, match="lost the identity of its keys"):
         async with opened(tmp_path / "log"):
             pass

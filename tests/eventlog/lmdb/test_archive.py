@@ -301,8 +301,8 @@ async def test_nothing_is_removed_where_the_records_are_damaged(tmp_path: Path):
     key = S + (1).to_bytes(4, "big")
 
     def damage(env: Environment, txn: Any) -> None:
-        value = txn.get(key, db=env.tables["segments"])
-        txn.put(key, value[:-1] + bytes([value[-1] ^ 1]), db=env.tables["segments"])
+        value = txn.get(key, db=txn.tables["segments"])
+        txn.put(key, value[:-1] + bytes([value[-1] ^ 1]), db=txn.tables["segments"])
 
     change(tmp_path, damage)
     async with opened(tmp_path) as log:
@@ -586,23 +586,23 @@ async def test_an_unreadable_file_is_unavailable_not_damaged(tmp_path: Path, mon
 
 def stub_elsewhere(env: Environment, txn: Any) -> None:
     """Point an event's stub to its neighbour's payload, with a right CRC."""
-    rows = [txn.get(U64.pack(position), db=env.tables["events"]) for position in (2, 3)]
+    rows = [txn.get(U64.pack(position), db=txn.tables["events"]) for position in (2, 3)]
     place = frame.unpack(2, rows[0]).place
-    txn.put(U64.pack(3), frame.stub(3, rows[1], place), db=env.tables["events"])
+    txn.put(U64.pack(3), frame.stub(3, rows[1], place), db=txn.tables["events"])
 
 
 def stub_nowhere(env: Environment, txn: Any) -> None:
-    row = txn.get(U64.pack(3), db=env.tables["events"])
-    txn.put(U64.pack(3), frame.stub(3, row, frame.Place(9, 32, 0)), db=env.tables["events"])
+    row = txn.get(U64.pack(3), db=txn.tables["events"])
+    txn.put(U64.pack(3), frame.stub(3, row, frame.Place(9, 32, 0)), db=txn.tables["events"])
 
 
 def lose_record(env: Environment, txn: Any) -> None:
-    txn.delete(S + (1).to_bytes(4, "big"), db=env.tables["segments"])
+    txn.delete(S + (1).to_bytes(4, "big"), db=txn.tables["segments"])
 
 
 def lose_key(env: Environment, txn: Any) -> None:
     prefix = S + frame.hashlib.sha256(b"000").digest()[:16]
-    txn.delete(prefix + U64.pack(3), db=env.tables["keys"])
+    txn.delete(prefix + U64.pack(3), db=txn.tables["keys"])
 
 
 @pytest.mark.parametrize("damage", [stub_elsewhere, stub_nowhere, lose_record])

@@ -140,7 +140,7 @@ async def test_the_chain_verifies_from_what_stays(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
 
     def change(txn: Any) -> None:
-        table = env.tables["events"]
+        table = txn.tables["events"]
         data = bytearray(txn.get(U64.pack(9), db=table))
         data[40] ^= 1  # a size, in the header
         resealed = frame.erased(9, bytes(data), 5)
@@ -165,7 +165,7 @@ async def test_an_event_cannot_be_erased_alone(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
 
     def change(txn: Any) -> None:
-        table = env.tables["events"]
+        table = txn.tables["events"]
         data = txn.get(U64.pack(1), db=table)
         txn.put(U64.pack(1), frame.erased(1, data, 5), db=table)
 

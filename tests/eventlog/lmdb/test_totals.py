@@ -238,7 +238,7 @@ async def test_a_missing_row_is_never_a_new_log(tmp_path: Path, row: bytes):
     """A row that is gone is never taken for a new log."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
-    change(tmp_path, lambda env, txn: txn.delete(row, db=env.tables["meta"]))
+    change(tmp_path, lambda env, txn: txn.delete(row, db=txn.tables["meta"]))
 
     for _ in range(2):
         with pytest.raises(CorruptLog):
@@ -249,7 +249,7 @@ async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
     """A row damaged under an open log stops the appends that count, and nothing else."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
-        log._env.write(lambda txn: txn.put(ROW, b"\0" * 30, db=log._env.tables["meta"]))
+        log._env.write(lambda txn: txn.put(ROW, b"\0" * 30, db=txn.tables["meta"]))
 
         one, other = await asyncio.gather(
             log.append("s", [Noted("b")], 1, counters={"n": 1}),
@@ -328,9 +328,9 @@ def test_certain_appends_are_accepted_beside_open_ones(
         for landed in powerset(others):
             count(total_of(committed, *relaxed, *landed), counters)
     for deltas in relaxed:
-        tally.leave(deltas, relaxed=True)
+        tally.note(deltas, -1, relaxed=True)
     for deltas in others:
-        tally.leave(deltas, relaxed=False)
+        tally.note(deltas, -1, relaxed=False)
     assert tally.now() == committed
     assert tally._swing == tally._accepted == {}
 

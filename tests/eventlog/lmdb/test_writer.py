@@ -177,9 +177,9 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
     )  # fmt: skip
     futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
     jobs = [
-        lambda txn: txn.put(b"1", b"", db=env.tables["rows"]),
-        lambda txn: txn.put(b"2", b"", db=env.tables["rows"]) and txn.put(b"", 1 / 0),
-        lambda txn: txn.put(b"3", b"", db=env.tables["rows"]),
+        lambda txn: txn.put(b"1", b"", db=txn.tables["rows"]),
+        lambda txn: txn.put(b"2", b"", db=txn.tables["rows"]) and txn.put(b"", 1 / 0),
+        lambda txn: txn.put(b"3", b"", db=txn.tables["rows"]),
     ]
     for run, future in zip(jobs, futures, strict=True):
         writer.put(WriteJob(run, 1, 1, future.set_result))
@@ -188,7 +188,7 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
         outcomes = [await future for future in futures]
         await anyio.to_thread.run_sync(writer.stop)
 
-    with env.read() as txn, txn.cursor(env.tables["rows"]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables["rows"]) as cursor:
         rows = [key for key, _ in cursor]
     env.close()
     assert rows == [b"1", b"3"]

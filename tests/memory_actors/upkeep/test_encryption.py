@@ -97,7 +97,7 @@ async def test_keys_of_an_index_cannot_be_guessed(
         rows = {}
         with memory._log._env.read() as txn:
             for table in ("keys", "requests"):
-                with txn.cursor(memory._log._env.tables[table]) as cursor:
+                with txn.cursor(txn.tables[table]) as cursor:
                     rows[table] = [key[16:32] for key, _ in cursor]
 
     assert len(rows["keys"]) == len(rows["requests"]) == 1

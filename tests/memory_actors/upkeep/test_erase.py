@@ -405,7 +405,7 @@ async def test_a_user_whose_events_are_damaged_can_be_erased(
         env = memory._log._env
 
         def damage(txn: Any) -> None:
-            table = env.tables["events"]
+            table = txn.tables["events"]
             key = (4).to_bytes(8, "big")
             data = txn.get(key, db=table)
             txn.put(key, data[:-3] + b"???", db=table)
