@@ -30,7 +30,7 @@ from eventlog.files.log_directory import Tail
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Outcome, Work, WriteJob, Writer
+from eventlog.lmdb.writer import AppendJob, Outcome, Work, WriteJob, Writer
 
 _logger = get_logger("eventlog")
 T = TypeVar("T")
@@ -43,29 +43,6 @@ class _InFlight:
     appends: int = 0
     head: StreamHead | None = None
     """The stream's end after them; or None if one of them may still be refused."""
-
-
-class _AppendJob:
-    """An append as a job of the writer: one object, for the collector looks at each."""
-
-    __slots__ = "answer", "events", "intake", "payload_bytes", "request", "use_reserve"
-
-    def __init__(
-        self,
-        intake: "Intake",
-        request: AppendRequest,
-        answer: "asyncio.Future[Appended] | None",
-    ):
-        """`answer` is that of a caller who waits; one of a relaxed append does not."""
-        self.intake, self.request, self.answer = intake, request, answer
-        self.events, self.payload_bytes = len(request.events), request.payload_bytes
-        self.use_reserve = request.use_reserve
-
-    def run(self, txn: Transaction) -> Appended:
-        return self.intake.ledger.append(txn, self.request)
-
-    def done(self, outcome: Outcome) -> None:
-        self.intake.landed(self.request, self.answer, outcome)
 
 
 class Intake:
@@ -82,7 +59,7 @@ class Intake:
         """While the file is replaced: what is answered before it is on disk would be late there."""
         self.tally = TotalsTally(files.totals)
         self._env = files.env
-        self.ledger = files.ledger
+        self._ledger = files.ledger
         self._anchor = files.anchor
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
@@ -158,8 +135,8 @@ class Intake:
             settle(result, outcome)
 
         def run_alone(txn: Transaction) -> T:
-            self.ledger.put_accepted(txn)
-            self.ledger.forget_ends()
+            self._ledger.put_accepted(txn)
+            self._ledger.forget_ends()
             return run(txn)
 
         self._put(WriteJob(run_alone, 0, payload_bytes, done, use_reserve))
@@ -187,7 +164,8 @@ class Intake:
 
         One that is sure has been answered: it is relaxed.
         """
-        self._put(_AppendJob(self, request, answer))
+        size = len(request.events), request.payload_bytes
+        self._put(AppendJob(request, answer, *size, request.use_reserve))
         in_flight = self._in_flight.get(request.stream)
         if in_flight is None:
             self._in_flight[request.stream] = _InFlight(1, head)
@@ -199,7 +177,7 @@ class Intake:
         if answer is None:
             request.counted()
 
-    def landed(
+    def _landed(
         self, request: AppendRequest, answer: "asyncio.Future[Appended] | None", outcome: Outcome
     ) -> None:
         """Take note of what became of an append, and tell its caller."""
@@ -229,7 +207,7 @@ class Intake:
                 return in_flight.head
             await self.flush()
         with self._env.read() as txn:
-            return self.ledger.stream(txn, stream).head()
+            return self._ledger.stream(txn, stream).head()
 
     # --- the writer
 
@@ -259,7 +237,10 @@ class Intake:
         for job, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 self.counts["events"] += job.events
-            job.done(outcome)
+            if isinstance(job, AppendJob):
+                self._landed(job.request, job.answer, outcome)
+            else:
+                job.done(outcome)
         if landed is not None:
             self.end.advance(landed.tail.position)
 

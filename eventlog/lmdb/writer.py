@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from eventlog.core.errors import (
     BeingErased,
@@ -32,7 +32,8 @@ from eventlog.core.errors import (
     WrongExpectedVersion,
 )
 from eventlog.core.keys import Keys
-from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
+from eventlog.core.records import Appended
+from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, AppendRequest
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
@@ -47,32 +48,31 @@ Outcome: TypeAlias = object
 """A result, or the exception instead."""
 
 
-class Work(Protocol):
-    """Work for one transaction, and whom to tell."""
+@dataclass(slots=True, eq=False)
+class AppendJob:
+    """An append: one object, for the collector looks at each."""
 
+    request: AppendRequest
+    answer: asyncio.Future[Appended] | None
+    """Of a caller who waits; None for a relaxed append."""
     events: int
     payload_bytes: int
     use_reserve: bool
     """True if it may have the last room of a full log."""
 
-    def run(self, txn: Transaction, /) -> object:
-        """Do it."""
-        ...
-
-    def done(self, outcome: Outcome, /) -> None:
-        """Accept the result or the exception of `run`. Called on the loop."""
-        ...
-
 
 @dataclass(slots=True, eq=False)
 class WriteJob:
-    """A job of two functions."""
+    """Other work for one transaction: `done` gets the result or the exception, on the loop."""
 
     run: Callable[[Transaction], object]
     events: int
     payload_bytes: int
     done: Callable[[Outcome], None]
     use_reserve: bool = False
+
+
+Work: TypeAlias = AppendJob | WriteJob
 
 
 class Writer:
@@ -172,7 +172,10 @@ class Writer:
         outcomes: list[Outcome] = []
         for job in batch:
             try:
-                outcomes.append(job.run(txn))
+                if isinstance(job, AppendJob):
+                    outcomes.append(self._ledger.append(txn, job.request))
+                else:
+                    outcomes.append(job.run(txn))
             except REFUSALS as refusal:
                 outcomes.append(refusal)
         landed = self._ledger.finish(txn)
