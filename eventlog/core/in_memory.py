@@ -31,7 +31,6 @@ from eventlog.core.records import (
     Erased,
     LogStatistics,
     OnDropped,
-    Prepared,
     Recorded,
     Snapshot,
     StreamHead,
@@ -110,8 +109,17 @@ class InMemoryLog(TakesAppends):
         self._streams[stream] = held
         held.epoch = max(held.epoch, request.epoch)
         first = len(held.events) + 1
-        for event in request.events:
-            self._put(stream, held, event, request.recorded_at_us)
+        for version, event in enumerate(request.events, first):
+            data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
+            recorded = Recorded(
+                stream, version, len(self._log) + 1, request.recorded_at_us, event.tag, data,
+                len(event.raw), len(event.body), raw_meta,
+            )  # fmt: skip
+            held.events.append(recorded)
+            held.stored_bytes += len(event.body)
+            self._log.append(recorded)
+            for about in event.keys:
+                held.keys[about].append(version)
         position = 0 if request.durability == "relaxed" else len(self._log)
         result = Appended(stream, first, len(held.events), position)
         if key is not None:
@@ -120,19 +128,6 @@ class InMemoryLog(TakesAppends):
             await self.save_checkpoint(request.checkpoint)
         self._end.advance(len(self._log))
         return result
-
-    def _put(self, stream: str, held: _HeldStream, event: Prepared, now_us: int) -> None:
-        data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
-        version = len(held.events) + 1
-        recorded = Recorded(
-            stream, version, len(self._log) + 1, now_us, event.tag, data,
-            len(event.raw), len(event.body), raw_meta,
-        )  # fmt: skip
-        held.events.append(recorded)
-        held.stored_bytes += len(event.body)
-        self._log.append(recorded)
-        for key in event.keys:
-            held.keys[key].append(version)
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
@@ -154,11 +149,8 @@ class InMemoryLog(TakesAppends):
 
     async def streams(self) -> list[str]:
         """Return the name of every stream that has one."""
-        return [
-            name
-            for name, held in self._streams.items()
-            if not held.erased_version or held.erased_version < len(held.events)
-        ]
+        there = self._streams.items()
+        return [name for name, held in there if not 0 < held.erased_version == len(held.events)]
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"

@@ -26,7 +26,6 @@ from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
 from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
 from eventlog.core.rules import check_end
 from eventlog.core.waiting import LogEnd, Room, settle
-from eventlog.files.log_directory import Tail
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
@@ -60,14 +59,13 @@ class Intake:
         self.tally = TotalsTally(files.totals)
         self._env = files.env
         self._ledger = files.ledger
-        self._anchor = files.anchor
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._closed = False
         self._writer = Writer(
             files.env,
             files.ledger,
-            committed=self._committed,
+            anchor=files.anchor,
             deliver=self._deliver,
             keys=files.keys,
         )
@@ -223,10 +221,6 @@ class Intake:
             raise LogClosed("the log is closed: open it again")
         self.room.take(job.events, job.payload_bytes)
         self._writer.put(job)
-
-    def _committed(self, tail: Tail) -> None:
-        """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
-        self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
     def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
         events, size = sum(job.events for job in batch), sum(job.payload_bytes for job in batch)

@@ -34,7 +34,7 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Keys
 from eventlog.core.records import Appended
 from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, AppendRequest
-from eventlog.files.log_directory import Tail
+from eventlog.files.log_directory import Anchor
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed, Ledger, load_totals
@@ -78,8 +78,8 @@ Work: TypeAlias = AppendJob | WriteJob
 class Writer:
     """Runs jobs in a thread of its own.
 
-    `committed(tail)` is told in the writer's thread once a transaction is durable, and
-    `deliver(batch, outcomes, landed)` called on the loop; `landed` is None when nothing was
+    `anchor` gets the end of the log once a transaction is durable, and
+    `deliver(batch, outcomes, landed)` is called on the loop; `landed` is None when nothing was
     committed. `ledger` collects what jobs put together. `keys` that jobs have made are durable
     before what was written under them is.
     """
@@ -89,13 +89,13 @@ class Writer:
         env: Environment,
         ledger: Ledger,
         *,
-        committed: Callable[[Tail], None],
+        anchor: Anchor,
         deliver: Callable[[list[Work], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
         self._env = env
         self._ledger = ledger
-        self._committed = committed
+        self._anchor = anchor
         self._deliver = deliver
         self._keys = keys
         self._loop = asyncio.get_running_loop()
@@ -147,7 +147,8 @@ class Writer:
             return [error] * len(batch), left
         except Exception as error:  # of one job, or of their sum: nothing was kept
             return self._commit_apart(batch, error)
-        self._committed(landed.tail)
+        # A transaction that changed nothing has no number.
+        self._anchor.write(landed.tail._replace(transaction=self._env.committed))
         return outcomes, landed
 
     def _commit_apart(

@@ -111,36 +111,23 @@ async def prepare(
         hold its locks for too long.
     """
     with reaching("try again"):
-        found = await _find(place, connection)
-        if found is None:
+        made_format = await found_format(place, connection)
+        if made_format is None:
             await make_tables(connection, place, make_identity())
-            found = await _find(place, connection)
-        assert found is not None
-        names = await run(connection, READABLE) if found else []
-    return found, [name.decode() for [name] in names]
-
-
-async def _find(place: DatabasePlace, connection: Connection) -> bytes | None:
-    """Return the identity of the keys of the store, None if there is no store.
-
-    :raises UnknownEvent: another version made it.
-    :raises LogUnavailable: a move has not filled it yet, or the database is too old.
-    """
-    made_format = await found_format(place, connection)
-    if made_format is None:
-        return None
-    if made_format == MOVING:
-        raise LogUnavailable(
-            f"a store is being moved to schema {place.schema!r}, and is not whole: run "
-            "`memory-actors move` again, or drop the schema"
-        )
-    if made_format != FORMAT:
-        raise UnknownEvent(
-            f"schema {place.schema!r} has format {made_format}, and this version reads {FORMAT}: "
-            "open it with the version that made it"
-        )
-    [[identity]] = await run(connection, "SELECT keys_identity FROM store")
-    return bytes(identity)
+            made_format = await found_format(place, connection)
+        if made_format == MOVING:
+            raise LogUnavailable(
+                f"a store is being moved to schema {place.schema!r}, and is not whole: run "
+                "`memory-actors move` again, or drop the schema"
+            )
+        if made_format != FORMAT:
+            raise UnknownEvent(
+                f"schema {place.schema!r} has format {made_format}, and this version reads "
+                f"{FORMAT}: open it with the version that made it"
+            )
+        [[identity]] = await run(connection, "SELECT keys_identity FROM store")
+        names = await run(connection, READABLE) if identity else []
+    return bytes(identity), [name.decode() for [name] in names]
 
 
 async def found_format(place: DatabasePlace, connection: Connection) -> int | None:

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.anyio
 class FakeEnvironment:
     """Carries out writes in memory, each when the test lets it, up to a size per transaction."""
 
+    committed = 0
+
     def __init__(self, room: int = 1 << 60):
         self.gate = threading.Event()
         self.began = threading.Event()
@@ -53,6 +55,13 @@ class FakeLedger:
         return Landed(Tail(), None)
 
 
+class FakeAnchor:
+    """Remembers nothing."""
+
+    def write(self, _tail: Tail) -> None:
+        pass
+
+
 class Harness:
     """A writer over a fake environment, and what it told the loop."""
 
@@ -62,7 +71,7 @@ class Harness:
         self.writer = Writer(
             env,
             FakeLedger(),
-            committed=lambda _tail: None,
+            anchor=FakeAnchor(),
             deliver=self.deliver,
         )
 
@@ -170,7 +179,7 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
     """A job that fails half way leaves nothing, and fails alone."""
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
-        env, FakeLedger(), committed=lambda _tail: None,
+        env, FakeLedger(), anchor=FakeAnchor(),
         deliver=lambda batch, outcomes, _tail: [
             job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
         ],

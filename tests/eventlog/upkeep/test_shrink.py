@@ -596,7 +596,7 @@ async def test_the_transactions_of_all_files_are_counted_together(tmp_path: Path
         for _ in range(4):
             await log.shrink(force=True)
             numbers.append(log._env.last_transaction())
-            assert log._env.last_transaction() == log._intake._anchor.read().transaction
+            assert log._env.last_transaction() == log._files.anchor.read().transaction
     async with log_in(tmp_path) as log:
         numbers.append(log._env.last_transaction())
 
