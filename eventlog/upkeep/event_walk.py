@@ -14,7 +14,6 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -25,13 +24,12 @@ from eventlog.core import frame
 from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
-from eventlog.core.rows import KEY_ID_BYTES, unseal_record
+from eventlog.core.rows import KEY_ID_BYTES
 from eventlog.keys.heads import Found
-from eventlog.lmdb.erasing import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.segment import SegmentId
-from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
+from eventlog.lmdb.tables import U64, event_at, key_check
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
 FEW = 16  # a call of C that takes fewer costs more than it saves: then Python checks the next 16
@@ -64,15 +62,6 @@ class StreamEnd(msgspec.Struct, array_like=True, gc=False):
     stored_bytes: int = 0
     erased: int = 0
     """The last version whose payload is erased."""
-
-
-def erasures(txn: Transaction) -> dict[bytes, int]:
-    """Return up to which version streams are just being erased; damage shows with the table."""
-    found = {}
-    for sid, value in scan(txn, ERASURES, b""):
-        with suppress(EventLogError):
-            found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
-    return found
 
 
 def _batches(cursor: Cursor) -> Iterator[list[Row]]:
@@ -202,13 +191,12 @@ class IndexSearch:
         sid = taken[0]
         try:
             rows = self._reading.rows_of(self._txn, taken, payload)
-        except KeyGone:
-            self.count = None
-            self.unread[sid] += 1
-            return
         except EventLogError as error:
-            self._found(position, sid, str(error))
             self.count = None
+            if isinstance(error, KeyGone):
+                self.unread[sid] += 1
+            else:
+                self._found(position, sid, str(error))
             return
         if self.count is not None:
             self.count += len(rows)
@@ -254,12 +242,8 @@ class IndexSearch:
             self.missed.add(table)
             version = U64.unpack(key[-U64.size :])[0]
             message = f"a search in table {table} does not lead to version {version}"
-            self._found(self._position(key), key[:SID], message)
-
-    def _position(self, row: bytes) -> int:
-        """Return the position of the event that a row of an index is about; 0 if it is lost."""
-        at = self._txn.get(row[:SID] + row[-U64.size :], db=self._txn.tables["versions"])
-        return 0 if at is None or len(at) != U64.size else U64.unpack(at)[0]
+            at, _ = event_at(self._txn, key[:SID], version)
+            self._found(U64.unpack(at)[0] if len(at) == U64.size else 0, key[:SID], message)
 
 
 class EventWalk:

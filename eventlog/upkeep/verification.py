@@ -41,10 +41,11 @@ from eventlog.lmdb.tables import (
     StreamRecord,
     event_at,
     key_check,
+    scan,
     stream_records,
     unpack_segment,
 )
-from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd, erasures
+from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd
 
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 
@@ -70,7 +71,10 @@ class Verification:
     def run(self) -> VerifyReport:
         """Read everything and report."""
         with self._env.read() as txn:
-            self._erasing = erasures(txn)
+            for sid, value in scan(txn, ERASURES, b""):
+                with suppress(EventLogError):  # damage shows with the table
+                    erasure = unseal_record(value, ErasureRecord, "an erasure", sid)
+                    self._erasing[sid] = erasure.until
             last: int = txn.stat(txn.tables["events"])["entries"]
             walk = EventWalk(self._reading, txn, self._erasing, self._found)
             self._walk = walk
