@@ -207,27 +207,14 @@ def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> N
         )
 
 
-def restore_files(
+def _restore(
     backup: Path,
     directory: Path,
     registry: EventRegistry,
     now_us: int,
-    also: Collection[str] = (),
-    kept: Collection[str] = (),
+    also: Collection[str],
+    kept: Collection[str],
 ) -> Restored:
-    """Put a backup in the place of a log that is closed, or of none. Blocks.
-
-    `also` names what a backup may have beside the log: what was put there by who made it. An
-    existing log is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
-    into the new one. A copy of the backup is verified before anything changes.
-
-    :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
-        `directory` holds something else or cannot be used.
-    :raises LogLocked: the log that is there is open.
-    :raises CorruptLog: the backup is damaged, or not what it says that it is.
-    :raises DiskFull: nothing was changed, or see the message.
-    :raises StorageFailed: nothing was changed, or see the message.
-    """
     manifest = read_manifest(backup)
     _check_names(backup, manifest, also)
     for place in (directory, beside(directory, RESTORING)):  # aside with it, or cleared away
@@ -305,7 +292,19 @@ async def restore(
     also: Collection[str] = (),
     kept: Collection[str] = (),
 ) -> Restored:
-    """Put a backup in the place of a log. See `restore_files`, which it runs in a thread."""
+    """Put a backup in the place of a log that is closed, or of none.
+
+    `also` names what a backup may have beside the log: what was put there by who made it. An
+    existing log is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
+    into the new one. A copy of the backup is verified before anything changes.
+
+    :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
+        `directory` holds something else or cannot be used.
+    :raises LogLocked: the log that is there is open.
+    :raises CorruptLog: the backup is damaged, or not what it says that it is.
+    :raises DiskFull: nothing was changed, or see the message.
+    :raises StorageFailed: nothing was changed, or see the message.
+    """
     return await anyio.to_thread.run_sync(
-        restore_files, named(backup), named(directory), registry, clock(), also, kept
+        _restore, named(backup), named(directory), registry, clock(), also, kept
     )

@@ -25,7 +25,7 @@ import msgspec
 
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
+from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable
 from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
@@ -228,12 +228,10 @@ class _Repair:
         return self._streams[sid]
 
     def _old_record(self, sid: bytes) -> StreamRecord | None:
-        try:
-            with self._old.read() as txn:
-                value = txn.get(sid, db=txn.tables["streams"])
-                return None if value is None else unseal_record(value, StreamRecord, "a stream")
-        except CorruptLog:
-            return None
+        with suppress(CorruptLog), self._old.read() as txn:
+            value = txn.get(sid, db=txn.tables["streams"])
+            return None if value is None else unseal_record(value, StreamRecord, "a stream")
+        return None
 
     def _with_payload(
         self, position: int, taken: Frame, data: bytes, before: StreamRecord
@@ -295,16 +293,12 @@ class _Repair:
 
     def _requests(self, sid: bytes, kept: _Kept) -> Iterator[tuple[bytes, RequestRecord]]:
         """Yield the idempotency keys of events that were kept, as far as they can be read."""
-        try:
-            with self._old.read() as txn:
-                rows = list(scan(txn, "requests", sid))
-        except CorruptLog:
-            return
+        rows: list[tuple[bytes, bytes]] = []
+        with suppress(CorruptLog), self._old.read() as txn:
+            rows = list(scan(txn, "requests", sid))
         for key, value in rows:
-            try:
+            with suppress(CorruptLog):
                 request = unseal_record(value, RequestRecord, "an idempotency key")
-            except (CorruptLog, UnknownEvent):
-                continue
-            position = kept.positions.get(request.last_version)
-            if position is not None and request.last_version > kept.record.erased_version:
-                yield sid + key, msgspec.structs.replace(request, last_position=position)
+                position = kept.positions.get(request.last_version)
+                if position is not None and request.last_version > kept.record.erased_version:
+                    yield sid + key, msgspec.structs.replace(request, last_position=position)
