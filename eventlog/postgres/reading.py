@@ -13,7 +13,7 @@ number; and published heads with all of that.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio.to_thread
 
@@ -32,6 +32,7 @@ from eventlog.core.records import (
 from eventlog.core.rules import FrameReading, about, without_payload
 from eventlog.keys.heads import FORMAT, compare_event, compare_log
 from eventlog.postgres.database import Database, Row
+from eventlog.postgres.plan import Believed
 
 EVENTS_AT_ONCE = 512
 
@@ -160,7 +161,10 @@ class RowReading(FrameReading):
 
 # --- verifying
 
-STREAMS = "SELECT sid, version, chain, erased_version FROM stream ORDER BY sid"
+STREAMS = """
+    SELECT sid, version, epoch, stored_bytes, chain, recorded_at, erased_version
+    FROM stream ORDER BY sid
+"""
 COUNT = "SELECT (SELECT position FROM log_tail), (SELECT count(*) FROM event)"
 NEXT = f"""
     SELECT {EVENT}, e.payload IS NULL FROM event AS e
@@ -173,12 +177,6 @@ HEADS = """
 HEADERS = "SELECT position, frame FROM event WHERE position > %b AND position <= %b ORDER BY 1"
 
 
-class _StreamRow(NamedTuple):
-    version: int
-    chain: bytes
-    erased_version: int
-
-
 class PgVerification:
     """One pass over a store."""
 
@@ -188,12 +186,12 @@ class PgVerification:
         self._against = against
         self._findings: list[Finding] = []
         self._counts: Counter[str] = Counter()
-        self._streams: dict[bytes, _StreamRow] = {}
+        self._streams: dict[bytes, Believed] = {}
 
     async def run(self) -> VerifyReport:
         """Read everything and return what was found."""
         rows = await self._database.run(STREAMS)
-        self._streams = {sid: _StreamRow(*stream) for sid, *stream in rows}
+        self._streams = {sid: Believed(*stream) for sid, *stream in rows}
         [(position, count)] = await self._database.run(COUNT)
         if count != position:
             self._found(0, b"", f"the log has {count} events, and its end is at {position}")
