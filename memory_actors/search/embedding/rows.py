@@ -128,9 +128,9 @@ Numbers = npt.NDArray[np.uint32]
 NO_NUMBER = bytes(_NUMBER.size)
 
 
-def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:
+def put_row(txn: Transaction, key: bytes, value: bytes) -> None:
     """Write a row in the place of the one that there is, or behind all others."""
-    places, rows = env.tables[PLACES], env.tables[ROWS]
+    places, rows = txn.tables[PLACES], txn.tables[ROWS]
     number = txn.get(key, db=places)
     if number is not None:
         txn.put(number, value, db=rows)
@@ -159,14 +159,14 @@ def stored_numbers(numbers: Numbers) -> list[bytes]:
 
 
 def rows_at(
-    env: Environment, txn: Transaction, numbers: Sequence[bytes], keys: Sequence[bytes],
-    scope: KeyScope, dimension: int,
+    txn: Transaction, numbers: Sequence[bytes], keys: Sequence[bytes], scope: KeyScope,
+    dimension: int,
 ) -> list[bytes | None]:  # fmt: skip
     """Return the rows of this dimension that have these numbers and were written under these keys.
 
     A row that is missing, belongs to another key, or is not readable, gives None.
     """
-    with txn.cursor(env.tables[ROWS]) as cursor:
+    with txn.cursor(txn.tables[ROWS]) as cursor:
         stored = cursor.getmulti(numbers)
     if len(stored) == len(numbers):
         rows = read_rows([value for _, value in stored], keys, scope)
@@ -242,12 +242,12 @@ def _vector(row: bytes) -> Vectors | None:
     return one.vector
 
 
-def delete_keys(env: Environment, keys: Iterable[bytes], txn: Transaction) -> None:
+def delete_keys(keys: Iterable[bytes], txn: Transaction) -> None:
     """Delete the rows that have these keys."""
     for key in keys:
-        if (number := txn.get(key, db=env.tables[PLACES])) is not None:
-            txn.delete(number, db=env.tables[ROWS])
-            txn.delete(key, db=env.tables[PLACES])
+        if (number := txn.get(key, db=txn.tables[PLACES])) is not None:
+            txn.delete(number, db=txn.tables[ROWS])
+            txn.delete(key, db=txn.tables[PLACES])
 
 
 def seal(data: bytes, key: bytes = b"") -> bytes:
@@ -274,18 +274,16 @@ def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
     env = Environment(path, TABLES)
     try:
         with env.read() as txn:
-            found = dict(_bad_rows(env, txn, encrypted=encrypted))
+            found = dict(_bad_rows(txn, encrypted=encrypted))
             return {key[MODEL_BYTES:]: why for key, why in found.items()}
     finally:
         env.close()
 
 
-def _bad_rows(
-    env: Environment, txn: Transaction, *, encrypted: bool
-) -> Iterator[tuple[bytes, str]]:
-    with txn.cursor(env.tables[PLACES]) as cursor:
+def _bad_rows(txn: Transaction, *, encrypted: bool) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(txn.tables[PLACES]) as cursor:
         for key, number in cursor:
-            stored = txn.get(number, db=env.tables[ROWS])
+            stored = txn.get(number, db=txn.tables[ROWS])
             row = None if stored is None else checked(stored, key)
             if row is not None and encrypted:
                 continue

@@ -197,7 +197,7 @@ class VectorTable:
         model, row_name = self._model, scope.row
         keys = [model + row_name(digest) for digest in digests]
         with self._env.read() as txn:
-            rows = rows_at(self._env, txn, stored_numbers(numbers), keys, scope, dimension)
+            rows = rows_at(txn, stored_numbers(numbers), keys, scope, dimension)
         numbers[[place for place, row in enumerate(rows) if row is None]] = 0
         return rows
 
@@ -210,7 +210,7 @@ class VectorTable:
         for start in range(0, len(digests), MATRIX_ROWS):  # a look-up holds up the interpreter
             chunk = digests[start : start + MATRIX_ROWS]
             keys = [self._model + scope.row(digest) for digest in chunk]
-            with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+            with self._env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
                 found = dict(cursor.getmulti(sorted(keys)))
             numbers[start : start + len(chunk)] = numbers_of(
                 found.get(key, NO_NUMBER) for key in keys
@@ -223,10 +223,10 @@ class VectorTable:
             return {}
         keys = {self._model + scope.row(digest): digest for digest in digests}
         with self._env.read() as txn:
-            with txn.cursor(self._env.tables[PLACES]) as cursor:  # read in the order they lie in
+            with txn.cursor(txn.tables[PLACES]) as cursor:  # read in the order they lie in
                 places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
             numbers, known = [number for number, _ in places], [key for _, key in places]
-            found = rows_at(self._env, txn, numbers, known, scope, dimension) if known else []
+            found = rows_at(txn, numbers, known, scope, dimension) if known else []
         return {keys[key]: row for key, row in zip(known, found, strict=True) if row}
 
     # --- as they lie in the table, to be kept elsewhere too, and to come back
@@ -246,7 +246,7 @@ class VectorTable:
             return {}
         unknown = [d for d in digests if owner.prefix + d not in self._waiting]
         keys = {self._model + scope.row(digest): digest for digest in unknown}
-        with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+        with self._env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
             for key, _ in cursor.getmulti(sorted(keys)):
                 del keys[key]
         return keys
@@ -306,7 +306,7 @@ class VectorTable:
                 keys = sorted(self._model + scope.row(digest) for digest in some) if scope else []
                 try:
                     if keys:
-                        self._env.write(partial(delete_keys, self._env, keys))
+                        self._env.write(partial(delete_keys, keys))
                 except EventLogError as error:  # derived data: what stays is only in the way
                     _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -324,11 +324,11 @@ class VectorTable:
             if not owner.is_everybody:  # what was never in the log must not be written any more
                 for place in [place for place in self._waiting if place.startswith(prefix)]:
                     self._waiting.pop(place, None)
-            with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+            with self._env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
                 every = cursor.iternext(keys=True, values=False)
                 keys = [key for key in every if key[MODEL_BYTES:] in rows]
             known |= {rows[key[MODEL_BYTES:]] for key in keys}
-            self._env.write(partial(delete_keys, self._env, keys))
+            self._env.write(partial(delete_keys, keys))
             self._env.shrink()
         damaged = self._env.path.with_suffix(DAMAGED)
         remove_named(damaged.parent, lambda name: name == damaged.name)
@@ -342,7 +342,7 @@ class VectorTable:
 
         def drop(txn: Transaction) -> None:
             for name in (PLACES, ROWS):
-                txn.drop(self._env.tables[name], delete=False)
+                txn.drop(txn.tables[name], delete=False)
 
         with self._lock:
             self._waiting.clear()
@@ -373,13 +373,13 @@ class VectorTable:
     def fact(self, name: str) -> bytes | None:
         """Return a small fact about the derived data, such as which model made it."""
         with self._env.read() as txn:
-            value = txn.get(name.encode(), db=self._env.tables[FACTS])
+            value = txn.get(name.encode(), db=txn.tables[FACTS])
         return None if value is None else checked(value)
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
-        table = self._env.tables[FACTS]
-        self._env.write(lambda txn: txn.put(name.encode(), seal(value), db=table))
+        data = seal(value)
+        self._env.write(lambda txn: txn.put(name.encode(), data, db=txn.tables[FACTS]))
 
     def close(self) -> None:
         """Write pending rows and close the file."""
@@ -389,7 +389,7 @@ class VectorTable:
     def _write(self, rows: Iterable[tuple[bytes, bytes]], count: int) -> None:
         def put(txn: Transaction) -> None:
             for key, row in rows:
-                put_row(self._env, txn, key, row)
+                put_row(txn, key, row)
 
         try:
             self._env.write(put)
