@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -36,6 +36,19 @@ class Block(AbstractAsyncContextManager[T, None]):
 
     async def __aexit__(self, *_: object) -> None:
         await to_the_end(self._close(self._opened))
+
+
+class SharedExitStack(ExitStack):
+    """A stack that any thread may close: whoever comes second waits for the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closing = threading.RLock()  # its thread may collect the timer of a loop meanwhile
+
+    def close(self) -> None:
+        """Call what was pushed, last first; return when all of it was called."""
+        with self._closing:
+            super().close()
 
 
 def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:

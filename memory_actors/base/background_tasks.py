@@ -44,7 +44,8 @@ class BackgroundTasks:
     def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task unless one of that name is running."""
         if name not in self._running:
-            task = asyncio.create_task(work())
+            loop = asyncio.get_running_loop()  # if there is none, no work is made
+            task = loop.create_task(work())
             self._running[name] = task
             task.add_done_callback(lambda done: self._done(name, done))
 

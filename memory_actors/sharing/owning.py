@@ -20,7 +20,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ import msgspec
 
 from eventlog.core.errors import DiskFull
 from eventlog.core.logs import get_logger
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import SharedExitStack, to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
@@ -69,7 +69,7 @@ async def owned(
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only. If
     a full disk has no room for the address, the store is open for this process alone.
     """
-    held, orphaned, secrets = AsyncExitStack(), ExitStack(), set[str]()
+    held, orphaned, secrets = AsyncExitStack(), SharedExitStack(), set[str]()
     # Both last: who waits for the end reads it.
     held.push_async_callback(forget_owner, directory, secrets)
     orphaned.callback(forget_now, directory, secrets)
