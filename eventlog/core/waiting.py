@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 YEAR_S: Final = 365 * 86400.0
+OPENING_S_MAX: Final = 10.0
 T = TypeVar("T")
 
 
@@ -90,26 +91,31 @@ async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object])
     """Return the result of `open_`, run in a thread, or close it if the caller leaves before.
 
     A cancellation is raised after the thread has ended. If the loop ends first, and cancels all
-    tasks, the thread closes the result.
+    tasks, the thread closes the result, and the loop's end waits for that.
     """
     made: list[T] = []
-    handing, is_left = threading.Lock(), False
+    handing, opening, left = threading.Lock(), threading.Lock(), threading.Event()
 
     def run() -> None:
-        one = open_()
-        with handing:
-            if not is_left:
-                made.append(one)
+        with opening:
+            if left.is_set():
                 return
-        close(one)
+            one = open_()
+            with handing:
+                if not left.is_set():
+                    made.append(one)
+                    return
+            close(one)
 
     try:
         await to_the_end(anyio.to_thread.run_sync(run))
     except BaseException:
         with handing:
-            is_left = True
+            left.set()
         if made:
             close(made[0])
+        elif opening.locked():  # the thread is still at it
+            at_loop_end(lambda: opening.acquire(timeout=OPENING_S_MAX))
         raise
     return made[0]
 

@@ -187,10 +187,10 @@ class Actor(Generic[S]):
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Go on after a cancellation, which may have come before the task began."""
+        """Go on after a cancellation, which may have come before the task began, if one waits."""
         if task.cancelled() and self._task in (task, None):
             self._task = None
-            if self._mailbox:
+            if not all(ask.answer.done() for ask in self._mailbox):
                 self._begin()
 
     async def _run(self) -> None:

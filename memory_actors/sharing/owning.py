@@ -89,6 +89,7 @@ async def owned(
         release=orphaned.close,
     )
     held.push_async_callback(server.close)
+    orphaned.callback(server.release)
     try:
         await to_the_end(server.start())
     except DiskFull as error:
@@ -140,10 +141,9 @@ _kept: Final[list[Any]] = []
 
 
 def _become_client(memory: MemorySystem) -> None:
-    """Make a system, and the handles on it, a client's; and end its connections."""
-    server, made = _owned.pop(memory)
+    """Make a system, and the handles on it, a client's."""
+    _, made = _owned.pop(memory)
     _replace_all({id(memory._services): made()})
-    server.release()
 
 
 def _in_child() -> None:

@@ -82,7 +82,7 @@ class OwnerServer:
         self.strangers: dict[_Peer, None] = {}
         """Peers that have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
-        self._listening: socket.socket
+        self._listening: socket.socket | None = None
         self._taking: asyncio.Task[None] | None = None
         self.is_over = False
         """True: the store is closed, or this process has let go of it."""
@@ -90,6 +90,7 @@ class OwnerServer:
     async def start(self) -> None:
         """Listen."""
         self._listening, self.address = self._listen()
+        self._listening.setblocking(False)
         self._loop = asyncio.get_running_loop()
         # Serving begins apart: a cancellation leaves a server that `close` can end.
         self._server = await self._loop.create_server(
@@ -109,7 +110,7 @@ class OwnerServer:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             self.closing = True
-            if not self.is_over:  # who comes waits for the next owner
+            if not self.is_over and self._listening is not None:  # who comes waits for the next
                 self._loop.remove_reader(self._listening)
             for peer in self._peers:
                 peer.link.send(frames.Closing())
@@ -125,13 +126,16 @@ class OwnerServer:
 
         Otherwise connected and connecting clients would not notice that the parent is gone.
         """
-        self._listening.close()
+        if self._listening is not None:
+            self._listening.close()
         for peer in self._peers:
             peer.link.close_socket()
 
     def release(self) -> None:
         """Stop listening and end all connections, from a thread: the loop is over, or rests."""
         self.closing = self.is_over = True
+        if self._listening is None:
+            return
         OWNED_HERE.pop(self.address.secret, None)
         self._unlisten()
         with suppress(OSError):  # until nobody else waits
@@ -180,7 +184,7 @@ class OwnerServer:
     async def close(self) -> None:
         """Take no more calls, wait for those in hand, and end all connections."""
         self.closing = self.is_over = True
-        if self._server is None:
+        if self._server is None or self._listening is None:
             return
         OWNED_HERE.pop(self.address.secret, None)
         self._unlisten()

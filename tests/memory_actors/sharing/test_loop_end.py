@@ -242,7 +242,7 @@ def test_a_task_that_writes_when_it_is_cancelled_writes_behind_what_was_under_wa
 def test_whoever_releases_a_store_second_waits_for_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread lets go of it where a client waits, and the end of the loop does, too."""
+    """As a thread where a client waits, and the end of the loop."""
     releasing, close = threading.Event(), Files.close
 
     def slowly(files: Files) -> None:
@@ -258,9 +258,11 @@ def test_whoever_releases_a_store_second_waits_for_the_first(
         thread = threading.Thread(target=here.release)
         thread.start()
         assert releasing.wait(AT_ONCE_S)
-        loop.close()
+        here.release()
     assert asyncio.run(left_open(tmp_path / "memory", "again")) == 2
     thread.join()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
 
 
 def test_a_global_memory_of_mem0_works_in_every_asyncio_run(tmp_path: Path) -> None:
