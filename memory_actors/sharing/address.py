@@ -164,7 +164,8 @@ def note(directory: Path, port: int | None = None) -> Address:
         _write(path, data)
     except OSError as error:
         kind = DiskFull if means_no_room(error) else LogUnavailable
-        raise kind(f"cannot write {path}: {error.strerror}{advice(error)}") from error
+        place = error.filename or path
+        raise kind(f"cannot write {place}: {error.strerror}{advice(error)}") from error
     return address
 
 
@@ -280,9 +281,13 @@ def is_served(directory: Path) -> bool:
     address = read_address(directory)
     if address is None:
         return False
-    with reachable(directory, address) as (found, where), found:
-        found.settimeout(LOOK_S_MAX)  # one who is frozen has a full backlog: that is served, too
-        return found.connect_ex(where) in (0, errno.EAGAIN)
+    try:
+        with reachable(directory, address) as (found, where), found:
+            found.settimeout(LOOK_S_MAX)
+            # One who is frozen has a full backlog: that is served, too.
+            return found.connect_ex(where) in (0, errno.EAGAIN)
+    except OSError:  # an address that this machine does not have
+        return False
 
 
 def is_shared(directory: Path) -> bool:
