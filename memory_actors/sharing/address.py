@@ -34,7 +34,8 @@ OWNER_ONLY: Final = 0o600
 ADDRESS_BYTES_MAX: Final = 64 << 10
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
-_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
+_URL: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|.*://", re.IGNORECASE | re.DOTALL)
+"""Not the C:/ of a path; but any that is written badly, which may have a password in it."""
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
 GIVEN_UP_LOOKS: Final = 50
@@ -84,10 +85,10 @@ def place_of(place: str | Path) -> Path | str:
         )
     if (url := database_url(place) or server_url(place)) is not None:
         return url
-    if (scheme := _SCHEME.match(str(place))) is not None:
+    if _URL.match(str(place)):
         raise InvalidInputError(
-            f"no store can be opened by this {scheme[1]} URL: name a directory, or give as "
-            "text a postgresql:// URL, or the http:// or https:// URL of a server"
+            "no store can be opened by this URL: name a directory, or give as text a "
+            "postgresql:// URL, or the http:// or https:// URL of a server"
         )
     return named(place)
 
