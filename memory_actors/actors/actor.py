@@ -414,5 +414,8 @@ class Actor(Generic[S]):
 
     def _refuse_waiting(self, refusal: Exception) -> None:
         while self._mailbox:
-            self._mailbox.popleft().settle(refusal)
+            ask = self._mailbox.popleft()
+            ask.settle(refusal)
+            if not ask.answer.cancelled():
+                ask.answer.exception()  # where the loop ends, nobody may wait for it any more
         self._room.wake(len(self._room))
