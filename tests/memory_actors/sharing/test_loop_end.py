@@ -219,6 +219,7 @@ def test_a_task_that_writes_when_it_is_cancelled_writes_behind_what_was_under_wa
     async def last_words(memory: MemorySystem, step: int) -> None:
         try:
             await memory.user("ada").add(f"{step} cut off")
+            await asyncio.Event().wait()
         finally:
             await memory.user("ada").add(f"{step} the last")
 
