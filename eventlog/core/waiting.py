@@ -6,13 +6,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
 YEAR_S: Final = 365 * 86400.0
+OPENING_S_MAX: Final = 10.0
 T = TypeVar("T")
 
 
@@ -36,6 +37,19 @@ class Block(AbstractAsyncContextManager[T, None]):
 
     async def __aexit__(self, *_: object) -> None:
         await to_the_end(self._close(self._opened))
+
+
+class SharedExitStack(ExitStack):
+    """A stack that any thread may close: whoever comes second waits for the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closing = threading.RLock()  # its thread may collect the timer of a loop meanwhile
+
+    def close(self) -> None:
+        """Call what was pushed, last first; return when all of it was called."""
+        with self._closing:
+            super().close()
 
 
 def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
@@ -77,26 +91,31 @@ async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object])
     """Return the result of `open_`, run in a thread, or close it if the caller leaves before.
 
     A cancellation is raised after the thread has ended. If the loop ends first, and cancels all
-    tasks, the thread closes the result.
+    tasks, the thread closes the result, and the loop's end waits for that.
     """
     made: list[T] = []
-    handing, is_left = threading.Lock(), False
+    handing, opening, left = threading.Lock(), threading.Lock(), threading.Event()
 
     def run() -> None:
-        one = open_()
-        with handing:
-            if not is_left:
-                made.append(one)
+        with opening:
+            if left.is_set():
                 return
-        close(one)
+            one = open_()
+            with handing:
+                if not left.is_set():
+                    made.append(one)
+                    return
+            close(one)
 
     try:
         await to_the_end(anyio.to_thread.run_sync(run))
     except BaseException:
         with handing:
-            is_left = True
+            left.set()
         if made:
             close(made[0])
+        elif opening.locked():  # the thread is still at it
+            at_loop_end(lambda: opening.acquire(timeout=OPENING_S_MAX))
         raise
     return made[0]
 

@@ -186,9 +186,10 @@ def holder(fd: int) -> str:
     """Return the holder of a lock and its start time, from a file that may be outdated."""
     pid, _, since_s = os.pread(fd, 40, 0).decode(errors="replace").strip().partition(" ")
     who = f"process {pid or 'unknown'}"
-    if not since_s.isdecimal():
+    try:
+        since = datetime.fromtimestamp(int(since_s), UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
         return who
-    since = datetime.fromtimestamp(int(since_s), UTC).astimezone()
     return f"{who} since {since:%Y-%m-%d %H:%M:%S}"
 
 

@@ -17,11 +17,14 @@ What can go wrong:
   batch is decided again after a rebuild. An actor that crashes too often is quarantined: it takes
   no more commands, keeps its last confirmed state for readers, and nobody else notices.
 - A caller is cancelled: before its command was taken, it is dropped; after, it is carried out.
+- The actor's own task is cancelled, as where the loop ends: the log alone knows what became of the
+  append, so the state is read again before the next command. Those that wait are still served.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -97,6 +100,8 @@ class Actor(Generic[S]):
         self._restarts: deque[float] = deque()
         self._retired = False
         self._fenced: Exception | None = None
+        self._is_cut_off = False
+        """True: nobody waited for the end of the last append."""
 
     @property
     def busy(self) -> bool:
@@ -128,7 +133,7 @@ class Actor(Generic[S]):
         alarm = loop.call_at(until_s, lambda: settle(answer, late(deadline_s)))
         self._mailbox.append(QueuedRequest(request, answer, alarm, here()))
         if self._task is None:
-            self._task = asyncio.create_task(self._run())
+            self._begin()
         return answer
 
     async def dry_run(self, command: Any) -> Sequence[Any]:
@@ -177,8 +182,24 @@ class Actor(Generic[S]):
 
     # --- one batch after another
 
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Go on after a cancellation, which may have come before the task began, if one waits."""
+        if task.cancelled() and self._task in (task, None):
+            self._task = None
+            if not all(ask.answer.done() for ask in self._mailbox):
+                self._begin()
+
     async def _run(self) -> None:
         try:
+            if self._is_cut_off:
+                self._is_cut_off = False
+                with suppress(EventLogError):  # reading it tells the same
+                    await self._log.flush()
+                await self._reload()
             while self._mailbox:
                 await self._step()
         finally:
@@ -201,6 +222,9 @@ class Actor(Generic[S]):
         except Exception as error:
             await self._fail(batch, error)
             return
+        except asyncio.CancelledError:
+            self._is_cut_off = True
+            raise
         crash = self._publish(batch) or crash
         for ask, outcome in batch.outcomes:
             ask.settle(outcome)
@@ -390,5 +414,8 @@ class Actor(Generic[S]):
 
     def _refuse_waiting(self, refusal: Exception) -> None:
         while self._mailbox:
-            self._mailbox.popleft().settle(refusal)
+            ask = self._mailbox.popleft()
+            ask.settle(refusal)
+            if not ask.answer.cancelled():
+                ask.answer.exception()  # where the loop ends, nobody may wait for it any more
         self._room.wake(len(self._room))

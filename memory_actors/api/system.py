@@ -14,12 +14,12 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
-from eventlog.core.waiting import at_loop_end, to_the_end
+from eventlog.core.waiting import SharedExitStack, at_loop_end, to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import ON_DROPPED, PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
@@ -274,7 +274,7 @@ async def open_alone(
     open_log: OpenLog = open_log,
     place: Place = alone,
     scheduled: Callable[[], Awaitable[object]] | None = None,
-    orphaned: ExitStack | None = None,
+    orphaned: SharedExitStack | None = None,
 ) -> MemorySystem:
     """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
 
@@ -282,7 +282,7 @@ async def open_alone(
     Another log, a placement of users and what compacts them all by the schedule make it a node of
     many: see sharing/nodes.
     """
-    orphaned = ExitStack() if orphaned is None else orphaned
+    orphaned = SharedExitStack() if orphaned is None else orphaned
     orphaned.callback(end_tasks, asyncio.get_running_loop())
     held.callback(at_loop_end(orphaned.close))
     try:

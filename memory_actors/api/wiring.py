@@ -145,8 +145,7 @@ async def wired(
     if (release := getattr(log, "release", None)) is not None:
         orphaned.callback(release)
     _check_capabilities(parts.settings, log)
-    embeddings = await _embeddings(parts, log, keys, stack)
-    orphaned.callback(embeddings.release)
+    embeddings = await _embeddings(parts, log, keys, stack, orphaned)
     alerts = AlertDispatcher(parts.sinks)
     placement = await stack.enter_async_context(place(log))
     services = _services(parts, log, placement, embeddings, alerts)
@@ -184,12 +183,17 @@ def _check_capabilities(settings: Settings, log: EventStore) -> None:
 
 
 async def _embeddings(
-    parts: Resolved, log: EventStore, keys: Keys | None, stack: AsyncExitStack
+    parts: Resolved,
+    log: EventStore,
+    keys: Keys | None,
+    stack: AsyncExitStack,
+    orphaned: ExitStack,
 ) -> EmbeddingService:
     embeddings = await opened_in_thread(
         partial(_open_embeddings, parts, log, keys), EmbeddingService.release
     )
     stack.push_async_callback(embeddings.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
+    orphaned.callback(embeddings.release)
     await embeddings.probe()  # before the store is marked as this model's
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=parts.reindex))
     return embeddings

@@ -1,6 +1,7 @@
 """Background work: of one user, named, at most one of each name; and the end of all of it."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Final, TypeVar
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import reason
 
+ANYIO_THREAD: Final = "AnyIO worker thread"
 PACKAGE: Final = str(Path(__file__).parents[1])
 T = TypeVar("T")
 _logger = get_logger("memory_actors.user")
@@ -33,6 +35,16 @@ def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
         except RuntimeError:  # it is closed
             with suppress(Exception):
                 work.close()
+    if loop.is_closed():
+        _end_threads(loop)
+
+
+def _end_threads(loop: asyncio.AbstractEventLoop) -> None:
+    """End anyio's threads of a loop: one that began as the loop ended would keep the process."""
+    for thread in threading.enumerate():
+        its: Any = thread
+        if thread.name == ANYIO_THREAD and its.loop is loop and not its.stopping:
+            its.stop()
 
 
 class BackgroundTasks:
@@ -44,7 +56,8 @@ class BackgroundTasks:
     def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task unless one of that name is running."""
         if name not in self._running:
-            task = asyncio.create_task(work())
+            loop = asyncio.get_running_loop()  # if there is none, no work is made
+            task = loop.create_task(work())
             self._running[name] = task
             task.add_done_callback(lambda done: self._done(name, done))
 

@@ -32,7 +32,8 @@ OWNER_ONLY: Final = 0o600
 ADDRESS_BYTES_MAX: Final = 64 << 10
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
-_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
+_URL: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|.*://", re.IGNORECASE | re.DOTALL)
+"""Not the C:/ of a path; but any that is written badly, which may have a password in it."""
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
 _OPEN_FILES: Final = Path("/proc/self/fd")
@@ -80,10 +81,10 @@ def place_of(place: str | Path) -> Path | str:
         )
     if (url := database_url(place) or server_url(place)) is not None:
         return url
-    if (scheme := _SCHEME.match(str(place))) is not None:
+    if _URL.match(str(place)):
         raise InvalidInputError(
-            f"no store can be opened by this {scheme[1]} URL: name a directory, or give as "
-            "text a postgresql:// URL, or the http:// or https:// URL of a server"
+            "no store can be opened by this URL: name a directory, or give as text a "
+            "postgresql:// URL, or the http:// or https:// URL of a server"
         )
     return named(place)
 
@@ -160,7 +161,8 @@ def note(directory: Path, port: int | None = None) -> Address:
         _write(path, data)
     except OSError as error:
         kind = DiskFull if means_no_room(error) else LogUnavailable
-        raise kind(f"cannot write {path}: {error.strerror}{advice(error)}") from error
+        place = error.filename or path
+        raise kind(f"cannot write {place}: {error.strerror}{advice(error)}") from error
     return address
 
 
@@ -266,9 +268,13 @@ def is_served(directory: Path) -> bool:
     address = read_address(directory)
     if address is None:
         return False
-    with reachable(directory, address) as (found, where), found:
-        found.settimeout(LOOK_S_MAX)  # one who is frozen has a full backlog: that is served, too
-        return found.connect_ex(where) in (0, errno.EAGAIN)
+    try:
+        with reachable(directory, address) as (found, where), found:
+            found.settimeout(LOOK_S_MAX)
+            # One who is frozen has a full backlog: that is served, too.
+            return found.connect_ex(where) in (0, errno.EAGAIN)
+    except OSError:  # an address that this machine does not have
+        return False
 
 
 def is_shared(directory: Path) -> bool:

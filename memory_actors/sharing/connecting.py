@@ -96,8 +96,11 @@ class Connection:
 
     def close_socket(self) -> None:
         """Close the socket past its loop: that has ended, or is the parent's in a forked child."""
-        if self.link is not None:
-            self.link.close_socket()
+        for link in self._links():
+            link.close_socket()
+
+    def _links(self) -> list[FrameLink]:
+        return [link for link in (self.link, self._leaving) if link is not None]
 
     async def close(self) -> None:
         """End it; an owner that this process has become closes the store."""
@@ -108,8 +111,8 @@ class Connection:
             task.cancel()
         if running:
             await asyncio.wait(running)
-        if self.link is not None:
-            self.link.close()
+        for link in self._links():
+            link.close()
         if self._owned is not None:
             await self._owned.close()
         if self._given_up is not None:

@@ -21,7 +21,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable, Container, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,7 @@ import msgspec
 
 from eventlog.core.errors import DiskFull
 from eventlog.core.logs import get_logger
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import SharedExitStack, to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
@@ -73,7 +73,7 @@ async def owned(
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only. If
     a full disk has no room for the address, the store is open for this process alone.
     """
-    held, orphaned, secrets = AsyncExitStack(), ExitStack(), set[str]()
+    held, orphaned, secrets = AsyncExitStack(), SharedExitStack(), set[str]()
     # Both last: who waits for the end reads it.
     held.push_async_callback(_forget_owner, directory, secrets)
     orphaned.callback(forget_now, directory, secrets)
@@ -93,6 +93,7 @@ async def owned(
         release=orphaned.close,
     )
     held.push_async_callback(server.close)
+    orphaned.callback(server.release)
     try:
         await to_the_end(server.start())
     except DiskFull as error:
@@ -156,10 +157,9 @@ _kept: Final[list[Any]] = []
 
 
 def _become_client(memory: MemorySystem) -> None:
-    """Make a system, and the handles on it, a client's; and end its connections."""
-    server, made = _owned.pop(memory)
+    """Make a system, and the handles on it, a client's."""
+    _, made = _owned.pop(memory)
     _replace_all({id(memory._services): made()})
-    server.release()
 
 
 def _in_child() -> None:

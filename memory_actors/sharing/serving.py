@@ -77,6 +77,7 @@ class OwnerServer:
         """Of a node: carries out what clients ask that are no nodes, wherever the users are."""
         self.address: Address
         self.closing = False
+        """True: it takes no more calls."""
         self.running: dict[str, asyncio.Future[frames.Message]] = {}
         """The answers of calls that are being carried out, by client and number."""
         self._listen, self._unlisten, self._release = listen, unlisten, release
@@ -87,11 +88,15 @@ class OwnerServer:
         self.strangers: dict[_Peer, None] = {}
         """Peers that have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
-        self._listening: socket.socket
+        self._listening: socket.socket | None = None
+        self._taking: asyncio.Task[None] | None = None
+        self.is_over = False
+        """True: the store is closed, or this process has let go of it."""
 
     async def start(self) -> None:
         """Listen."""
         self._listening, self.address = self._listen()
+        self._listening.setblocking(False)
         self._loop = asyncio.get_running_loop()
         # Serving begins apart: a cancellation leaves a server that `close` can end.
         self._server = await self._loop.create_server(
@@ -101,12 +106,25 @@ class OwnerServer:
             self.answering.at_once, self._loop, self._release
         )
         await self._server.start_serving()
+        self._taking = asyncio.create_task(self._take_calls())
         watched = weakref.ref(self), self._listening
         threading.Thread(target=_watch_loop, args=watched, name="store-door", daemon=True).start()
 
+    async def _take_calls(self) -> None:
+        """Take calls until all tasks are cancelled, as where the loop ends: the next owner does."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.closing = True
+            if not self.is_over and self._listening is not None:  # who comes waits for the next
+                self._loop.remove_reader(self._listening)
+            for peer in self._peers:
+                peer.link.send(frames.Closing())
+                peer.end_iterations()
+
     def let_go(self) -> None:
         """Let go of the store if its loop does not run."""
-        if not self.closing and not self._loop.is_running():
+        if not self.is_over and not self._loop.is_running():
             self._release()
 
     def close_sockets(self) -> None:
@@ -114,13 +132,16 @@ class OwnerServer:
 
         Otherwise connected and connecting clients would not notice that the parent is gone.
         """
-        self._listening.close()
+        if self._listening is not None:
+            self._listening.close()
         for peer in self._peers:
             peer.link.close_socket()
 
     def release(self) -> None:
         """Stop listening and end all connections, from a thread: the loop is over, or rests."""
-        self.closing = True
+        self.closing = self.is_over = True
+        if self._listening is None:
+            return
         OWNED_HERE.pop(self.address.secret, None)
         self._unlisten()
         with suppress(OSError):  # until nobody else waits
@@ -173,17 +194,17 @@ class OwnerServer:
 
     async def close(self) -> None:
         """Take no more calls, wait for those in hand, and end all connections."""
-        self.closing = True
-        if self._server is None:
+        self.closing = self.is_over = True
+        if self._server is None or self._listening is None:
             return
         OWNED_HERE.pop(self.address.secret, None)
         self._unlisten()
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # ends the thread that watches it
         self._server.close()
-        for peer in self._peers:
-            peer.link.send(frames.Closing())
-            peer.end_iterations()
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
         if self.running:
             await asyncio.wait(self.running.values(), timeout=CLOSE_S)
         peers = list(self._peers)
@@ -205,7 +226,7 @@ def _watch_loop(serving: "weakref.ref[OwnerServer]", listening: socket.socket) -
 
     def is_open() -> bool:  # between two looks nothing keeps a server
         server = serving()
-        return server is not None and not server.closing
+        return server is not None and not server.is_over
 
     while is_open():
         if door.poll(LOOK_MS) and is_open():

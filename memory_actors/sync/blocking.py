@@ -97,15 +97,23 @@ class Loop:
                 self.call(items.aclose)
 
     def close(self, first: Callable[[], Awaitable[object]] | None = None) -> None:
-        """End the thread, once; `first` is called on the loop before that."""
-        with self._closing:
-            if self._closed:
-                return
-            if first is not None:
-                self.call(first)
+        """End the thread, once; `first` is called on the loop before that.
+
+        An interruption ends the wait for it, and no more.
+        """
+
+        async def end() -> None:
             self._closed = True
-            self._portal.start_task_soon(self._portal.stop).result()
-            self._thread.join()
+            try:
+                if first is not None:
+                    await first()
+            finally:
+                await self._portal.stop()
+
+        with self._closing:
+            if not self._closed:
+                self.call(end)
+                self._thread.join()
 
 
 def _run(started: "Future[BlockingPortal]") -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
@@ -218,12 +218,17 @@ class Scope:
         stream, meta = recall_stream_of(self.user_id), self._meta("Retrieve")
         await self.services.recalls.keep(stream, query, memory_ids, meta, live.epoch)
 
-    async def unattended(self, work: Awaitable[T]) -> T:
+    async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self.services.unattended.discard(task)
+            work.close()  # which a loop that ends may have kept from beginning
+
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(_run_and_settle(work, answer))
         self.services.unattended.add(task)
-        task.add_done_callback(self.services.unattended.discard)
+        task.add_done_callback(ended)
         return await answer
 
     def limits(self, state: UserState) -> Limits:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.files.datafile import write_whole, written_whole
+from eventlog.core.errors import LogLocked
+from eventlog.files.datafile import lock, unlock, write_whole, written_whole
 
 pytestmark = pytest.mark.user
 
@@ -73,3 +74,14 @@ def test_a_name_is_on_disk_when_the_file_is(
     monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
     write_whole(tmp_path / "file", b"data")
     assert synced == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"x", b"1 9999999999999999999999", b"1 99999999999999", b"\xff" * 50]
+)
+def test_a_lock_is_refused_by_name_whatever_its_file_says(tmp_path: Path, damage: bytes) -> None:
+    held = lock(tmp_path / "lock")
+    (tmp_path / "lock").write_bytes(damage)
+    with pytest.raises(LogLocked, match="is open in process"):
+        lock(tmp_path / "lock")
+    unlock(held)

@@ -138,6 +138,31 @@ def test_an_opening_that_is_cancelled_frees_the_store_where_the_loop_ends(
         opens(tmp_path)
 
 
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_an_opening_that_nobody_waits_for_frees_the_store_before_the_loop_has_ended(
+    tmp_path: Path, share: bool, is_cancelled: bool
+) -> None:
+    """However far it had come: the thread that opens a file is waited for."""
+    opens(tmp_path)
+
+    async def main(wait_s: float) -> None:
+        opened = MemorySystem.open(
+            tmp_path / "memory", embedder=FakeEmbedder(), alerts=[], share=share
+        )
+        task = asyncio.create_task(opened._open())
+        await asyncio.sleep(wait_s)
+        if is_cancelled:
+            task.cancel()
+
+    begun_s = time.monotonic()
+    opens(tmp_path)
+    step_s = (time.monotonic() - begun_s) / 30
+    for step in range(30):
+        asyncio.run(main(step * step_s))
+        opens(tmp_path)
+
+
 def test_an_opening_whose_tasks_are_all_cancelled_frees_the_store(tmp_path: Path) -> None:
     """A second Ctrl-C cancels the threads' tasks, too: a thread then closes what it opened."""
     opens(tmp_path)

@@ -451,7 +451,7 @@ DAMAGES = [
     {"pid": 10**30}, {"pid": -1}, {"pid": 0}, {"pid": 2**31}, {"port": 10**6}, {"port": -1},
     {"port": 0}, {"port": 80, "host": "a\0b"}, {"port": 80, "host": "x" * 300},
     {"port": 80, "host": "ü" * 80}, {"port": 1, "host": "93.184.216.34"}, {"secret": ""},
-    {"since": 10**400}, {"settings": 5},
+    {"since": 10**400}, {"settings": 5}, {"port": 80, "host": "::1%x"},
 ]  # fmt: skip
 
 

@@ -4,17 +4,21 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from support.fakes import FakeEmbedder
 
+from eventlog.lmdb.opening import Files
 from memory_actors import MemorySystem
 from memory_actors.integrations.langgraph import MemoryActorsStore
 from memory_actors.integrations.mem0 import AsyncMemory
 from memory_actors.sharing.address import FILE
+from memory_actors.sharing.at_once import OWNED_HERE
 
 T = TypeVar("T")
 AT_ONCE_S = 5.0  # on a busy machine; a silent owner is waited for twice as long
@@ -66,7 +70,9 @@ async def kept(place: Path, **parts: Any) -> list[str]:
     """Return what a store has, by its memories and its values."""
     memory = await opened(place, **parts)
     ada = memory.user("ada")
-    contents = [one.content for one in await ada.list_memories(memory_types=["long_term"])]
+    contents = [
+        one.content for one in await ada.list_memories(memory_types=["long_term"], limit=1000)
+    ]
     values = [f"{key}!" for key in await ada.working.items()]
     await memory.close()
     return sorted([*contents, *values])
@@ -180,6 +186,84 @@ def test_threads_that_run_a_loop_each_share_a_store_one_after_the_other(tmp_path
         thread.start()
         thread.join()
     assert counts == [1, 2, 3]
+
+
+def test_threads_whose_loops_end_at_any_time_lose_no_write_and_see_no_error(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Each takes over what another leaves in the middle of the work of both."""
+    added: list[str] = []
+
+    async def add(thread: int, visit: int) -> None:
+        memory = await opened(tmp_path / "memory")
+        for step in range(1 + (thread + visit) % 3):
+            text = f"{thread} {visit} {step}"
+            await memory.user("ada").add(text)
+            added.append(text)
+
+    def visits(thread: int) -> None:
+        for visit in range(12):
+            asyncio.run(add(thread, visit))
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(visits, range(6)))
+    assert asyncio.run(kept(tmp_path / "memory")) == sorted(added)
+    assert [str(one.message) for one in recwarn if "never awaited" in str(one.message)] == []
+
+
+def test_a_task_that_writes_when_it_is_cancelled_writes_behind_what_was_under_way(
+    tmp_path: Path,
+) -> None:
+    """However far that had come: it is in the log, or it is not."""
+
+    async def last_words(memory: MemorySystem, step: int) -> None:
+        try:
+            await memory.user("ada").add(f"{step} cut off")
+            await asyncio.Event().wait()
+        finally:
+            await memory.user("ada").add(f"{step} the last")
+
+    async def main(step: int) -> None:
+        memory = await opened(tmp_path / "memory")
+        await memory.user("ada").count()
+        task = asyncio.create_task(last_words(memory, step))
+        for _ in range(step):
+            await asyncio.sleep(0)
+        left.append(task)
+
+    left: list[asyncio.Task[None]] = []
+    for step in range(1, 30):
+        asyncio.run(main(step))
+        with pytest.raises(asyncio.CancelledError):
+            left[-1].result()
+    said = asyncio.run(kept(tmp_path / "memory"))
+    assert [one for one in said if "last" in one] == sorted(f"{n} the last" for n in range(1, 30))
+
+
+def test_whoever_releases_a_store_second_waits_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a thread where a client waits, and the end of the loop."""
+    releasing, close = threading.Event(), Files.close
+
+    def slowly(files: Files) -> None:
+        releasing.set()
+        time.sleep(0.3)
+        close(files)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(left_open(tmp_path / "memory"))
+    [here] = OWNED_HERE.values()
+    with monkeypatch.context() as slow:
+        slow.setattr(Files, "close", slowly)
+        thread = threading.Thread(target=here.release)
+        thread.start()
+        assert releasing.wait(AT_ONCE_S)
+        here.release()
+    assert asyncio.run(left_open(tmp_path / "memory", "again")) == 2
+    thread.join()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
 
 
 def test_a_global_memory_of_mem0_works_in_every_asyncio_run(tmp_path: Path) -> None:

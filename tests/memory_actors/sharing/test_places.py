@@ -28,7 +28,8 @@ pytestmark = pytest.mark.anyio
 UNKNOWN = [
     "mysql://ada:secret@host/db", "sqlite:///memory.db", "file:///tmp/memory", "redis://host",
     "postgresql+psycopg://ada:secret@host/db", "MySQL://host", "s3://bucket/memory", "http:/host",
-    Path("postgresql://host/db"), Path("http://127.0.0.1:8765"),
+    Path("postgresql://host/db"), Path("http://127.0.0.1:8765"), "jdbc:mysql://ada:secret@host",
+    '"postgresql://ada:secret@host/db"',
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import anyio
 import pytest
 from support.fakes import FakeEmbedder
 
@@ -26,7 +28,7 @@ from memory_actors import (
 from memory_actors import sync as sync_api
 from memory_actors.api.operations import OPERATIONS, OWNERS
 from memory_actors.sync import MemorySystem, UserMemory
-from memory_actors.sync.blocking import CLASSES, blocking_class
+from memory_actors.sync.blocking import CLASSES, Loop, blocking_class
 
 ROOT = Path(__file__).parents[3]
 WRITTEN = 40
@@ -219,6 +221,29 @@ def test_an_opening_that_is_interrupted_leaves_the_store_free(tmp_path: Path) ->
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_close_that_is_interrupted_goes_on() -> None:
+    """A second Ctrl-C ends the wait for the close that the first one began, and not the close."""
+    loop, closed = Loop(), threading.Event()
+
+    async def slowly() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.3)
+        closed.set()
+
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            loop.close(slowly)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not closed.is_set()
+    loop._thread.join(10)
+    assert closed.is_set()
+    assert not loop._thread.is_alive()
 
 
 def test_the_stub_is_what_the_script_makes() -> None:
