@@ -45,7 +45,7 @@ from memory_actors.interchange.sources.markdown import ENDINGS
 from memory_actors.sharing.system import MemorySystem
 
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
-BATCH_CHARACTERS_MAX: Final = 8 << 20
+BATCH_BYTES_MAX: Final = 8 << 20
 NOTES_SHOWN_MAX: Final = 3
 NAMES_MAX: Final = 40  # of fields, that an error names
 NAME_CHARACTERS_MAX: Final = 60
@@ -179,8 +179,9 @@ class ImportPlan:
 
     def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
         return in_batches(
-            self.entries(reading), lambda entry: len(entry.line.item.content),
-            count_max=BATCH_RECORDS, size_max=BATCH_CHARACTERS_MAX,
+            self.entries(reading),
+            lambda entry: len(msgspec.json.encode([entry.line.item.content, entry.line.parts])),
+            count_max=BATCH_RECORDS, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
 
     def entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
@@ -294,7 +295,7 @@ def _fits(program: str, path: Path) -> bool:
 def _is_ours(path: Path) -> bool:
     """Say whether the first line of a file is one of our own."""
     with suppress(InvalidInputError), open_file(path) as file:
-        line = file.readline(BATCH_CHARACTERS_MAX).removeprefix(BOM_UTF8)
+        line = file.readline(BATCH_BYTES_MAX).removeprefix(BOM_UTF8)
         return bool(LineReader().read(line, str(path)))
     return False
 

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from memory_actors.base.errors import InvalidInputError
+import msgspec
+
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import Room, json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
 CONVERSATIONS: Final = ("", "conversations")
 MESSAGES: Final = "chat_messages"
-MESSAGES_MAX: Final = 50_000  # of a conversation that is a file by itself: it is read whole
-MEMBERS_MAX: Final = 100
 UNSPOKEN: Final = (
     "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
     "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
@@ -40,7 +39,7 @@ def conversations(
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each conversation of an export with its place and the name of its file.
 
-    A file may be a list of them, or one of them.
+    A file may be a list of them, or one of them: that is read whole.
     """
 
     def wanted(name: str) -> bool:
@@ -48,13 +47,14 @@ def conversations(
 
     for name, file in files_in(path, wanted):
         only: dict[str, Any] = {}
+        room = Room(f"{path}, {name}")
         for number, (member, value) in enumerate(json_items(file, f"{path}, {name}"), start=1):
-            if member == MESSAGES:
-                only.setdefault(member, []).append(value)
-                if len(only[member]) > MESSAGES_MAX:
-                    raise InvalidInputError(f"{path} has over {MESSAGES_MAX:,} messages: split it")
-            elif member not in CONVERSATIONS:
-                only |= {member: value} if len(only) < MEMBERS_MAX else {}
+            if member not in CONVERSATIONS:
+                room.take(msgspec.json.encode({member: value}).decode())
+                if member == MESSAGES:
+                    only.setdefault(member, []).append(value)
+                else:
+                    only[member] = value
             else:
                 place = f"{path}, {name}, {number}"
                 record = as_object(value, place, reading)
