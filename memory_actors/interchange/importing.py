@@ -37,7 +37,7 @@ from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.looking import Looker
-from memory_actors.interchange.noting import ImportReport, together
+from memory_actors.interchange.noting import ImportReport, time_of_others, together
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import OF_MARKDOWN, SOURCES
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
@@ -214,6 +214,8 @@ class ImportPlan:
                 fields[ours] = value
         if "content" in self._fields.values() and "content" in fields:
             fields = {k: v for k, v in fields.items() if k not in ("data", "memory_type")}
+        if "timestamp" in fields:
+            fields["timestamp"] = time_of_others(fields["timestamp"])
         made_id = _made_id(self._program, found, fields, seen)
         fields["id"] = made_id if found.own_id is None else found.own_id
         for end, key in zip(("source_id", "target_id"), found.ends, strict=True):

@@ -35,16 +35,17 @@ FRONT: Final = re.compile(
     r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
 FRONT_CHARACTERS_MAX: Final = 64 << 10  # PyYAML reads some 100 KB a second
-FIELD: Final = re.compile(r"^([\w.-]+):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+FIELD: Final = re.compile(r"^([\w.-]+):(.*(?:\n(?![\w.-]+:).*)*)", re.MULTILINE)
 NO_YAML: Final = "a front matter is no YAML: its lines `name: text` were taken over as they are"
 ALIASES_MAX: Final = 10  # each may repeat what has others in it
 MARKDOWN: Final = MarkdownIt("commonmark").disable(["reference", "inline"])
 SPECIAL: Final = re.compile(  # bounded, so that texts of backticks alone take no time
     r"(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n).){1,2000}?(?<!`)(?P=ticks)(?!`)|\\[\\`\[<]"
+    r"|<(?P<tag>code|pre|kbd|samp|script|style)\b(?:(?!<(?P=tag)\b).)*?</(?P=tag)>"
     r"|(?P<comment><!--(?:(?!<!--).)*?-->)",
-    re.DOTALL,
+    re.DOTALL | re.IGNORECASE,
 )
-"""Code in a line, an escaped character, or a comment."""
+"""Code in a line or in HTML, an escaped character, or a comment."""
 RULE: Final = re.compile(r"[ \t]*-{1,3}[ \t]*")
 """A line below a text that makes it a heading, and is meant as a rule: `---`."""
 
@@ -97,7 +98,7 @@ def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str
         fields = yaml.load(found[1], _Texts) or {}  # noqa: S506 - it makes nothing but texts
     except (yaml.YAMLError, ValueError, RecursionError):
         reading.note(NO_YAML)
-        fields = dict(FIELD.findall(found[1]))
+        fields = {name: value.strip() for name, value in FIELD.findall(found[1])}
     if not isinstance(fields, dict):
         return {}, text
     return {str(name): value for name, value in fields.items()}, text[found.end() :]

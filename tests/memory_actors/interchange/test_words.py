@@ -1,6 +1,7 @@
 """Importers lose no word and invent none, whatever place of an export it stands in."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,24 @@ def test_front_matter_cannot_grow_by_aliases() -> None:
     fields, _ = front_matter("---\n" + "\n".join(lines) + "\n---\n", reading)
     assert all(isinstance(value, str) for value in fields.values())
     assert len(reading.notes()) == 1
+
+
+def test_code_of_html_is_code() -> None:
+    text = (
+        "<pre>\n[[no]]\n\n# none\n</pre>\n\n"
+        "<code>[[no]]</code> [[a]] `<code>` [[b]] `</code>`, <CODE> [[c]]\n"
+    )
+    pre, line = passages(text)
+    assert (pre.text, pre.prose) == ("<pre>\n[[no]]\n\n# none\n</pre>", "")
+    assert re.findall(r"\[\[\w+", line.prose) == ["[[a", "[[b", "[[c"]
+
+
+def test_a_front_matter_that_is_no_yaml_keeps_all_lines_of_a_field() -> None:
+    text = "---\ntitle: A: B\ntags:\n  - tea\n  - wine\nempty:\nby:\tada\n\tmore: x\n---\n"
+    fields, _ = front_matter(text, SourceReading())
+    assert fields == {
+        "title": "A: B", "tags": "- tea\n  - wine", "empty": "", "by": "ada\n\tmore: x",
+    }  # fmt: skip
 
 
 async def test_notes_of_other_encodings_cost_their_bytes_alone(texts, tmp_path: Path) -> None:
