@@ -98,15 +98,20 @@ class ImportPlan:
     async def read(self, progress: Progress | None = None) -> None:
         """Read all there is; `progress` hears records, of a number that is not known."""
         batches = self._batches(self._reading)
-        while batch := await anyio.to_thread.run_sync(next, batches, None):
-            self.records += len(batch)
-            for entry in batch:
-                if entry.user is None:
-                    self.nobodys += 1
-                else:
-                    self.users[entry.user] += 1
-            if progress is not None:
-                progress(self.records, 0)
+        try:
+            while batch := await anyio.to_thread.run_sync(next, batches, None):
+                self.records += len(batch)
+                for entry in batch:
+                    if entry.user is None:
+                        self.nobodys += 1
+                    else:
+                        self.users[entry.user] += 1
+                if progress is not None:
+                    progress(self.records, 0)
+        except InvalidInputError as error:
+            if self.records or not (options := fitting(self._path)):
+                raise
+            raise InvalidInputError(f"{error}. It reads with {options}") from error
         if not self.records and self._reading.notes():
             raise nothing_understood(self._path, self._program, self._reading)
         named = {theirs for theirs, ours in self._fields.items() if ours != "user"}
@@ -275,14 +280,19 @@ def looked_up(record: Any, name: str) -> Any:
 def nothing_understood(path: Path, name: str, reading: SourceReading) -> InvalidInputError:
     """Return the error of a file that has nothing which the reader of a program understands."""
     said = "; ".join(one.says for one in reading.notes()[:NOTES_SHOWN_MAX])
-    options = [f"--from {program}" for program in SOURCES if _fits(program, path)]
-    options += ["no --from" for _ in filter(None, [_is_ours(path)])]
+    options = fitting(path)
     advice = (
-        f"It reads with {' or '.join(options)}"
+        f"It reads with {options}"
         if options
         else f"No other format fits, of {', '.join(SOURCES)}: is this the right file?"
     )
     return InvalidInputError(f"nothing in {path} is understood as {name}: {said}. {advice}")
+
+
+def fitting(path: Path) -> str:
+    """Return the options with which a file reads, "" if there are none."""
+    options = [f"--from {program}" for program in SOURCES if _fits(program, path)]
+    return " or ".join([*options, *(["no --from"] if _is_ours(path) else [])])
 
 
 def _fits(program: str, path: Path) -> bool:

@@ -29,7 +29,7 @@ WORDS: Final = ("text", "extracted_content", "transcript", "parts", "content", "
 """The fields of a part that hold its words; the first that is there does."""
 DEPTH_MAX: Final = 20
 REMINDER: Final = re.compile(
-    r"<([a-z_-]*reminder)>(?:(?!<[a-z_-]*reminder>).)*?</\1>\s*", re.DOTALL
+    r"<([a-z_-]+[_-]reminder)>(?:(?!<[a-z_-]+[_-]reminder>).)*?</\1>\s*", re.DOTALL
 )
 TEXT_CHARACTERS_MAX: Final = 64 << 10  # of one memory, at 4 bytes each
 
@@ -77,7 +77,7 @@ def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
     elif isinstance(part, dict) and depth < DEPTH_MAX:
         form = part.get("type") or part.get("content_type")
         said = next((part[name] for name in WORDS if part.get(name)), None)
-        if form in UNSPOKEN or not isinstance(said, str | list):
+        if form in UNSPOKEN or not isinstance(said, str | list | dict):
             reading.note(f"a part of a message of the type {form!r:.60} was not taken over")
         else:
             yield from spoken(said, reading, depth + 1)

@@ -56,7 +56,7 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
     :raises InvalidInputError: there is none, or it cannot be read.
     """
     if not path.is_dir():
-        yield path.name, _text(path, reading)
+        yield from _if_text(path, path.name, reading)
         return
     found = False
     for directory, names, files in os.walk(path):
@@ -67,14 +67,15 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
                 continue
             if one.suffix.casefold() in ENDINGS:
                 found = True
-                yield one.relative_to(path).as_posix(), _text(one, reading)
+                yield from _if_text(one, one.relative_to(path).as_posix(), reading)
             elif not name.startswith("."):
                 reading.note(f"a file {one.suffix[:20]!r} is no Markdown: it was not read")
     if not found:
         raise InvalidInputError(f"the directory {path} has no Markdown files (.md)")
 
 
-def _text(path: Path, reading: SourceReading) -> str:
+def _if_text(path: Path, name: str, reading: SourceReading) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of a file, if it is a text."""
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -84,7 +85,10 @@ def _text(path: Path, reading: SourceReading) -> str:
         reading.note("a file is not UTF-8 throughout: U+FFFD takes the place of the other bytes")
     if text.count("\n") > LINES_MAX:
         raise InvalidInputError(f"{path} has over {LINES_MAX:,} lines: split it")
-    return text
+    if "\0" in text:
+        reading.leave_out(str(path), "it is no text in UTF-8")
+    else:
+        yield name, text
 
 
 def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str]:
