@@ -5,14 +5,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import msgspec
 
 from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.validation import json_copy
+from memory_actors.base.validation import iso_datetime, json_copy
 
 SortKey = Callable[[Mapping[str, Any]], Any]
 
@@ -22,7 +22,7 @@ ORDER_FIELDS_MAX = 8
 ESCAPE = "\\"
 MISSING = object()
 """The value at a path that a document has not."""
-_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]|\Z)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]|\Z)")
 _DAY_US = 24 * 60 * 60 * 1_000_000
 
 
@@ -39,7 +39,7 @@ def time_span(value: object) -> TimeSpan | None:
     if not isinstance(value, str) or not _TIME.match(value):
         return None
     try:
-        time = datetime.fromisoformat(value)
+        time = iso_datetime(value)
         first = to_us(time if time.tzinfo else time.replace(tzinfo=UTC))
     except (ValueError, OverflowError):
         return None

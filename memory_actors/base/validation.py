@@ -236,7 +236,7 @@ def time_us(value: Time | None, what: str) -> int | None:
         return round(time)
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
+            value = iso_datetime(value)
         except ValueError as error:
             raise InvalidInputError(
                 f"{what} {value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00:00Z"
@@ -249,6 +249,14 @@ def time_us(value: Time | None, what: str) -> int | None:
         )
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return check_time_us(to_us(aware), what)
+
+
+def iso_datetime(text: str) -> datetime:
+    """Return the time that ISO 8601 says; RFC 3339 has `t` and `z` for `T` and `Z`, too.
+
+    :raises ValueError: it says none.
+    """
+    return datetime.fromisoformat(text.upper())
 
 
 def check_time_us(value: object, what: str) -> int:

@@ -37,7 +37,7 @@ from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.looking import Looker
-from memory_actors.interchange.noting import ImportReport, together
+from memory_actors.interchange.noting import ImportReport, time_of_others, together
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import OF_MARKDOWN, SOURCES
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
@@ -45,7 +45,7 @@ from memory_actors.interchange.sources.markdown import ENDINGS
 from memory_actors.sharing.system import MemorySystem
 
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
-BATCH_CHARACTERS_MAX: Final = 8 << 20
+BATCH_BYTES_MAX: Final = 8 << 20
 NOTES_SHOWN_MAX: Final = 3
 NAMES_MAX: Final = 40  # of fields, that an error names
 NAME_CHARACTERS_MAX: Final = 60
@@ -98,15 +98,20 @@ class ImportPlan:
     async def read(self, progress: Progress | None = None) -> None:
         """Read all there is; `progress` hears records, of a number that is not known."""
         batches = self._batches(self._reading)
-        while batch := await anyio.to_thread.run_sync(next, batches, None):
-            self.records += len(batch)
-            for entry in batch:
-                if entry.user is None:
-                    self.nobodys += 1
-                else:
-                    self.users[entry.user] += 1
-            if progress is not None:
-                progress(self.records, 0)
+        try:
+            while batch := await anyio.to_thread.run_sync(next, batches, None):
+                self.records += len(batch)
+                for entry in batch:
+                    if entry.user is None:
+                        self.nobodys += 1
+                    else:
+                        self.users[entry.user] += 1
+                if progress is not None:
+                    progress(self.records, 0)
+        except InvalidInputError as error:
+            if self.records or not (options := fitting(self._path)):
+                raise
+            raise InvalidInputError(f"{error}. It reads with {options}") from error
         if not self.records and self._reading.notes():
             raise nothing_understood(self._path, self._program, self._reading)
         named = {theirs for theirs, ours in self._fields.items() if ours != "user"}
@@ -179,8 +184,9 @@ class ImportPlan:
 
     def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
         return in_batches(
-            self.entries(reading), lambda entry: len(entry.line.item.content),
-            count_max=BATCH_RECORDS, size_max=BATCH_CHARACTERS_MAX,
+            self.entries(reading),
+            lambda entry: len(msgspec.json.encode([entry.line.item.content, entry.line.parts])),
+            count_max=BATCH_RECORDS, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
 
     def entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
@@ -213,6 +219,8 @@ class ImportPlan:
                 fields[ours] = value
         if "content" in self._fields.values() and "content" in fields:
             fields = {k: v for k, v in fields.items() if k not in ("data", "memory_type")}
+        if "timestamp" in fields:
+            fields["timestamp"] = time_of_others(fields["timestamp"])
         made_id = _made_id(self._program, found, fields, seen)
         fields["id"] = made_id if found.own_id is None else found.own_id
         for end, key in zip(("source_id", "target_id"), found.ends, strict=True):
@@ -272,14 +280,19 @@ def looked_up(record: Any, name: str) -> Any:
 def nothing_understood(path: Path, name: str, reading: SourceReading) -> InvalidInputError:
     """Return the error of a file that has nothing which the reader of a program understands."""
     said = "; ".join(one.says for one in reading.notes()[:NOTES_SHOWN_MAX])
-    options = [f"--from {program}" for program in SOURCES if _fits(program, path)]
-    options += ["no --from" for _ in filter(None, [_is_ours(path)])]
+    options = fitting(path)
     advice = (
-        f"It reads with {' or '.join(options)}"
+        f"It reads with {options}"
         if options
         else f"No other format fits, of {', '.join(SOURCES)}: is this the right file?"
     )
     return InvalidInputError(f"nothing in {path} is understood as {name}: {said}. {advice}")
+
+
+def fitting(path: Path) -> str:
+    """Return the options with which a file reads, "" if there are none."""
+    options = [f"--from {program}" for program in SOURCES if _fits(program, path)]
+    return " or ".join([*options, *(["no --from"] if _is_ours(path) else [])])
 
 
 def _fits(program: str, path: Path) -> bool:
@@ -294,7 +307,7 @@ def _fits(program: str, path: Path) -> bool:
 def _is_ours(path: Path) -> bool:
     """Say whether the first line of a file is one of our own."""
     with suppress(InvalidInputError), open_file(path) as file:
-        line = file.readline(BATCH_CHARACTERS_MAX).removeprefix(BOM_UTF8)
+        line = file.readline(BATCH_BYTES_MAX).removeprefix(BOM_UTF8)
         return bool(LineReader().read(line, str(path)))
     return False
 

@@ -3,6 +3,7 @@
 Times as files give them are here too, since a field may be one that goes by another name.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -15,6 +16,10 @@ from memory_actors.base.validation import check_name, time_us
 
 NOTES_MAX: Final = 100  # a file may have any number of fields
 NAME_CHARACTERS_MAX: Final = 60
+EPOCH: Final = re.compile(r"\d{10}(?:\d{3}){0,3}(?:\.\d+)?")
+ZONE_NAME: Final = re.compile(r"\[[\w/+-]+\]\Z|(?<=\d) UTC\Z")
+"""The name of a zone behind its offset, as Java writes it, or of the one that is meant anyway."""
+SECONDS_MAX: Final = 100_000_000_000
 DATE_NAMES: Final = ("_at", "at", "date", "time", "created", "updated", "modified", "when", "ts")
 
 
@@ -96,9 +101,24 @@ def is_time(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     try:
-        return micros_of(value, "a time") is not None
+        return micros_of(time_of_others(value), "a time") is not None
     except InvalidInputError:
         return False
+
+
+def time_of_others(when: object) -> Any:
+    """Return a time as other programs write it in a form of ours, any other value as it is.
+
+    Seconds since 1970 may be text. A number that would be after the year 5000 is finer: it is
+    milliseconds, microseconds or nanoseconds.
+    """
+    if isinstance(when, str):
+        when = ZONE_NAME.sub("", when.strip())
+        when = float(when) if EPOCH.fullmatch(when) else when
+    if isinstance(when, int | float) and SECONDS_MAX <= abs(when) < SECONDS_MAX * 10**9:
+        finer = (when / unit for unit in (1_000, 1_000_000, 1_000_000_000))
+        return next(one for one in finer if abs(one) < SECONDS_MAX)
+    return when
 
 
 def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:

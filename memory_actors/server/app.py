@@ -120,7 +120,7 @@ def create_app(
                 "api_keys": keys,
                 "jobs": jobs,
                 "ending": ending,
-                "replays": asyncio.Semaphore(dashboard.REPLAYS_MAX),
+                "replays": dashboard.Replays(),
             }
         ),
         cors_config=cors if cors_origins else None,

@@ -11,10 +11,12 @@ import gzip
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from inspect import isasyncgen, isawaitable
 from pathlib import Path
 from typing import Annotated, Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from litestar import Response, Router, get, post
@@ -79,6 +81,21 @@ NOT_TAKEN: Final = ("user_id", "progress", "stop", "follow")
 REPLAYS_MAX: Final = 2  # each holds a user's state and indexes, and folds on the one loop
 STATISTICS: Final = "system.statistics"
 """Asked for like an operation, though it is answered at once."""
+
+
+class Replays:
+    """The places of replays. A key has one, so that the next free one goes to another key."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(REPLAYS_MAX)
+        self._of_keys = WeakValueDictionary[str, asyncio.Lock]()
+
+    @asynccontextmanager
+    async def place(self, key: ApiKey) -> AsyncIterator[None]:
+        """Hold a place for a key, once there is one."""
+        its_own = self._of_keys.setdefault(key.id, asyncio.Lock())
+        async with its_own, self._places:
+            yield
 
 
 class PageCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,7 +170,7 @@ async def call(request: AnyRequest, data: Annotated[PageCall, Body()]) -> PageAn
     state = request.app.state
     _check_reach(request.auth, data)
     await set_tier_once(state.memory, state.api_keys, request.auth)
-    return PageAnswer(await _called(state.memory, data, state.replays))
+    return PageAnswer(await _called(state.memory, data, state.replays.place(request.auth)))
 
 
 def _check_reach(key: ApiKey, asked: PageCall) -> None:
@@ -170,7 +187,9 @@ def _check_reach(key: ApiKey, asked: PageCall) -> None:
         check_may_reach(key, asked.user_id)
 
 
-async def _called(memory: MemorySystem, asked: PageCall, replays: asyncio.Semaphore) -> Any:
+async def _called(
+    memory: MemorySystem, asked: PageCall, place: AbstractAsyncContextManager[None]
+) -> Any:
     name = asked.operation
     if name == STATISTICS:
         told: Any = memory.statistics()
@@ -188,7 +207,7 @@ async def _called(memory: MemorySystem, asked: PageCall, replays: asyncio.Semaph
         return await _result(memory.user(user_id), operation, positional, given, asked)
     if operation.writes:
         raise InvalidInputError(f"{name} changes a memory, and the past cannot be changed")
-    async with replays, memory.replay(user_id, asked.as_of, dropped="mark") as past:
+    async with place, memory.replay(user_id, asked.as_of, dropped="mark") as past:
         return await _result(past, operation, positional, given, asked)
 
 

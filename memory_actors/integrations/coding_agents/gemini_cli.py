@@ -5,6 +5,7 @@ session, with a list of the same messages. A message has an `id`, a `type` ("use
 a `content`, and the `toolCalls` with their results. A later line of the same id replaces it.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,8 @@ PROJECT_ROOT: Final = ".project_root"
 
 def transcripts() -> Iterator[Path]:
     """Yield all transcripts."""
-    yield from (Path.home() / ".gemini" / "tmp").glob("*/chats/session-*.json*")
+    home = Path(os.environ.get("GEMINI_CLI_HOME") or Path.home())
+    yield from home.glob(".gemini/tmp/*/chats/session-*.json*")
 
 
 def working_directory(path: Path) -> str | None:

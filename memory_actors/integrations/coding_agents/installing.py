@@ -92,8 +92,8 @@ def hooks_change(host: str, command: Command | None) -> list[ConfigurationChange
 
     :raises InvalidInputError: a file is damaged.
     """
-    path = Path.home() / str(HOSTS[host].hooks_file)
     server_path = config_path(host)
+    path = server_path.with_name(str(HOSTS[host].hooks_file))
     if command is None:
         server = removing(host, server_path)
     else:

@@ -34,7 +34,8 @@ class McpClient(NamedTuple):
     key: str
     """The object of its configuration that has a member for each server."""
     of_user: str | Mapping[str, str]
-    """The file of a user's configuration, if need be by platform; relative to the home directory.
+    """The file of a user's configuration, if need be by platform: in the home directory, or in the
+    directory of a variable.
     """
     of_project: str | None
     """The file of a project's configuration, relative to its directory."""
@@ -48,18 +49,25 @@ class McpClient(NamedTuple):
     """True if its configuration may have comments, where it is JSON."""
 
 
+DIRECTORIES: Final = {
+    "$APPDATA": "AppData/Roaming", "$CLAUDE_CONFIG_DIR": "", "$CODEX_HOME": ".codex",
+    "$GEMINI_CLI_HOME": "", "$XDG_CONFIG_HOME": ".config",
+}  # fmt: skip
+"""Variables that move the files of clients, and where those are in the home directory without."""
+
+
 def _application(directory: str, file: str) -> Mapping[str, str]:
     """Return where applications keep their files, by platform."""
     return {
-        "linux": f".config/{directory}/{file}",
+        "linux": f"$XDG_CONFIG_HOME/{directory}/{file}",
         "darwin": f"Library/Application Support/{directory}/{file}",
-        "win32": f"AppData/Roaming/{directory}/{file}",
+        "win32": f"$APPDATA/{directory}/{file}",
     }
 
 
 CLIENTS: Final[Mapping[str, McpClient]] = {
         "claude-code": McpClient(
-            "Claude Code", "mcpServers", ".claude.json", ".mcp.json",
+            "Claude Code", "mcpServers", "$CLAUDE_CONFIG_DIR/.claude.json", ".mcp.json",
             "Start a new session: `claude`", comments=False,
         ),
         "claude-desktop": McpClient(
@@ -67,7 +75,7 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
             None, "Quit Claude Desktop and start it again", comments=False,
         ),
         "codex": McpClient(
-            "Codex", "mcp_servers", ".codex/config.toml", ".codex/config.toml",
+            "Codex", "mcp_servers", "$CODEX_HOME/config.toml", ".codex/config.toml",
             "Start Codex again. It reads a project's file if the project is trusted", _plain,
         ),
         "cursor": McpClient(
@@ -75,11 +83,11 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
             "Cursor sees it by itself; if not, restart it",
         ),
         "gemini-cli": McpClient(
-            "Gemini CLI", "mcpServers", ".gemini/settings.json", ".gemini/settings.json",
-            "Start Gemini CLI again: `/mcp` lists the server", _plain,
+            "Gemini CLI", "mcpServers", "$GEMINI_CLI_HOME/.gemini/settings.json",
+            ".gemini/settings.json", "Start Gemini CLI again: `/mcp` lists the server", _plain,
         ),
         "opencode": McpClient(
-            "opencode", "mcp", ".config/opencode/opencode.json", "opencode.json",
+            "opencode", "mcp", "$XDG_CONFIG_HOME/opencode/opencode.json", "opencode.json",
             "Start opencode again",
             lambda command: {"type": "local", "command": list(command), "enabled": True},
         ),
@@ -94,9 +102,9 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
         "zed": McpClient(
             "Zed", "context_servers",
             {
-                "linux": ".config/zed/settings.json",
+                "linux": "$XDG_CONFIG_HOME/zed/settings.json",
                 "darwin": ".config/zed/settings.json",
-                "win32": "AppData/Roaming/Zed/settings.json",
+                "win32": "$APPDATA/Zed/settings.json",
             },
             ".zed/settings.json", "Zed sees it by itself",
             lambda command: {"source": "custom", **_plain(command), "env": {}},
@@ -155,7 +163,7 @@ def program() -> list[str]:
 def config_path(client: str, project: Path | None = None) -> Path:
     """Return the file of a client's configuration: the user's, or a project's.
 
-    A `.jsonc` file is taken where there is one, and no `.json`.
+    Of opencode it is the `.jsonc` file where there is one, and no `.json`.
 
     :raises InvalidInputError: the client has none for projects.
     """
@@ -163,13 +171,20 @@ def config_path(client: str, project: Path | None = None) -> Path:
     if project is None:
         of_user = it.of_user
         plain = of_user if isinstance(of_user, str) else of_user.get(sys.platform, of_user["linux"])
-        path = Path.home() / plain
+        variable, _, rest = plain.partition("/")
+        moved = os.environ.get(variable.removeprefix("$")) if variable in DIRECTORIES else None
+        path = (
+            Path(moved) / rest
+            if moved
+            else Path.home() / DIRECTORIES.get(variable, variable) / rest
+        )
     elif it.of_project is None:
         raise InvalidInputError(f"{it.title} has no configuration for projects: leave it out")
     else:
         path = project / it.of_project
     commented = path.with_suffix(".jsonc")
-    return commented if commented.exists() and not path.exists() else path
+    is_commented = client == "opencode" and commented.exists() and not path.exists()
+    return commented if is_commented else path
 
 
 def installing(

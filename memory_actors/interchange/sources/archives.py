@@ -16,6 +16,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import Unpacking, open_file
 
 FILES_MAX: Final = 100_000
+METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What exports are packed with. `zipfile` unpacks other methods in steps of any size."""
 _DAMAGES: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -60,6 +62,8 @@ def _in_archive(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str
             raise InvalidInputError(f"the archive {path} has no file that is understood")
         unpacking = Unpacking(path)
         for one in chosen:
+            if one.compress_type not in METHODS:
+                raise NotImplementedError(f"{one.filename[:100]!r} is packed in an unusual way")
             with archive.open(one) as file:
                 yield one.filename, io.BufferedReader(_Unpacked(file, unpacking, path))
 

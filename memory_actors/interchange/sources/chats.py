@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from memory_actors.base.errors import InvalidInputError
+import msgspec
+
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import Room, json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
 CONVERSATIONS: Final = ("", "conversations")
 MESSAGES: Final = "chat_messages"
-MESSAGES_MAX: Final = 50_000  # of a conversation that is a file by itself: it is read whole
-MEMBERS_MAX: Final = 100
 UNSPOKEN: Final = (
     "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
     "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
@@ -30,7 +29,7 @@ WORDS: Final = ("text", "extracted_content", "transcript", "parts", "content", "
 """The fields of a part that hold its words; the first that is there does."""
 DEPTH_MAX: Final = 20
 REMINDER: Final = re.compile(
-    r"<([a-z_-]*reminder)>(?:(?!<[a-z_-]*reminder>).)*?</\1>\s*", re.DOTALL
+    r"<([a-z_-]+[_-]reminder)>(?:(?!<[a-z_-]+[_-]reminder>).)*?</\1>\s*", re.DOTALL
 )
 TEXT_CHARACTERS_MAX: Final = 64 << 10  # of one memory, at 4 bytes each
 
@@ -40,7 +39,7 @@ def conversations(
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each conversation of an export with its place and the name of its file.
 
-    A file may be a list of them, or one of them.
+    A file may be a list of them, or one of them: that is read whole.
     """
 
     def wanted(name: str) -> bool:
@@ -48,13 +47,14 @@ def conversations(
 
     for name, file in files_in(path, wanted):
         only: dict[str, Any] = {}
+        room = Room(f"{path}, {name}")
         for number, (member, value) in enumerate(json_items(file, f"{path}, {name}"), start=1):
-            if member == MESSAGES:
-                only.setdefault(member, []).append(value)
-                if len(only[member]) > MESSAGES_MAX:
-                    raise InvalidInputError(f"{path} has over {MESSAGES_MAX:,} messages: split it")
-            elif member not in CONVERSATIONS:
-                only |= {member: value} if len(only) < MEMBERS_MAX else {}
+            if member not in CONVERSATIONS:
+                room.take(msgspec.json.encode({member: value}).decode())
+                if member == MESSAGES:
+                    only.setdefault(member, []).append(value)
+                else:
+                    only[member] = value
             else:
                 place = f"{path}, {name}, {number}"
                 record = as_object(value, place, reading)
@@ -77,7 +77,7 @@ def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
     elif isinstance(part, dict) and depth < DEPTH_MAX:
         form = part.get("type") or part.get("content_type")
         said = next((part[name] for name in WORDS if part.get(name)), None)
-        if form in UNSPOKEN or not isinstance(said, str | list):
+        if form in UNSPOKEN or not isinstance(said, str | list | dict):
             reading.note(f"a part of a message of the type {form!r:.60} was not taken over")
         else:
             yield from spoken(said, reading, depth + 1)

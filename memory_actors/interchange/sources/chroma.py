@@ -33,12 +33,13 @@ DOCUMENT: Final = "chroma:document"
 TIMES: Final = ("occurred_at", "timestamp", "created_at")
 """Fields of metadata that say when it was true, if they read as a time."""
 OURS: Final = ("user_id", "session_id", "role")
-COLLECTIONS: Final = "SELECT id, name FROM collections ORDER BY name, id"
+COLLECTIONS: Final = "SELECT id, name FROM collections NOT INDEXED"
 RECORDS: Final = """
-SELECT id, embedding_id, created_at FROM embeddings
-WHERE segment_id IN (SELECT id FROM segments WHERE collection = ?) ORDER BY rowid
+SELECT id, embedding_id, created_at FROM embeddings NOT INDEXED WHERE EXISTS (
+    SELECT 1 FROM segments WHERE segments.id = embeddings.segment_id AND segments.collection = ?
+)
 """
-"""In the order of the table: nothing is sorted, which would take a copy of it."""
+"""In the order of the table."""
 FIELDS: Final = "SELECT key, string_value, int_value, float_value, bool_value FROM {} WHERE id = ?"
 FIELDS_MAX: Final = 10_000
 
@@ -62,7 +63,7 @@ def _read_database(path: Path) -> Records:
     tables = ("collections", "segments", "embeddings", "embedding_metadata")
     with database(path, *tables) as connection:
         has_lists = has_table(connection, "embedding_metadata_array")
-        for own_id, name in list(rows(connection, COLLECTIONS)):
+        for own_id, name in rows(connection, COLLECTIONS):
             for number, record_id, at in rows(connection, RECORDS, (own_id,)):
                 record = {"collection": name, "id": record_id, "added_at": at}
                 metadata = dict(_fields(connection, "embedding_metadata", number))

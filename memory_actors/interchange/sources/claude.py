@@ -60,11 +60,13 @@ def _texts(said: Raw, role: str, reading: SourceReading) -> Iterator[tuple[str |
     First the results of tools, then what its speaker says in its parts or else its plain text, and
     in what is attached.
     """
-    parts = _list(said, "content")
+    content = said.get("content")
+    parts = content if isinstance(content, list) else [content] if content else []
     others: list[Any] = []
     for number, part in enumerate(parts):
-        if isinstance(part, dict) and part.get("type") == "tool_result":
-            yield f"result {number}", "tool", "\n\n".join(spoken(part.get("content"), reading))
+        if isinstance(part, dict) and str(part.get("type")).endswith("tool_result"):
+            result = part.get("content") or part.get("message")
+            yield f"result {number}", "tool", "\n\n".join(spoken(result, reading))
         else:
             others.append(part)
     words = [*filter(str.strip, spoken(others, reading))]

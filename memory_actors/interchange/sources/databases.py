@@ -1,8 +1,9 @@
 """SQLite files of other programs: read only, and trusted in nothing.
 
 A small file can have a large content: views and virtual tables compute rows, generated columns and
-defaults compute values. The reader therefore reads only plain tables, one row at a time, and bounds
-the bytes and rows of a file by its size.
+defaults compute values, and damaged pages repeat themselves. The reader therefore reads only plain
+tables, one row at a time, and bounds bytes, rows and steps by the size of the file. No query sorts
+or has a subquery that SQLite would store: that takes memory before there is a row to count.
 """
 
 import sqlite3
@@ -16,7 +17,8 @@ from urllib.parse import quote
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import Unpacking, open_file
 
-VALUE_BYTES_MAX: Final = 32 << 20  # of a text or a blob
+VALUE_BYTES_MAX: Final = 16 << 20  # of a text or a blob
+STEPS: Final = 10_000  # of SQLite between two counts; a row takes about as many as it has bytes
 ROW_BYTES: Final = 64  # that each row counts beside its texts: so rows are bounded, too
 
 
@@ -34,7 +36,8 @@ def database(path: Path, *tables: str) -> Iterator[Database]:
     :raises InvalidInputError: it is none, or has one of them not.
     """
     open_file(path).close()
-    with telling(path):
+    unpacking = Unpacking(path)
+    with telling(path, unpacking):
         # Without a log beside it, no lock and no other file is made.
         log = path.with_name(f"{path.name}-wal")
         way = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
@@ -44,32 +47,29 @@ def database(path: Path, *tables: str) -> Iterator[Database]:
             check_same_thread=False,
             factory=Database,
         )
-        connection.path, connection.unpacking = path, Unpacking(path)
+        connection.path, connection.unpacking = path, unpacking
+        connection.set_progress_handler(lambda: unpacking.take(STEPS), STEPS)
         try:
             connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
             connection.execute("PRAGMA trusted_schema = OFF")
-            missing = set(tables) - _tables(connection)
-            if missing:
-                raise InvalidInputError(
-                    f"{path} has no table {min(missing)!r}: is it of this program?"
-                )
+            connection.execute("PRAGMA automatic_index = OFF")
+            for table in tables:
+                if not has_table(connection, table):
+                    raise InvalidInputError(
+                        f"{path} has no table {table!r}: is it of this program?"
+                    )
             yield connection
         finally:
             connection.close()
 
 
-def _tables(connection: Database) -> set[str]:
-    """Return the names of the tables with rows of their own, and no values that are computed."""
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-    found = [str(name) for (name,) in connection.execute(query).fetchmany(10_000)]
-    hidden = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden"
-    return {name for name in found if connection.execute(hidden, (name,)).fetchone() is None}
-
-
 def has_table(connection: Database, name: str) -> bool:
-    """Say whether there is such a table."""
-    return name in _tables(connection)
+    """Say whether there is such a table, with rows of its own and no values that are computed."""
+    plain = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ?"
+    hidden = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden"
+    is_plain, is_hidden = (connection.execute(one, (name,)).fetchone() for one in (plain, hidden))
+    return is_plain is not None and is_hidden is None
 
 
 def columns(connection: Database, table: str) -> set[str]:
@@ -82,10 +82,10 @@ def rows(connection: Database, query: str, values: Sequence[Any] = ()) -> Iterat
 
     :raises InvalidInputError: the file is damaged, or has more than its size allows.
     """
-    with telling(connection.path):
+    with telling(connection.path, connection.unpacking):
         cursor = connection.execute(query, values)
     while True:
-        with telling(connection.path):
+        with telling(connection.path, connection.unpacking):
             row = cursor.fetchone()
         if row is None:
             return
@@ -95,11 +95,12 @@ def rows(connection: Database, query: str, values: Sequence[Any] = ()) -> Iterat
 
 
 @contextmanager
-def telling(path: Path) -> Iterator[None]:
+def telling(path: Path, unpacking: Unpacking) -> Iterator[None]:
     """Convert errors of a damaged database to `InvalidInputError`."""
     try:
         yield
     except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        unpacking.take(0)  # an error if it was this that ended the query
         raise InvalidInputError(
             f"{path} cannot be read as a SQLite database: {error}. Nothing was added: end the "
             "program that has it open, and give a whole copy"

@@ -2,7 +2,7 @@
 
 The elements of an array are handed over one by one, and so are those of the arrays that an object
 has as its members. Only one of them is in memory at a time: as text it has at most
-`ITEM_CHARACTERS_MAX`, and so many commas and brackets that its objects stay below some 300 MB.
+`ITEM_CHARACTERS_MAX`, and so many commas and brackets that its objects stay below some 200 MB.
 
 A bad character costs nothing but itself: U+FFFD takes the place of bytes that are no UTF-8 and of
 halves of surrogate pairs, and control characters may stand in texts.
@@ -22,7 +22,7 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import SourceReading
 
 ITEM_CHARACTERS_MAX: Final = 32 << 20  # a conversation of years; its images are elsewhere
-ITEM_PARTS_MAX: Final = 2_000_000
+ITEM_PARTS_MAX: Final = 1_000_000
 CHUNK_BYTES: Final = 64 << 10
 INT_DIGITS_MAX: Final = 20  # an integer of 64 bits has fewer, and so many can be read at once
 _MARGIN: Final = 16  # an error so near the end of a chunk may be only the end of the chunk
@@ -69,24 +69,32 @@ def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
             text, place = line.decode("utf-8-sig", "replace"), f"{path}, line {number}"
             if not text.strip():
                 continue
-            if len(line) > ITEM_CHARACTERS_MAX or _parts(text) > ITEM_PARTS_MAX:
-                raise InvalidInputError(_too_large(place))
+            Room(place).take(text)
             try:
                 yield place, json.loads(without_halves(text), parse_int=_integer, strict=False)
             except (ValueError, RecursionError) as error:
                 reading.leave_out(place, f"no JSON: {str(error)[:100]}")
 
 
-def _parts(text: str) -> int:
-    """Return about how many values a text holds, at most."""
-    return sum(map(text.count, ",[{"))
+class Room:
+    """The limits of JSON that is in memory at a time."""
 
+    def __init__(self, place: str):
+        self._place = place
+        self._characters = self._parts = 0
 
-def _too_large(place: str) -> str:
-    return (
-        f"{place} is larger than {ITEM_CHARACTERS_MAX >> 20} MB, or has over {ITEM_PARTS_MAX:,} "
-        "parts. Nothing was added: is this the right file?"
-    )
+    def take(self, text: str) -> None:
+        """Take in a text.
+
+        :raises InvalidInputError: there is no room left for it.
+        """
+        self._characters += len(text)
+        self._parts += sum(map(text.count, ",[{"))  # values of its own are no more than these
+        if self._characters > ITEM_CHARACTERS_MAX or self._parts > ITEM_PARTS_MAX:
+            raise InvalidInputError(
+                f"{self._place} is larger than {ITEM_CHARACTERS_MAX >> 20} MB, or has over "
+                f"{ITEM_PARTS_MAX:,} parts. Nothing was added: is this the right file?"
+            )
 
 
 def _separated(text: "_Text", brackets: str) -> Iterator[None]:
@@ -178,9 +186,9 @@ class _Text:
         """Read on; what was looked at before goes. Return False at the end."""
         self._before += self._at
         self._text, self._at = self._text[self._at :], 0
-        if len(self._text) > ITEM_CHARACTERS_MAX or _parts(self._text) > ITEM_PARTS_MAX:
-            raise InvalidInputError(_too_large(f"a value in {self._name}"))
-        data = self._file.read(max(CHUNK_BYTES, len(self._text)))
+        Room(f"a value in {self._name}").take(self._text)
+        room = ITEM_CHARACTERS_MAX - len(self._text) + 1
+        data = self._file.read(max(CHUNK_BYTES, min(len(self._text), room)))
         self._text += self._decoder.decode(data, final=not data)
         return bool(data)
 

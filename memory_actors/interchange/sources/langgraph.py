@@ -36,7 +36,7 @@ SHARED_USER: Final = "langgraph"
 OF_NAMESPACE: Final = re.compile(r"namespace\.(\d{1,9})")
 ITEMS: Final = (
     "SELECT prefix, key, value, coalesce(updated_at, created_at), created_at, "
-    "expires_at, ttl_minutes FROM store ORDER BY rowid"
+    "expires_at, ttl_minutes FROM store NOT INDEXED"
 )
 ITEMS_WITHOUT_END: Final = ITEMS.replace("expires_at, ttl_minutes", "NULL, NULL")
 """The query for versions without expiry."""

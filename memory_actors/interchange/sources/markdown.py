@@ -35,16 +35,17 @@ FRONT: Final = re.compile(
     r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
 FRONT_CHARACTERS_MAX: Final = 64 << 10  # PyYAML reads some 100 KB a second
-FIELD: Final = re.compile(r"^([\w.-]+):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+FIELD: Final = re.compile(r"^([\w.-]+):(.*(?:\n(?![\w.-]+:).*)*)", re.MULTILINE)
 NO_YAML: Final = "a front matter is no YAML: its lines `name: text` were taken over as they are"
 ALIASES_MAX: Final = 10  # each may repeat what has others in it
 MARKDOWN: Final = MarkdownIt("commonmark").disable(["reference", "inline"])
 SPECIAL: Final = re.compile(  # bounded, so that texts of backticks alone take no time
     r"(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n).){1,2000}?(?<!`)(?P=ticks)(?!`)|\\[\\`\[<]"
+    r"|<(?P<tag>code|pre|kbd|samp|script|style)\b(?:(?!<(?P=tag)\b).)*?</(?P=tag)>"
     r"|(?P<comment><!--(?:(?!<!--).)*?-->)",
-    re.DOTALL,
+    re.DOTALL | re.IGNORECASE,
 )
-"""Code in a line, an escaped character, or a comment."""
+"""Code in a line or in HTML, an escaped character, or a comment."""
 RULE: Final = re.compile(r"[ \t]*-{1,3}[ \t]*")
 """A line below a text that makes it a heading, and is meant as a rule: `---`."""
 
@@ -55,7 +56,7 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
     :raises InvalidInputError: there is none, or it cannot be read.
     """
     if not path.is_dir():
-        yield path.name, _text(path, reading)
+        yield from _if_text(path, path.name, reading)
         return
     found = False
     for directory, names, files in os.walk(path):
@@ -66,14 +67,15 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
                 continue
             if one.suffix.casefold() in ENDINGS:
                 found = True
-                yield one.relative_to(path).as_posix(), _text(one, reading)
+                yield from _if_text(one, one.relative_to(path).as_posix(), reading)
             elif not name.startswith("."):
                 reading.note(f"a file {one.suffix[:20]!r} is no Markdown: it was not read")
     if not found:
         raise InvalidInputError(f"the directory {path} has no Markdown files (.md)")
 
 
-def _text(path: Path, reading: SourceReading) -> str:
+def _if_text(path: Path, name: str, reading: SourceReading) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of a file, if it is a text."""
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -83,7 +85,10 @@ def _text(path: Path, reading: SourceReading) -> str:
         reading.note("a file is not UTF-8 throughout: U+FFFD takes the place of the other bytes")
     if text.count("\n") > LINES_MAX:
         raise InvalidInputError(f"{path} has over {LINES_MAX:,} lines: split it")
-    return text
+    if "\0" in text:
+        reading.leave_out(str(path), "it is no text in UTF-8")
+    else:
+        yield name, text
 
 
 def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str]:
@@ -97,7 +102,7 @@ def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str
         fields = yaml.load(found[1], _Texts) or {}  # noqa: S506 - it makes nothing but texts
     except (yaml.YAMLError, ValueError, RecursionError):
         reading.note(NO_YAML)
-        fields = dict(FIELD.findall(found[1]))
+        fields = {name: value.strip() for name, value in FIELD.findall(found[1])}
     if not isinstance(fields, dict):
         return {}, text
     return {str(name): value for name, value in fields.items()}, text[found.end() :]

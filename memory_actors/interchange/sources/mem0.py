@@ -45,6 +45,7 @@ KNOWN: Final = words(
 )
 LISTS: Final = ("", "results", "memories")
 STORAGE: Final = "storage.sqlite"
+POINTS: Final = "SELECT point FROM points NOT INDEXED"
 OTHER_COLLECTIONS: Final = ("entities", "migrations")
 """Ends of the names of collections that hold no memories."""
 PARTS_MAX: Final = 200_000  # of one payload, its names among them
@@ -126,8 +127,7 @@ def _is_uuid(own_id: object) -> bool:
 
 def _read_store(store: Path, reading: SourceReading) -> Records:
     with database(store, "points") as connection:
-        query = "SELECT id, point FROM points ORDER BY rowid"
-        for number, (_, blob) in enumerate(rows(connection, query), start=1):
+        for number, (blob,) in enumerate(rows(connection, POINTS), start=1):
             place = f"{store}, point {number}"
             try:
                 record = _record(blob)

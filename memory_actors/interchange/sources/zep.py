@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from memory_actors.interchange.noting import is_time, micros_of
+from memory_actors.interchange.noting import is_time, micros_of, time_of_others
 from memory_actors.interchange.sources.found import (
     Raw,
     Records,
@@ -223,7 +223,7 @@ class _KnownFacts:
 
 
 def _moment(when: object, otherwise: float) -> float:
-    micros = micros_of(when, "a time") if is_time(when) else None  # type: ignore[arg-type]
+    micros = micros_of(time_of_others(when), "a time") if is_time(when) else None
     return otherwise if micros is None else micros
 
 

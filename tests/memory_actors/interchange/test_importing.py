@@ -1,5 +1,6 @@
 """What holds for the files of every program that memories come from."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,24 @@ async def test_a_record_that_changed_is_another_memory(store, tmp_path: Path) ->
             write_json(path, [mem0_record("m1", text, ADA), mem0_record("m2", "same", ADA)])
             report = await import_from(memory, "mem0", path)
         assert (report.added, report.unchanged) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        1714557600, 1714557600000, "1714557600", "1714557600.0", 1714557600000000,
+        "2024-05-01t10:00:00z", "2024-05-01T12:00:00+0200", "2024-05-01 10:00:00 UTC",
+        "2024-05-01T12:00:00+02:00[Europe/Paris]", " 2024-05-01T10:00:00Z ", "2024-W18-3T10",
+    ],
+)  # fmt: skip
+async def test_times_are_read_as_other_programs_write_them(
+    store, tmp_path: Path, when: Any
+) -> None:
+    path = write_json(tmp_path / "x.json", [mem0_record("1", "tea", ADA) | {"created_at": when}])
+    async with store() as memory:
+        report = await import_from(memory, "mem0", path)
+        (found,) = await memory.user(ADA).list_memories()
+    assert (report.left_out, found.occurred_at) == (0, datetime(2024, 5, 1, 10, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,29 @@ async def test_the_files_of_an_archive_have_one_bound_together(
         await plan_import("chatgpt", path)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_packed_in_an_unusual_way_is_refused(tmp_path: Path, method: int) -> None:
+    """3 KB of bzip2 are gigabytes before the first byte of them can be counted."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as made:
+        made.writestr("conversations.json", b"[" + b" " * 64 * MIB + b"]")
+    with pytest.raises(InvalidInputError, match=r"conversations\.json' is packed in an unusual"):
+        next(iter(files_in(tmp_path / "x.zip", lambda _name: True)))
+
+
+@pytest.mark.anyio
+async def test_a_conversation_that_is_a_file_has_one_bound_for_all_its_messages(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(module, "ITEM_PARTS_MAX", 100_000)
+    said = {"sender": "human", "text": "hello", "more": [[]] * 30_000}
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps({"uuid": "1", "chat_messages": [said]}))
+    assert (await plan_import("claude", path)).records == 1
+    path.write_text(json.dumps({"uuid": "1", "chat_messages": [said, said]}))
+    with pytest.raises(InvalidInputError, match="or has over 100,000 parts"):
+        await plan_import("claude", path)
+
+
 def test_an_archive_with_a_false_size_is_refused(tmp_path: Path) -> None:
     """What an archive says of its sizes is not believed."""
     path = archive(tmp_path / "x.zip", conversations=b"[" + b" " * 5_000 + b"]")

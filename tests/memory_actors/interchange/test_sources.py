@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 import json
 import pickle
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -25,7 +26,7 @@ import memory_actors
 from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.integrations.mem0 import AsyncMemory
 from memory_actors.interchange import ImportReport, adding, files, import_from, plan_import
-from memory_actors.interchange.sources import langgraph, zep
+from memory_actors.interchange.sources import chroma, langgraph, mem0, zep
 
 pytestmark = pytest.mark.anyio
 
@@ -308,6 +309,58 @@ async def test_rows_are_bounded_by_the_size_of_their_file(
         with pytest.raises(InvalidInputError, match="unpacks to over 100 times its size"):
             await plan_import("langgraph", path)
         assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("make", "queries"),
+    [
+        (foreign.chroma, (chroma.COLLECTIONS, chroma.RECORDS)),
+        (foreign.langgraph, (langgraph.ITEMS, langgraph.ITEMS_WITHOUT_END)),
+        (foreign.mem0_store, (mem0.POINTS,)),
+    ],
+)
+def test_no_query_stores_rows_before_they_are_counted(
+    tmp_path: Path, make: Any, queries: tuple[str, ...]
+) -> None:
+    """SQLite would take gigabytes to sort what a small file repeats."""
+    make(tmp_path)
+    path = min(one for one in tmp_path.rglob("*.sqlite*") if one.is_file())
+    with closing(sqlite3.connect(path)) as database:
+        for query in queries:
+            values = ("x",) * query.count("?")
+            plan = str(database.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall())
+            assert not re.search("TEMP|LIST SUBQUERY|AUTOMATIC|MATERIALIZE", plan), plan
+
+
+async def test_a_query_of_endless_steps_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an index each of many records looks at all of many segments."""
+    monkeypatch.setattr(files, "UNPACKED_BYTES_MIN", 1 << 20)
+    path = foreign.chroma(tmp_path) / "chroma.sqlite3"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE more AS SELECT * FROM segments")
+        database.execute("DROP TABLE segments")
+        database.execute("ALTER TABLE more RENAME TO segments")
+        numbers = "WITH RECURSIVE n(x) AS (SELECT 9 UNION ALL SELECT x + 1 FROM n LIMIT 5000)"
+        database.execute(f"{numbers} INSERT INTO segments (id) SELECT x FROM n")
+        database.execute(f"{numbers} INSERT INTO embeddings (id, segment_id) SELECT x, -x FROM n")
+    with pytest.raises(InvalidInputError, match="unpacks to over 100 times its size"):
+        await plan_import("chroma", path)
+
+
+async def test_documents_are_added_few_at_a_time_where_they_are_large(tmp_path: Path) -> None:
+    path = foreign.langgraph(tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        large = json.dumps({"a": "x" * 400_000})
+        rows = [("a", str(number), large) for number in range(100)]
+        database.executemany("INSERT INTO store (prefix, key, value) VALUES (?, ?, ?)", rows)
+    tracemalloc.start()
+    try:
+        assert (await plan_import("langgraph", path)).records == 102
+        assert tracemalloc.get_traced_memory()[1] < 24_000_000
     finally:
         tracemalloc.stop()
 

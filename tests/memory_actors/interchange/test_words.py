@@ -1,6 +1,7 @@
 """Importers lose no word and invent none, whatever place of an export it stands in."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,24 @@ def test_front_matter_cannot_grow_by_aliases() -> None:
     assert len(reading.notes()) == 1
 
 
+def test_code_of_html_is_code() -> None:
+    text = (
+        "<pre>\n[[no]]\n\n# none\n</pre>\n\n"
+        "<code>[[no]]</code> [[a]] `<code>` [[b]] `</code>`, <CODE> [[c]]\n"
+    )
+    pre, line = passages(text)
+    assert (pre.text, pre.prose) == ("<pre>\n[[no]]\n\n# none\n</pre>", "")
+    assert re.findall(r"\[\[\w+", line.prose) == ["[[a", "[[b", "[[c"]
+
+
+def test_a_front_matter_that_is_no_yaml_keeps_all_lines_of_a_field() -> None:
+    text = "---\ntitle: A: B\ntags:\n  - tea\n  - wine\nempty:\nby:\tada\n\tmore: x\n---\n"
+    fields, _ = front_matter(text, SourceReading())
+    assert fields == {
+        "title": "A: B", "tags": "- tea\n  - wine", "empty": "", "by": "ada\n\tmore: x",
+    }  # fmt: skip
+
+
 async def test_notes_of_other_encodings_cost_their_bytes_alone(texts, tmp_path: Path) -> None:
     (tmp_path / "n").mkdir()
     (tmp_path / "n" / "a.md").write_bytes(b"- caf\xe9\n")
@@ -85,6 +104,18 @@ async def test_notes_of_other_encodings_cost_their_bytes_alone(texts, tmp_path: 
     held, told = await texts("memory-md", tmp_path / "n")
     assert [text for text, _ in held] == ["caf\ufffd", "tea"]
     assert "not UTF-8" in told
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\0\0", "tea".encode("utf-16"), b"PK\3\4\0"])
+async def test_a_file_that_is_no_text_has_no_words(texts, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n" / "a.md").write_bytes(data)
+    with pytest.raises(InvalidInputError, match="no text in UTF-8"):
+        await texts("memory-md", tmp_path / "n" / "a.md")
+    (tmp_path / "n" / "b.md").write_text("tea")
+    held, told = await texts("memory-md", tmp_path / "n")
+    assert [text for text, _ in held] == ["tea"]
+    assert "no text in UTF-8" in told
 
 
 # --- chats
@@ -159,6 +190,25 @@ async def test_attachments_and_results_of_tools_are_words_of_claude(texts) -> No
         assert word in told
 
 
+async def test_words_of_claude_are_found_in_every_form_of_a_part(texts) -> None:
+    message = foreign.claude_message
+    by_tool = {"type": "mcp_tool_result", "content": [{"type": "text", "text": "It snows"}]}
+    failed = {"type": "tool_result", "content": None, "message": "No network"}
+    inner = {"type": "rich", "content": {"type": "text", "text": "Deep snow"}}
+    reminded = "Quote: <reminder>buy milk</reminder> <system-reminder>be brief</system-reminder>"
+    messages = [
+        message("u1", "human", text="", content="I ski"),
+        message("u2", "human", text="", content={"type": "text", "text": "I row"}),
+        message("u3", "assistant", text="", content=[by_tool, failed, inner]),
+        message("u4", "human", text=reminded),
+    ]
+    held, _ = await texts("claude", [{"uuid": "c", "name": "n", "chat_messages": messages}])
+    assert sorted(held) == sorted([
+        ("I ski", "user"), ("I row", "user"), ("It snows", "tool"), ("No network", "tool"),
+        ("Deep snow", "assistant"), ("Quote: <reminder>buy milk</reminder> ", "user"),
+    ])  # fmt: skip
+
+
 async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
     def said(role: str, text: str, **more: Any) -> dict[str, Any]:
         return {"role": role, "content": [{"type": "text", "text": text}], "created_at": AT, **more}
@@ -209,3 +259,19 @@ async def test_nothing_understood_is_a_failure_that_names_the_formats_that_fit(
     path = write_json(tmp_path / "x.json", value)
     with pytest.raises(InvalidInputError, match=f"nothing in .* as {program}: .*{fits}"):
         await plan_import(program, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fits"),
+    [
+        ("a.md", "# Tea\n\n- green\n", "--from basic-memory or --from memory-md"),
+        ("a.jsonl", '{"content": "tea"}\n{"content": "wine"}\n', "no --from"),
+        ("a.jsonl", '{"type": "entity", "name": "A"}\n{"type": "x"}\n', "--from mcp-memory"),
+    ],
+)
+async def test_a_damaged_file_names_the_formats_that_fit(
+    tmp_path: Path, name: str, data: str, fits: str
+) -> None:
+    (tmp_path / name).write_text(data)
+    with pytest.raises(InvalidInputError, match=f"cannot be read as JSON.*It reads with {fits}$"):
+        await plan_import("mem0", tmp_path / name)

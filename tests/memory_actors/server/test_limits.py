@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +296,9 @@ class Waiting(UserMemory):
     def user(self, _user_id: str, **_: Any) -> "Waiting":
         return self
 
+    def replay(self, *_: Any, **__: Any) -> nullcontext["Waiting"]:
+        return nullcontext(self)
+
     async def count(self, **_: Any) -> int:
         return 1
 
@@ -339,6 +342,20 @@ def test_one_key_leaves_places_for_the_others(tmp_path: Path) -> None:
         until(lambda: memory.waiting == 0)
         mine = service("POST", "/ui/call", service.alice, content=asked("count"))
         assert mine.json() == {"result": 1}
+
+
+def test_replays_of_one_key_leave_a_place_for_the_others(tmp_path: Path) -> None:
+    memory = Waiting()
+    with serving(tmp_path, wrap=lambda _memory: memory) as service:
+        past = asked("usage").replace(b"{", b'{"as_of": 1, ', 1)
+        lines = [sent(service, "POST", "/ui/call", service.alice, past) for _ in range(4)]
+        until(lambda: service.server.config.app._in_work.of_keys.total() == 4)
+        theirs = past.replace(b"alice", b"bob").replace(b"usage", b"count")
+        answer = service("POST", "/ui/call", service.bob, content=theirs, timeout=5)
+        assert (answer.json(), memory.waiting) == ({"result": 1}, 1)
+        for line in lines:
+            line.close()
+        until(lambda: memory.waiting == 0)
 
 
 def test_a_root_key_leaves_places_for_the_others(tmp_path: Path) -> None:

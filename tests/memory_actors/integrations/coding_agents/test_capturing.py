@@ -18,6 +18,7 @@ from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
 from memory_actors.integrations.coding_agents.transcripts import turns
+from memory_actors.integrations.mcp.clients import config_path
 
 HOOK = [sys.executable, "-P", "-m", "memory_actors.integrations.coding_agents.hook"]
 
@@ -26,7 +27,8 @@ HOOK = [sys.executable, "-P", "-m", "memory_actors.integrations.coding_agents.ho
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("CODEX_HOME", raising=False)
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
@@ -53,6 +55,23 @@ def test_transcripts_of_each_host_are_read_as_turns(host: str, home: Path, shop:
     assert turn.reply.text == REPLIED
     runs = [(run.command, run.file, bool(run.error)) for run in turn.runs]
     assert runs == [(FAILED, "", True), ("", FIXED, False), (FAILED, "", False)]
+
+
+@pytest.mark.parametrize(
+    ("host", "variable", "inside"),
+    [
+        ("claude-code", "CLAUDE_CONFIG_DIR", ".claude"),
+        ("codex", "CODEX_HOME", ".codex"),
+        ("gemini-cli", "GEMINI_CLI_HOME", ""),
+    ],
+)
+def test_transcripts_are_where_the_host_was_told_to_keep_them(
+    home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch, host: str, variable: str, inside: str
+) -> None:
+    path = WRITERS[host](home / "elsewhere", shop)
+    assert not list(HOSTS[host].transcripts())
+    monkeypatch.setenv(variable, str(home / "elsewhere" / inside))
+    assert list(HOSTS[host].transcripts()) == [path]
 
 
 def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -> None:
@@ -131,7 +150,8 @@ def test_worktrees_and_folders_of_a_checkout_are_one_project(home: Path, shop: P
 
 @pytest.mark.parametrize("host", ["codex", "gemini-cli"])
 def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) -> None:
-    path = home / str(HOSTS[host].hooks_file)
+    path = config_path(host).with_name(str(HOSTS[host].hooks_file))
+    assert path.is_relative_to(home)
     path.parent.mkdir(parents=True)
     other = {"hooks": [{"type": "command", "command": "theirs"}]}
     path.write_text(json.dumps({"hooks": {"SessionStart": [other]}}, indent=2) + "\n")

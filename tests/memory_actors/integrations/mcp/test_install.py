@@ -19,6 +19,7 @@ from memory_actors import InvalidInputError
 from memory_actors.cli import App, main
 from memory_actors.integrations.mcp.clients import (
     CLIENTS,
+    DIRECTORIES,
     NAME,
     config_path,
     installing,
@@ -32,7 +33,8 @@ PATH = ("servers", NAME)
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for name in ("$XDG_DATA_HOME", *DIRECTORIES):
+        monkeypatch.delenv(name.removeprefix("$"), raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -78,6 +80,39 @@ def test_it_is_shown_written_and_undone(client: str) -> None:
     assert done.exit_code == 0, done.output
     assert not path.exists()
     assert "is so already" in run("uninstall", client).output
+
+
+@pytest.mark.parametrize(
+    ("client", "variable", "file"),
+    [
+        ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json"),
+        ("claude-desktop", "XDG_CONFIG_HOME", "Claude/claude_desktop_config.json"),
+        ("codex", "CODEX_HOME", "config.toml"),
+        ("gemini-cli", "GEMINI_CLI_HOME", ".gemini/settings.json"),
+        ("opencode", "XDG_CONFIG_HOME", "opencode/opencode.json"),
+        ("vscode", "XDG_CONFIG_HOME", "Code/User/mcp.json"),
+        ("zed", "XDG_CONFIG_HOME", "zed/settings.json"),
+    ],
+)
+def test_a_configuration_is_where_the_client_was_told_to_keep_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, client: str, variable: str, file: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    usual = config_path(client)
+    monkeypatch.setenv(variable, str(home / "elsewhere"))
+    assert run("install", client, "--yes").exit_code == 0
+    assert command_of(client, home / "elsewhere" / file)[1:2] == ["mcp"]
+    assert not usual.exists()
+    monkeypatch.setenv(variable, "")
+    assert config_path(client) == usual
+
+
+@pytest.mark.parametrize("client", [one for one in CLIENTS if one not in ("codex", "opencode")])
+def test_a_file_that_the_client_does_not_read_is_not_written(client: str) -> None:
+    path = config_path(client)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".jsonc").write_text("{}")
+    assert config_path(client) == path
 
 
 PROJECTS = [name for name, it in CLIENTS.items() if it.of_project is not None]
