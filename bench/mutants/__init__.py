@@ -25,15 +25,18 @@ WHOLE = (
     "tests/memory_actors/users/test_quota_boundaries.py", "tests/properties/test_user_decider.py",
 )  # fmt: skip
 API = "tests/memory_actors/api"
-RESTORED = (f"{API}/test_restoring.py", *WHOLE)
+ALONE = "tests/properties/test_kinds.py"
+KEYED = (f"{ALONE}::TestLongTerm", f"{ALONE}::TestStructured", *WHOLE)
+RESTORED = (f"{API}/test_restoring.py", *KEYED)
 COMPRESSED = f"{UNIT}/test_compacting.py"
-LONG_TERM = (f"{UNIT}/test_long_term.py", f"{UNIT}/test_superseding.py", COMPRESSED, *WHOLE)
+LONG_TERM = (f"{UNIT}/test_long_term.py", f"{UNIT}/test_superseding.py", COMPRESSED,
+             f"{ALONE}::TestLongTerm", *WHOLE)  # fmt: skip
 ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
-            "tests/properties/test_kinds.py", *WHOLE)  # fmt: skip
+            f"{ALONE}::TestEntity", *WHOLE)  # fmt: skip
 EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compacting.py",
-            "tests/properties/test_kinds.py", *WHOLE)  # fmt: skip
+            f"{ALONE}::TestEpisodic", *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", f"{API}/test_context_refusals.py",
-             "tests/properties/test_context.py", *WHOLE)  # fmt: skip
+             "tests/properties/test_context.py", f"{ALONE}::TestContext", *WHOLE)  # fmt: skip
 ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
          f"{API}/test_system.py", "tests/properties/test_actor_batches.py",
 )  # fmt: skip
@@ -47,14 +50,16 @@ LOG = ("tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
        "tests/eventlog/keys/test_encryption.py", "tests/properties/test_event_store_model.py",
 )  # fmt: skip
 TESTS = {
-    f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
-    f"{KINDS}/short_term.py": (f"{UNIT}/test_short_term.py", *WHOLE),
+    f"{KINDS}/working.py": (f"{UNIT}/test_working.py", f"{ALONE}::TestWorking", *WHOLE),
+    f"{KINDS}/short_term.py": (
+        f"{UNIT}/test_short_term.py", f"{ALONE}::TestShortTerm", *WHOLE,
+    ),
     f"{KINDS}/long_term/__init__.py": LONG_TERM,
     f"{KINDS}/long_term/state.py": LONG_TERM,
-    f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *WHOLE),
+    f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *KEYED),
     f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
     f"{KINDS}/summaries.py": (COMPRESSED, *EPISODES),
-    f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *WHOLE),
+    f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *KEYED),
     f"{KINDS}/kind.py": (f"{UNIT}/test_long_term.py", *RESTORED),
     f"{KINDS}/account.py": (
         f"{UNIT}/test_account.py", "tests/memory_actors/users/test_quotas.py", *WHOLE,
@@ -75,7 +80,7 @@ TESTS = {
     f"{KINDS}/episodic/returning.py": EPISODES,
     f"{KINDS}/episodic/state.py": EPISODES,
     f"{KINDS}/structured.py": (
-        f"{UNIT}/test_structured.py", "tests/properties/test_kinds.py", *WHOLE,
+        f"{UNIT}/test_structured.py", f"{ALONE}::TestStructured", *WHOLE,
     ),
     f"{KINDS}/context/decide.py": DOCUMENTS,
     f"{KINDS}/context/draft.py": DOCUMENTS,

@@ -16,6 +16,7 @@ from support.context_rules import ContextRules
 from support.deciding import Decided, Deciding, Rows, living
 from support.done import check_done, check_refused
 from support.kind_rules import (
+    WORDS,
     EntityRules,
     EpisodicRules,
     LongTermRules,
@@ -85,6 +86,7 @@ def tiny(tier: Tier, count: int, size: int) -> Limits:
 SIZES = st.tuples(st.integers(1, 10), st.integers(20, 200))
 NAMES = st.sampled_from(sorted(KIND_BY_NAME))
 MIXTURES = NAMES.map(lambda name: {name}) | st.sets(NAMES, min_size=1)
+FILLED = st.lists(WORDS, max_size=8)
 
 
 class UserMachine(
@@ -113,8 +115,11 @@ class UserMachine(
         self.expires: dict[str, int] = {}
         """When each memory expires, by what was asked."""
 
-    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES)
-    def begins(self, sizes: tuple[tuple[int, int], ...], mixture: set[str]) -> None:
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES, filled=FILLED)
+    def begins(
+        self, sizes: tuple[tuple[int, int], ...], mixture: set[str], filled: Sequence[str] = ()
+    ) -> None:
+        """Begin with kinds that hold something: otherwise few examples come near a limit."""
         self.mixture = mixture
         tiers = {
             tier: tiny(tier, *size) for tier, size in zip(Tier, (sizes[1], *sizes), strict=True)
@@ -122,6 +127,9 @@ class UserMachine(
         self.limits_by_tier = {**tiers, None: tiers[Tier.LOCAL]}
         self.deciding = Deciding(self.limits_by_tier)
         self.snapshot = (snapshots.dump(self.state), 0)
+        for number, text in enumerate(filled):
+            for name in sorted(mixture):
+                getattr(self, f"fills_{name}")(number, text)
 
     @property
     def state(self) -> UserState:

@@ -1,7 +1,7 @@
 """Rules by which a stateful test gives every command of every kind to one user's decider.
 
 One class for each kind; a machine takes those it wants. Texts are real, and so are their sizes and
-digests.
+digests. `fills_KIND` adds one memory of up to eight to a kind, so that its limits are close.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,8 @@ KEYS = st.sampled_from(NAMES)
 RARELY = st.sampled_from([False] * 5 + [True])
 GROUPS = st.sampled_from(["s", "s", "t", "u"])  # sessions, agents, collections
 VALUES = st.sampled_from([None, True, 1, 1.5, [], {}, {"a": 1}, {"a": True}]) | WORDS
-SPELLINGS = st.sampled_from(["Ann", "ANN", " ann ", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus"])
+PEOPLE = ["Ann", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus", "Hal"]
+SPELLINGS = st.sampled_from(["ANN", " ann ", *PEOPLE])
 TYPES = st.sampled_from(["person", "Person", "town"])
 RELATIONS = st.sampled_from(["knows", "lives_in", "Lives in"])
 TIMES = st.integers(0, 12)
@@ -79,6 +80,11 @@ class WorkingRules(UserRules):
                 ),
             )
         )  # fmt: skip
+
+    def fills_working(self, number: int, text: str) -> None:
+        self.sets_a_key(
+            key=NAMES[number], value=text, own=None, metadata={}, prune=True, used=NAMES
+        )
 
     @some(working.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED, used=st.permutations(NAMES))
@@ -117,6 +123,9 @@ class ShortTermRules(UserRules):
             )
         )  # fmt: skip
 
+    def fills_short_term(self, number: int, text: str) -> None:
+        self.adds_a_message(session="sstu"[number % 4], text=text, own=None, metadata={})
+
     @some(short_term.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_message(self, number: int, text: Any, metadata: Any) -> None:
@@ -146,6 +155,10 @@ class LongTermRules(UserRules):
                 on_duplicate=on_duplicate, distinct=frozenset(own),
             )
         )  # fmt: skip
+
+    def fills_long_term(self, number: int, text: str) -> None:
+        items = [(None, text, number, False, {})]
+        self.adds_memories(items=items, prune=True, on_duplicate="keep")
 
     def memory(self, own: Any, text: str, at: int, pinned: bool, metadata: Any) -> MemoryAdded:
         return MemoryAdded(
@@ -237,6 +250,13 @@ class EntityRules(UserRules):
     def meets_people(self, names: list[str], at: int) -> None:
         for name in names:
             self.add_entity(name, "person", [], at=at, prune=True)
+
+    def fills_entity(self, number: int, text: str) -> None:
+        self.add_entity(PEOPLE[number], "person", [text], at=number, prune=True)
+        self.relates(
+            ends=(0, number), relation="knows", own=None, since=number, lasts=None, fact=text,
+            exclusive=False, metadata={}, pinned=False, prune=True,
+        )  # fmt: skip
 
     @some(entity.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
@@ -342,6 +362,17 @@ class EpisodicRules(UserRules):
             )
         )  # fmt: skip
 
+    def fills_episodic(self, number: int, text: str) -> None:
+        self.starts_an_episode(
+            agent="sstu"[number % 4], goal=text, own=None, at=number, metadata={}, pinned=False,
+            prune=True,
+        )  # fmt: skip
+        memory_id = f"new{self.made}"
+        self.ask(episodic.AddStep(now_us=self.now_us, step=StepTexts(text).added(memory_id)))
+        if number % 3:
+            end = EpisodeFinished(memory_id=memory_id, failed=number % 3 == 1)
+            self.ask(episodic.FinishEpisode(now_us=self.now_us, end=end))
+
     @some(episodic.KIND)
     @rule(
         number=ANY,
@@ -423,6 +454,12 @@ class StructuredRules(UserRules):
                 occurred_at_us=at, metadata=metadata, pinned=pinned, auto_prune=prune,
                 own_ids=() if own is None else (memory_id,), **document(collection, key, value),
             )
+        )  # fmt: skip
+
+    def fills_structured(self, number: int, text: str) -> None:
+        self.puts_a_document(
+            collection="sstu"[number % 4], key=NAMES[number], value=text, own=None, at=number,
+            metadata={}, pinned=False, prune=True,
         )  # fmt: skip
 
     @some(structured.KIND)
