@@ -81,6 +81,13 @@ class WorkingRules(UserRules):
             )
         )  # fmt: skip
 
+    @some(working.KIND)
+    @rule(number=ANY)
+    def sets_a_key_to_what_it_has(self, number: int) -> None:
+        held = self.rows(working.KIND)
+        row = held[number % len(held)]
+        self.sets_a_key(row.key, row.value, None, row.metadata, prune=False, used=NAMES)
+
     def fills_working(self, number: int, text: str) -> None:
         self.sets_a_key(
             key=NAMES[number], value=text, own=None, metadata={}, prune=True, used=NAMES
@@ -455,6 +462,16 @@ class StructuredRules(UserRules):
                 own_ids=() if own is None else (memory_id,), **document(collection, key, value),
             )
         )  # fmt: skip
+
+    @some(structured.KIND)
+    @rule(number=ANY)
+    def puts_what_a_document_has(self, number: int) -> None:
+        held = self.rows(structured.KIND)
+        row = held[number % len(held)]
+        value = self.deciding.log[row.version - 1].data.value
+        self.puts_a_document(
+            row.collection, row.key, value, None, 0, row.metadata, row.pinned, prune=False
+        )
 
     def fills_structured(self, number: int, text: str) -> None:
         self.puts_a_document(
