@@ -22,7 +22,7 @@ from hypothesis import Phase, settings
 
 from bench.mutants.mutations import Mutation, count, mutation
 
-EXAMPLES_MAX = 25  # of a state machine: what survives them may still fail in the whole suite
+EXAMPLES_MAX = 16  # of a state machine: what survives them may still fail in the whole suite
 DEADLINE_FACTOR = 4  # times what the tests compute for the module as it is: it hangs
 DEADLINE_S_MIN = 30.0
 WAITED_FACTOR = 10  # times the deadline by the clock, for a busy machine and what waits for ever

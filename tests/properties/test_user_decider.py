@@ -221,6 +221,7 @@ class UserMachine(
         if decided.refusal is not None:
             self.check_refusal(decided.command, decided.refusal)
             check_refused(decided)
+            self.check_metadata_may_change(decided)
             return decided
         check_done(decided)
         self.follow_sessions(decided)
@@ -242,6 +243,17 @@ class UserMachine(
             each = [self.limits.episode_steps, self.limits.context_document_bytes]
             assert refusal.limit in [*own, *each]
             assert refusal.tier == self.limits.tier
+
+    def check_metadata_may_change(self, decided: Decided) -> None:
+        """A change of metadata alone is refused only where it is about no such memory."""
+        command = decided.command
+        if isinstance(command, UPDATES) and not asks_for_room(command):
+            about = getattr(command, "change", command).memory_id
+            kind, row = living(decided.before.at(self.now_us)).get(about, (None, None))
+            if isinstance(command, entity.UpdateEntity | entity.UpdateRelationship):
+                is_entity = isinstance(command, entity.UpdateEntity)
+                kind = kind if isinstance(row, entity.EntityRow) == is_entity else None
+            assert kind is None or not isinstance(command, kind.COMMANDS)
 
     def follow_sessions(self, decided: Decided) -> None:
         """A session lives for a whole time again from its last message on, and no message else."""
@@ -310,8 +322,12 @@ class UserMachine(
         assert decided.after.account.levels == self.levels
 
     def check_satisfied(self, decided: Decided) -> None:
-        """To add, to restore or to compress again changes nothing."""
-        again = isinstance(decided.command, Add | Restore | Compress)
+        """To add, to change, to restore or to compress again changes nothing.
+
+        But the row of a message does not know its text.
+        """
+        again = isinstance(decided.command, (Add, Restore, Compress, *UPDATES))
+        again = again and not isinstance(decided.command, short_term.UpdateMessage)
         if again and not isinstance(decided.command, UndoCompression):
             again = self.deciding.enriched(decided.command)
             events = self.deciding.decider.decide(again, decided.after)

@@ -117,15 +117,15 @@ class ShortTermRules(UserRules):
     """Messages are added to sessions and updated."""
 
     @about(short_term.KIND)
-    @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA)
-    def adds_a_message(self, session: str, text: str, own: Any, metadata: Any) -> None:
+    @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA, at=TIMES)
+    def adds_a_message(self, session: str, text: str, own: Any, metadata: Any, at: int = 0) -> None:
         memory_id = self.id(own)
         self.ask(
             short_term.AddMessage(
                 now_us=self.now_us, own_ids=() if own is None else (memory_id,),
                 message=short_term.MessageAdded(
                     memory_id=memory_id, session_id=session, content=text,
-                    size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
+                    size_bytes=len(text.encode()), occurred_at_us=at, metadata=metadata,
                 ),
             )
         )  # fmt: skip
