@@ -342,6 +342,10 @@ class UserMachine(
         for version, event in ((entry.version, entry.data) for entry in decided.events):
             if isinstance(event, Compressed):
                 assert before.keys() - after.keys() == set(event.compressed_from_ids)
+                for memory_id, read in decided.command.originals:
+                    row = before[memory_id][1]
+                    assert row.version == read, "none has changed since it was read"
+                    assert not any((row.pinned, row.keep, row.original_count))
                 assert after.keys() - before.keys() == {event.memory_id}
                 self.originals[event.memory_id] = [
                     self.says(*before[one]) for one in event.compressed_from_ids

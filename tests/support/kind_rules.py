@@ -174,6 +174,15 @@ class LongTermRules(UserRules):
         )  # fmt: skip
 
     @some(long_term.KIND)
+    @rule(number=ANY, at=st.integers(0, 30), prune=st.booleans())
+    def says_a_memory_again(self, number: int, at: int, prune: bool) -> None:
+        held = self.rows(long_term.KIND)
+        row = held[number % len(held)]
+        text = self.deciding.log[row.version - 1].data.content
+        items = [(None, text, at, row.pinned, row.metadata)]
+        self.adds_memories(items=items, prune=prune, on_duplicate="count")
+
+    @some(long_term.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_memory(self, number: int, text: Any, metadata: Any) -> None:
         memory_id = self.one_of(long_term.KIND, number)
@@ -184,7 +193,7 @@ class LongTermRules(UserRules):
         )
 
     @some(long_term.KIND)
-    @rule(every=st.integers(1, 3), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
+    @rule(every=st.integers(1, 3), text=st.just("s") | WORDS, stale=RARELY, careless=st.booleans())
     def compresses_memories(self, every: int, text: str, stale: bool, careless: bool) -> None:
         held = [
             row for row in self.rows(long_term.KIND) if careless or long_term.KIND.compressible(row)
@@ -415,7 +424,7 @@ class EpisodicRules(UserRules):
         )
 
     @some(episodic.KIND)
-    @rule(every=st.integers(1, 2), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
+    @rule(every=st.integers(1, 2), text=st.just("s") | WORDS, stale=RARELY, careless=st.booleans())
     def compresses_episodes(self, every: int, text: str, stale: bool, careless: bool) -> None:
         held = [
             row for row in self.rows(episodic.KIND) if careless or episodic.KIND.compressible(row)

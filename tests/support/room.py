@@ -308,13 +308,18 @@ def _check(decided: Decided, full: UserState, limits: Limits) -> None:
 
 
 def _check_named(refusal: Any, room: Room, full: UserState) -> None:
-    """The refusal is about a limit that would be passed."""
+    """The refusal is about a limit that would be passed, and says how much of it is used.
+
+    Steps are refused where none may be kept: those that an episode has would leave for a new one.
+    """
     limits = {name: limit for name, (_, limit) in _uses(full, room.limits).items()}
+    was = _uses(room.before.at(room.command.now_us), room.limits)
+    used = {name: 0 if name[1] == "steps" else was.get(name, (0, 0))[0] for name in room.over}
     assert any(
-        (refusal.kind, refusal.limit, refusal.unit == "bytes")
-        == (name[0], limits[name], "bytes" in name[1])
+        (refusal.kind, refusal.limit, refusal.unit == "bytes", refusal.used)
+        == (name[0], limits[name], "bytes" in name[1], used[name])
         for name in room.over
-    ), (refusal, room.over)
+    ), (refusal, used)
 
 
 def _compare(decided: Decided, expected: tuple[str, ...]) -> None:
