@@ -65,7 +65,9 @@ TESTS = {
         f"{UNIT}/test_account.py", "tests/memory_actors/users/test_quotas.py", *WHOLE,
     ),
     f"{KINDS}/commands.py": (f"{UNIT}/test_long_term.py", *RESTORED),
-    f"{KINDS}/user_state.py": (f"{UNIT}/test_user_state.py", *RESTORED),
+    f"{KINDS}/user_state.py": (
+        f"{UNIT}/test_user_state.py", f"{API}/test_turn.py", f"{API}/test_purge.py", *RESTORED,
+    ),
     f"{KINDS}/provenance.py": (f"{API}/test_lifetimes.py", f"{API}/test_purge.py", *WHOLE),
     f"{KINDS}/purging.py": (f"{API}/test_purge.py", "tests/properties/test_memory_system.py"),
     f"{KINDS}/extracting.py": (

@@ -29,6 +29,7 @@ from memory_actors.kinds.context.state import blocks, text
 from memory_actors.kinds.phrasing import text_digest
 
 SOFT, HARD = 14, 20
+NOW_US = 1 << 60
 LIMITS = Limits(context_entries=24, context_documents=3, context_document_bytes=120)
 DOCUMENTS = st.sampled_from(["m", "m", "m", "n"])
 SECTIONS = st.sampled_from(["", "A", "B"])
@@ -107,10 +108,10 @@ class ContextMachine(RuleBasedStateMachine):
         state = context.KIND.fold(self.state, entries)
         name = getattr(command, "document", None) or context.KIND.find(state, own).document
         rows = blocks(state, name)
-        order = [row for row in rows if row.heading is None and not row.pinned]
-        order = [row.memory_id for row in sorted(
-            order, key=lambda row: (row.memory_id in new, row.touched_at_us)
-        ) if row.memory_id != own]  # fmt: skip
+        may_go = [row for row in rows if row.heading is None and not row.pinned]
+        may_go = [row for row in may_go if row.memory_id != own]
+        may_go.sort(key=lambda row: NOW_US if row.memory_id in new else row.touched_at_us)
+        order = [row.memory_id for row in may_go]
 
         def fits(gone: Collection[str], words_max: int) -> bool:
             left = text(row for row in rows if row.memory_id not in gone)
