@@ -24,6 +24,7 @@ from support.kind_rules import (
     StructuredRules,
     WorkingRules,
 )
+from support.user_rules import SECOND_US
 
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import QuotaExceededError
@@ -86,6 +87,7 @@ def tiny(tier: Tier, count: int, size: int) -> Limits:
 SIZES = st.tuples(st.integers(1, 10), st.integers(20, 200))
 NAMES = st.sampled_from(sorted(KIND_BY_NAME))
 MIXTURES = NAMES.map(lambda name: {name}) | st.sets(NAMES, min_size=1)
+LIFETIMES_US = st.none() | st.integers(1, 30_000_000) | st.integers(1, 30).map(SECOND_US.__mul__)
 FILLED = st.lists(WORDS, max_size=8)
 
 
@@ -109,6 +111,8 @@ class UserMachine(
         """When each session expires, by its last message."""
         self.originals: dict[str, list[Any]] = {}
         """The compressed memories, by their summary."""
+        self.left: dict[str, tuple[Any, ...]] = {}
+        """The last words of memories that have gone, by id."""
         self.now_us = 1_000_000_000
         self.made = 0
         self.ttl_us: int | None = None
@@ -206,7 +210,11 @@ class UserMachine(
         if at_us is not None:
             self.expires[memory_id] = at_us
 
-    @rule(ttl_us=st.none() | st.integers(1, 30_000_000))
+    @initialize(ttl_us=LIFETIMES_US)
+    def first_adds_live_so_long(self, ttl_us: int | None) -> None:
+        self.ttl_us = ttl_us
+
+    @rule(ttl_us=LIFETIMES_US)
     def adds_live_so_long(self, ttl_us: int | None) -> None:
         self.ttl_us = ttl_us
 
@@ -231,6 +239,7 @@ class UserMachine(
         self.check_alerts(decided)
         self.check_satisfied(decided)
         self.check_compaction(decided)
+        self.check_comes_back(decided)
         return decided
 
     # --- what holds of each command
@@ -364,6 +373,21 @@ class UserMachine(
         steps = max((len((data or {}).get("steps", ())) for _, _, data, *_ in were), default=0)
         if self.untouched(ids, version) and steps <= self.limits.episode_steps:
             assert back == were
+
+    def check_comes_back(self, decided: Decided) -> None:
+        """What comes back says what it said when it went, with as many steps as may stay."""
+        before, after = living(decided.before), living(decided.after)
+        if isinstance(decided.command, Restore):
+            for memory_id in after.keys() - before.keys() & self.left.keys():
+                (_, *was), (_, *now) = self.left[memory_id], self.says(*after[memory_id])
+                steps, most = (was[1] or {}).get("steps", ()), self.limits.episode_steps
+                if after[memory_id][0] is episodic.KIND and len(steps) > most:
+                    assert len(now[1]["steps"]) == most
+                else:
+                    assert now == was
+        for memory_id in before.keys() - after.keys():
+            if before[memory_id][0] in (long_term.KIND, episodic.KIND, structured.KIND):
+                self.left[memory_id] = self.says(*before[memory_id])
 
     def untouched(self, memory_ids: Sequence[str], undone: int) -> bool:
         """Say whether nothing happened to originals while their summary stood for them."""

@@ -270,8 +270,8 @@ class EntityRules(UserRules):
     def fills_entity(self, number: int, text: str) -> None:
         self.add_entity(PEOPLE[number], "person", [text], at=number, prune=True)
         self.relates(
-            ends=(0, number), relation="knows", own=None, since=number, lasts=None, fact=text,
-            exclusive=False, metadata={}, pinned=False, prune=True,
+            ends=(0, 16 * number), relation="knows", own=None, since=number, lasts=None, fact=text,
+            exclusive=False, metadata={}, pinned=number == 1, prune=True,
         )  # fmt: skip
 
     @some(entity.KIND)
@@ -381,7 +381,7 @@ class EpisodicRules(UserRules):
     def fills_episodic(self, number: int, text: str) -> None:
         self.starts_an_episode(
             agent="sstu"[number % 4], goal=text, own=None, at=number, metadata={}, pinned=False,
-            prune=True,
+            prune=number % 2 == 0,
         )  # fmt: skip
         memory_id = f"new{self.made}"
         self.ask(episodic.AddStep(now_us=self.now_us, step=StepTexts(text).added(memory_id)))
