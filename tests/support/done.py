@@ -124,6 +124,11 @@ def _check_memories(command: Any, decided: Decided) -> None:
             continue
         assert command.on_duplicate != "keep"
         assert memory.digest in digests
+    for event in (entry.data for entry in decided.events):
+        if isinstance(event, long_term.MemorySeen):
+            row = after[event.memory_id]
+            said = [m.metadata for m in command.memories if m.digest == row.digest]
+            assert any(same_json(metadata, row.metadata) for metadata in said)
     if command.on_duplicate == "count":
         fresh = [m for m in command.memories if m.memory_id not in command.used]
         pruned = {one for entry in decided.events
