@@ -174,12 +174,12 @@ class LongTermRules(UserRules):
         )  # fmt: skip
 
     @some(long_term.KIND)
-    @rule(number=ANY, at=st.integers(0, 30), prune=st.booleans())
-    def says_a_memory_again(self, number: int, at: int, prune: bool) -> None:
+    @rule(number=ANY, at=st.integers(0, 30), prune=st.booleans(), metadata=CHANGED)
+    def says_a_memory_again(self, number: int, at: int, prune: bool, metadata: Any) -> None:
         held = self.rows(long_term.KIND)
         row = held[number % len(held)]
         text = self.deciding.log[row.version - 1].data.content
-        items = [(None, text, at, row.pinned, row.metadata)]
+        items = [(None, text, at, row.pinned, row.metadata if metadata is None else metadata)]
         self.adds_memories(items=items, prune=prune, on_duplicate="count")
 
     @some(long_term.KIND)
