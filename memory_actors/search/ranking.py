@@ -22,11 +22,11 @@ from memory_actors.search.candidates import (
 )
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.mixtures import (
-    PLAIN,
     Mixture,
     answered_weights,
     chance_line,
     learned,
+    plain,
     plain_chance_line,
     weighed,
 )
@@ -83,7 +83,10 @@ def _ranked(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Ranked:
     """Return the passages in some places of the first stage, by all signals."""
     signals = signals_of(first, places, question)
     rows = first.rows_at(places)
-    usual = PLAIN if signals.late is None else learned(first.mixture)
+    if signals.late is None:
+        usual = plain(first.parts.words.known_share(question.query.text))
+    else:
+        usual = learned(first.mixture)
     weights = weighed(usual, question.query.weights)
     scores = weighed_sum(len(places), signals, weights)
     order = np.lexsort((signals.labels, -scores))

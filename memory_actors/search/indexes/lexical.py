@@ -178,6 +178,13 @@ class LexicalIndex:
         terms = (Term(idf, *self.postings.of(term)) for term, idf in rarest)
         return Windows(self.chains, terms, before)
 
+    def known_share(self, query: str) -> float:
+        """Return the share of a query's words that rows have; 1 of a query without words."""
+        wanted = set(words(query))
+        terms = (self.postings.terms.find(word) for word in wanted)
+        known = sum(term is not None and self.postings.frequency(term) > 0 for term in terms)
+        return known / len(wanted) if wanted else 1.0
+
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""
         wanted, rows = set(words(query)), map(self.rows.row_of, labels)

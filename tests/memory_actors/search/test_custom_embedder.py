@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -178,3 +178,27 @@ async def test_a_background_mean_of_another_shape_is_refused(tmp_path: Path) -> 
         await memory.user("ada").add("likes tea")
         with pytest.raises(EmbedderError, match="background_mean returned shape"):
             await memory.user("ada").retrieve("tea")
+
+
+class Bilingual(FakeEmbedder):
+    """Gives a Spanish text the vector of its English one."""
+
+    SAYS: ClassVar = {"¿Dónde guarda Ada las llaves?": "Ada keeps the keys in a red box"}
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        return super().embed([self.SAYS.get(text, text) for text in texts])
+
+
+async def test_a_query_in_another_language_is_not_answered_by_a_name_in_common(
+    tmp_path: Path,
+) -> None:
+    """Its only word that the store has says nothing about which memory answers."""
+    async with MemorySystem.open(tmp_path, embedder=Bilingual()) as memory:
+        user = memory.user("u")
+        others = [f"Ada said {n} things about the weather of May" for n in range(30)]
+        keys = "She keeps the keys in a red box"
+        await user.add_many([Item(content=text) for text in (*others, "Ada", keys)])
+        hits = await user.retrieve("¿Dónde guarda Ada las llaves?", explain=True)
+        assert hits[0].content == keys
+        asked_in_english = await user.retrieve("Ada said things of May", explain=True)
+        assert asked_in_english[0].signals["words"] > 2 * max(hit.signals["words"] for hit in hits)
