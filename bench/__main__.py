@@ -72,14 +72,17 @@ def faults(rows: str | None, counts: Any, seed: int, directory: Path | None, as_
 @click.argument("modules", nargs=-1)
 @click.option("--each", default=16, show_default=True, help="Mutants of each module, at most.")
 @click.option("--seed", default=1, show_default=True)
+@click.option("--properties", is_flag=True, help="Run the property tests of each module alone.")
 @click.option("--json", "as_json", is_flag=True)
-def mutants(modules: tuple[str, ...], each: int, seed: int, as_json: bool) -> None:
+def mutants(
+    modules: tuple[str, ...], each: int, seed: int, properties: bool, as_json: bool
+) -> None:
     """Put small faults into the modules that decide, and say which no test notices."""
     from bench.mutants import TESTS, run
 
     if unknown := set(modules) - set(TESTS):
         raise click.BadParameter(f"no tests for {sorted(unknown)}: there are {', '.join(TESTS)}")
-    show(run(modules, each, seed), as_json)
+    show(run(modules, each, seed, properties), as_json)
 
 
 def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:

@@ -22,9 +22,10 @@ from hypothesis import Phase, settings
 
 from bench.mutants.mutations import Mutation, count, mutation
 
-EXAMPLES_MAX = 25  # of a state machine: what survives them may still fail in the whole suite
-DEADLINE_FACTOR = 4  # times what the tests take for the module as it is: it hangs
+EXAMPLES_MAX = 16  # of a state machine: what survives them may still fail in the whole suite
+DEADLINE_FACTOR = 4  # times what the tests compute for the module as it is: it hangs
 DEADLINE_S_MIN = 30.0
+WAITED_FACTOR = 10  # times the deadline by the clock, for a busy machine and what waits for ever
 DATA_BYTES_MAX = 4 << 30  # a loop that does not end may also grow
 
 
@@ -35,6 +36,7 @@ class Outcome(msgspec.Struct, frozen=True):
     fate: str
     """killed, survived, hung; or untried, where its functions cannot be exchanged."""
     seconds: float
+    """Time of the processor."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,31 +89,34 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _tried(session: pytest.Session, mutant: Mutation | None, deadline_s: float) -> Outcome:
-    started_s = time.monotonic()
+    until_s = time.monotonic() + WAITED_FACTOR * deadline_s
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        os._exit(_run(session, mutant))
-    status = None
-    while status is None and time.monotonic() - started_s < deadline_s:
-        done, found = os.waitpid(child, os.WNOHANG)
-        status = found if done else None
+        os._exit(_run(session, mutant, deadline_s))
+    done, status, used = 0, 0, None
+    while not done and time.monotonic() < until_s:
+        done, status, used = os.wait4(child, os.WNOHANG)
         time.sleep(0.01)
-    if status is None:
+    if not done:
         os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    seconds = round(time.monotonic() - started_s, 2)
-    fates = {None: "hung", 0: "survived", UNTRIED << 8: "untried"}
-    return Outcome(str(mutant or "as it is"), fates.get(status, "killed"), seconds)
+        _, _, used = os.wait4(child, 0)
+        status = signal.SIGXCPU
+    assert used is not None
+    seconds = round(used.ru_utime + used.ru_stime, 2)
+    fates = {-signal.SIGXCPU: "hung", 0: "survived", UNTRIED: "untried"}
+    fate = fates.get(os.waitstatus_to_exitcode(status), "killed")
+    return Outcome(str(mutant or "as it is"), fate, seconds)
 
 
 UNTRIED = 17
 
 
-def _run(session: pytest.Session, mutant: Mutation | None) -> int:
+def _run(session: pytest.Session, mutant: Mutation | None, deadline_s: float) -> int:
     """Run the tests in a process of its own; return its exit status."""
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(deadline_s), int(deadline_s) + 5))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)

@@ -295,15 +295,16 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
         if is_known(command, new.memory_id, None, is_same) or new.memory_id in state.held.rows:
             return []
-        for noun, name in (
-            ("messages", "short_term_messages"),
-            ("sessions", "short_term_sessions"),
+        session = state.sessions.get(new.session_id, Session())
+        for noun, name, used in (
+            ("messages", "short_term_messages", len(session.ids)),
+            ("sessions", "short_term_sessions", len(state.sessions)),
         ):
             if getattr(limits, name) == 0:
-                refuse_count(self.NAME, noun, len(state.held), limits, name)
+                refuse_count(self.NAME, noun, used, limits, name)
         if new.size_bytes > limits.short_term_bytes:
             refuse_bytes(
-                self.NAME, state.held.size_bytes, limits, "short_term_bytes", new=new.size_bytes
+                self.NAME, session.size_bytes, limits, "short_term_bytes", new=new.size_bytes
             )
         added = replace(
             new,

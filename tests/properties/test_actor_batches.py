@@ -1,9 +1,13 @@
-"""Properties of how an actor appends: the strictest command of a batch decides for all of it."""
+"""Properties of an actor: commands that wait together are as those that come one by one.
+
+They are appended together, though, and then the strictest decides how.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import given, settings
@@ -11,7 +15,8 @@ from hypothesis import strategies as st
 
 from eventlog import Decider, EventRegistry, InMemoryLog, Recorded
 from memory_actors.actors.actor import Actor
-from memory_actors.actors.asking import Request
+from memory_actors.actors.asking import Reply, Request
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.long_term import MemoryRow
 from memory_actors.kinds.rows import oldest
@@ -87,6 +92,118 @@ async def _appended(asked: list[tuple[bool, bool]]) -> NotingLog:
     answers = [await actor.post(request) for request in requests]
     await asyncio.gather(*answers)
     return log
+
+
+# --- one after the other
+
+ROOM = 20
+HALF = 10
+
+
+@registry.event("level.moved")
+class Moved(msgspec.Struct, frozen=True):
+    by: int
+
+
+@registry.event("level.crossed")
+class Crossed(msgspec.Struct, frozen=True):
+    level: int
+
+
+class Move(NamedTuple):
+    """Move a level that stays from 0 to ROOM; a key stands for one move."""
+
+    by: int
+    key: str | None
+
+
+def moved(move: Move, level: int) -> list[Moved]:
+    if not 0 <= level + move.by <= ROOM:
+        raise InvalidInputError("no room")
+    return [Moved(move.by)] if move.by else []
+
+
+def crossed(before: int, after: int) -> list[Crossed]:
+    return [Crossed(after)] if (before < HALF) != (after < HALF) else []
+
+
+def level_after(level: int, recorded: Recorded[Any]) -> int:
+    return level + getattr(recorded.data, "by", 0)
+
+
+class Counting(Silent):
+    """A behaviour that claims what is added until the log has counted it."""
+
+    def __init__(self) -> None:
+        self.claimed: Counter[str] = Counter()
+
+    def admit(self, before: int, after: int) -> dict[str, int]:
+        changes = {"level": after - before}
+        self.claimed.update(changes)
+        return changes
+
+    def release(self, changes: Mapping[str, int]) -> None:
+        self.claimed.subtract(changes)
+
+    def published(self, _events: Sequence[Recorded[Any]], _before: int, _after: int) -> None:
+        assert not any(self.claimed.values()), "what is committed is claimed no more"
+
+
+MOVES = st.builds(Move, st.integers(-4, 8), st.sampled_from([None, None, None, "k", "l"]))
+
+
+@given(waves=st.lists(st.lists(MOVES, min_size=1, max_size=8), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_commands_that_wait_together_are_decided_one_after_the_other(
+    waves: list[list[Move]],
+) -> None:
+    """Each sees those before it; refusals, alarms, keys and totals are as in a simple model."""
+    outcomes, log = asyncio.run(_moved(waves))
+    level, told = 0, list[Moved | Crossed]()
+    first: dict[str, tuple[int, list[int]]] = {}
+    for move, outcome in zip([move for wave in waves for move in wave], outcomes, strict=True):
+        by, versions = first.get(move.key or "", (move.by, None))
+        if by != move.by or (versions is None and not 0 <= level + by <= ROOM):
+            assert isinstance(outcome, InvalidInputError)
+            continue
+        assert isinstance(outcome, Reply)
+        assert outcome.duplicate == (versions is not None)
+        if versions is None:
+            events = [*moved(move, level), *crossed(level, level + by)]
+            versions = [*range(len(told) + 1, len(told) + len(events) + 1)]
+            assert (outcome.before, outcome.state) == (level, level + by)
+            told, level = told + events, level + by
+            if move.key is not None and events:
+                first[move.key] = by, versions
+        assert [one.version for one in outcome.events] == versions
+        assert [one.data for one in outcome.events] == [told[n - 1] for n in versions]
+    assert [one.data for one in asyncio.run(log.read_stream("s"))] == told
+    assert log.totals_nowait().get("level", 0) == level
+
+
+async def _moved(waves: list[list[Move]]) -> tuple[list[Any], InMemoryLog]:
+    log = InMemoryLog(registry)
+
+    async def rebuild() -> tuple[int, int]:
+        raise AssertionError("nothing fails")
+
+    actor = Actor[int](
+        "s", decider=Decider(0, moved, level_after, follow_up=crossed), behaviour=Counting(),
+        log=log, clock=lambda: 1, rebuild=rebuild, state=0, version=0, epoch=0,
+    )  # fmt: skip
+    outcomes = []
+    for wave in waves:
+        answers = [
+            await actor.post(
+                Request(command=one, idempotency_key=one.key, digest=str(one.by).encode())
+            )
+            for one in wave
+        ]
+        outcomes += await asyncio.gather(*answers, return_exceptions=True)
+    return outcomes, log
+
+
+# --- sums
 
 
 @given(used=st.integers(0, 1 << 40), limit=st.integers(1, 1 << 40))

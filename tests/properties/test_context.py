@@ -5,6 +5,7 @@ text is taken apart into just its blocks, so that no sync and no edit of the tex
 live state is the replay is snapshot and tail.
 """
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -22,12 +23,13 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import DocumentRoom
-from memory_actors.kinds.context.events import EntriesArchived
+from memory_actors.kinds.context.events import BlockEdited, BlockInserted, EntriesArchived
 from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, text
 from memory_actors.kinds.phrasing import text_digest
 
 SOFT, HARD = 14, 20
+NOW_US = 1 << 60
 LIMITS = Limits(context_entries=24, context_documents=3, context_document_bytes=120)
 DOCUMENTS = st.sampled_from(["m", "m", "m", "n"])
 SECTIONS = st.sampled_from(["", "A", "B"])
@@ -87,9 +89,39 @@ class ContextMachine(RuleBasedStateMachine):
             assert dumped(before) == bytes_before, "a refused command changes nothing"
             return False
         assert dumped(before) == bytes_before, "a decision changes nothing"
+        if getattr(getattr(command, "room", None), "auto_archive", False):
+            self.check_archived(command, events)
         for event in events:
             self.record(event)
         return True
+
+    def check_archived(self, command: Any, events: Sequence[Any]) -> None:
+        """To make room, the fewest of the least recently used go, and what is new goes last.
+
+        If part of the soft limit can be freed, it is; if not, what is enough.
+        """
+        others = [one for one in events if not isinstance(one, EntriesArchived)]
+        archived = {one.memory_id for event in events for one in getattr(event, "entries", ())}
+        own = getattr(command, "memory_id", None)
+        new = {one.memory_id for one in others if isinstance(one, BlockInserted | BlockEdited)}
+        entries = [recorded(one, len(self.log) + n) for n, one in enumerate(others, start=1)]
+        state = context.KIND.fold(self.state, entries)
+        name = getattr(command, "document", None) or context.KIND.find(state, own).document
+        rows = blocks(state, name)
+        may_go = [row for row in rows if row.heading is None and not row.pinned]
+        may_go = [row for row in may_go if row.memory_id != own]
+        may_go.sort(key=lambda row: NOW_US if row.memory_id in new else row.touched_at_us)
+        order = [row.memory_id for row in may_go]
+
+        def fits(gone: Collection[str], words_max: int) -> bool:
+            left = text(row for row in rows if row.memory_id not in gone)
+            small = len(left.encode()) <= LIMITS.context_document_bytes
+            return small and len(left.split()) <= words_max
+
+        enough = [] if fits((), HARD - 1) else [round(SOFT * (1 - command.room.free)), HARD - 1]
+        choices = (set(order[:count]) for most in enough for count in range(len(order) + 1)
+                   if fits(order[:count], most))  # fmt: skip
+        assert archived == next(choices, set())
 
     def record(self, event: Any) -> None:
         entry = recorded(event, len(self.log) + 1)

@@ -1,17 +1,25 @@
-"""Entities, episodes and documents alone: a user who has one kind, and what holds of it only."""
+"""Each kind alone: a user who has no other, and what holds of some kinds only."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
-from properties.test_user_decider import SIZES, UserMachine
+from properties.test_user_decider import FILLED, SIZES, UserMachine
 from support.deciding import Decided
 
-from memory_actors.kinds import entity, episodic, structured
+from memory_actors.kinds import (
+    context,
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    working,
+)
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import RelationshipRow
@@ -27,13 +35,40 @@ class OneKind(UserMachine):
 
     KIND: ClassVar[Kind]
 
-    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES))
-    def begins(self, sizes: tuple[tuple[int, int], ...], _mixture: object = None) -> None:
-        UserMachine.begins(self, sizes, {self.KIND.NAME})
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), filled=FILLED)
+    def begins(
+        self, sizes: tuple[tuple[int, int], ...], _mixture: object = None,
+        filled: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        UserMachine.begins(self, sizes, {self.KIND.NAME}, filled)
 
     @property
     def events(self) -> dict[int, Any]:
         return {entry.version: entry for entry in self.deciding.log}
+
+
+class WorkingMachine(OneKind):
+    """Keys and their values."""
+
+    KIND = working.KIND
+
+
+class ShortTermMachine(OneKind):
+    """Messages of sessions."""
+
+    KIND = short_term.KIND
+
+
+class LongTermMachine(OneKind):
+    """Facts and their summaries."""
+
+    KIND = long_term.KIND
+
+
+class ContextMachine(OneKind):
+    """Entries of documents."""
+
+    KIND = context.KIND
 
 
 class EntityMachine(OneKind):
@@ -175,10 +210,18 @@ class StructuredMachine(OneKind):
         assert {name: dict(ids) for name, ids in state.held.groups.items()} == collections
 
 
-SHORT = settings(max_examples=40, stateful_step_count=50, deadline=None)
+SHORT = settings(max_examples=30, stateful_step_count=50, deadline=None)
+TestWorking = WorkingMachine.TestCase
+TestWorking.settings = SHORT
+TestShortTerm = ShortTermMachine.TestCase
+TestShortTerm.settings = SHORT
+TestLongTerm = LongTermMachine.TestCase
+TestLongTerm.settings = SHORT
 TestEntity = EntityMachine.TestCase
 TestEntity.settings = SHORT
 TestEpisodic = EpisodicMachine.TestCase
 TestEpisodic.settings = SHORT
 TestStructured = StructuredMachine.TestCase
 TestStructured.settings = SHORT
+TestContext = ContextMachine.TestCase
+TestContext.settings = SHORT

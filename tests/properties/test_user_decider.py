@@ -16,6 +16,7 @@ from support.context_rules import ContextRules
 from support.deciding import Decided, Deciding, Rows, living
 from support.done import check_done, check_refused
 from support.kind_rules import (
+    WORDS,
     EntityRules,
     EpisodicRules,
     LongTermRules,
@@ -23,6 +24,7 @@ from support.kind_rules import (
     StructuredRules,
     WorkingRules,
 )
+from support.user_rules import SECOND_US
 
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import QuotaExceededError
@@ -85,6 +87,8 @@ def tiny(tier: Tier, count: int, size: int) -> Limits:
 SIZES = st.tuples(st.integers(1, 10), st.integers(20, 200))
 NAMES = st.sampled_from(sorted(KIND_BY_NAME))
 MIXTURES = NAMES.map(lambda name: {name}) | st.sets(NAMES, min_size=1)
+LIFETIMES_US = st.none() | st.integers(1, 30_000_000) | st.integers(1, 30).map(SECOND_US.__mul__)
+FILLED = st.lists(WORDS, max_size=8)
 
 
 class UserMachine(
@@ -107,14 +111,19 @@ class UserMachine(
         """When each session expires, by its last message."""
         self.originals: dict[str, list[Any]] = {}
         """The compressed memories, by their summary."""
+        self.left: dict[str, tuple[Any, ...]] = {}
+        """The last words of memories that have gone, by id."""
         self.now_us = 1_000_000_000
         self.made = 0
         self.ttl_us: int | None = None
         self.expires: dict[str, int] = {}
         """When each memory expires, by what was asked."""
 
-    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES)
-    def begins(self, sizes: tuple[tuple[int, int], ...], mixture: set[str]) -> None:
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES, filled=FILLED)
+    def begins(
+        self, sizes: tuple[tuple[int, int], ...], mixture: set[str], filled: Sequence[str] = ()
+    ) -> None:
+        """Begin with kinds that hold something: otherwise few examples come near a limit."""
         self.mixture = mixture
         tiers = {
             tier: tiny(tier, *size) for tier, size in zip(Tier, (sizes[1], *sizes), strict=True)
@@ -122,6 +131,9 @@ class UserMachine(
         self.limits_by_tier = {**tiers, None: tiers[Tier.LOCAL]}
         self.deciding = Deciding(self.limits_by_tier)
         self.snapshot = (snapshots.dump(self.state), 0)
+        for number, text in enumerate(filled):
+            for name in sorted(mixture):
+                getattr(self, f"fills_{name}")(number, text)
 
     @property
     def state(self) -> UserState:
@@ -198,7 +210,11 @@ class UserMachine(
         if at_us is not None:
             self.expires[memory_id] = at_us
 
-    @rule(ttl_us=st.none() | st.integers(1, 30_000_000))
+    @initialize(ttl_us=LIFETIMES_US)
+    def first_adds_live_so_long(self, ttl_us: int | None) -> None:
+        self.ttl_us = ttl_us
+
+    @rule(ttl_us=LIFETIMES_US)
     def adds_live_so_long(self, ttl_us: int | None) -> None:
         self.ttl_us = ttl_us
 
@@ -213,6 +229,7 @@ class UserMachine(
         if decided.refusal is not None:
             self.check_refusal(decided.command, decided.refusal)
             check_refused(decided)
+            self.check_metadata_may_change(decided)
             return decided
         check_done(decided)
         self.follow_sessions(decided)
@@ -222,6 +239,7 @@ class UserMachine(
         self.check_alerts(decided)
         self.check_satisfied(decided)
         self.check_compaction(decided)
+        self.check_comes_back(decided)
         return decided
 
     # --- what holds of each command
@@ -234,6 +252,17 @@ class UserMachine(
             each = [self.limits.episode_steps, self.limits.context_document_bytes]
             assert refusal.limit in [*own, *each]
             assert refusal.tier == self.limits.tier
+
+    def check_metadata_may_change(self, decided: Decided) -> None:
+        """A change of metadata alone is refused only where it is about no such memory."""
+        command = decided.command
+        if isinstance(command, UPDATES) and not asks_for_room(command):
+            about = getattr(command, "change", command).memory_id
+            kind, row = living(decided.before.at(self.now_us)).get(about, (None, None))
+            if isinstance(command, entity.UpdateEntity | entity.UpdateRelationship):
+                is_entity = isinstance(command, entity.UpdateEntity)
+                kind = kind if isinstance(row, entity.EntityRow) == is_entity else None
+            assert kind is None or not isinstance(command, kind.COMMANDS)
 
     def follow_sessions(self, decided: Decided) -> None:
         """A session lives for a whole time again from its last message on, and no message else."""
@@ -302,8 +331,12 @@ class UserMachine(
         assert decided.after.account.levels == self.levels
 
     def check_satisfied(self, decided: Decided) -> None:
-        """To add, to restore or to compress again changes nothing."""
-        again = isinstance(decided.command, Add | Restore | Compress)
+        """To add, to change, to restore or to compress again changes nothing.
+
+        But the row of a message does not know its text.
+        """
+        again = isinstance(decided.command, (Add, Restore, Compress, *UPDATES))
+        again = again and not isinstance(decided.command, short_term.UpdateMessage)
         if again and not isinstance(decided.command, UndoCompression):
             again = self.deciding.enriched(decided.command)
             events = self.deciding.decider.decide(again, decided.after)
@@ -318,6 +351,10 @@ class UserMachine(
         for version, event in ((entry.version, entry.data) for entry in decided.events):
             if isinstance(event, Compressed):
                 assert before.keys() - after.keys() == set(event.compressed_from_ids)
+                for memory_id, read in decided.command.originals:
+                    row = before[memory_id][1]
+                    assert row.version == read, "none has changed since it was read"
+                    assert not any((row.pinned, row.keep, row.original_count))
                 assert after.keys() - before.keys() == {event.memory_id}
                 self.originals[event.memory_id] = [
                     self.says(*before[one]) for one in event.compressed_from_ids
@@ -336,6 +373,21 @@ class UserMachine(
         steps = max((len((data or {}).get("steps", ())) for _, _, data, *_ in were), default=0)
         if self.untouched(ids, version) and steps <= self.limits.episode_steps:
             assert back == were
+
+    def check_comes_back(self, decided: Decided) -> None:
+        """What comes back says what it said when it went, with as many steps as may stay."""
+        before, after = living(decided.before), living(decided.after)
+        if isinstance(decided.command, Restore):
+            for memory_id in after.keys() - before.keys() & self.left.keys():
+                (_, *was), (_, *now) = self.left[memory_id], self.says(*after[memory_id])
+                steps, most = (was[1] or {}).get("steps", ()), self.limits.episode_steps
+                if after[memory_id][0] is episodic.KIND and len(steps) > most:
+                    assert len(now[1]["steps"]) == most
+                else:
+                    assert now == was
+        for memory_id in before.keys() - after.keys():
+            if before[memory_id][0] in (long_term.KIND, episodic.KIND, structured.KIND):
+                self.left[memory_id] = self.says(*before[memory_id])
 
     def untouched(self, memory_ids: Sequence[str], undone: int) -> bool:
         """Say whether nothing happened to originals while their summary stood for them."""

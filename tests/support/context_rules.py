@@ -39,6 +39,12 @@ class ContextRules(UserRules):
             )
         )  # fmt: skip
 
+    def fills_context(self, number: int, text: str) -> None:
+        self.adds_an_entry(
+            document="sstu"[number % 4], section=("", "Work")[number % 2], text=text, own=None,
+            at=number, metadata={}, pinned=False, archive=True,
+        )  # fmt: skip
+
     @some(context.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def edits_an_entry(self, number: int, text: Any, metadata: Any) -> None:

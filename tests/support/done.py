@@ -24,9 +24,11 @@ from memory_actors.kinds.commands import Delete
 from memory_actors.kinds.context.commands import DeleteEntry
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
+from memory_actors.kinds.kind import last_true_us
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
 from memory_actors.kinds.structured import document_text
+from memory_actors.kinds.user_state import UserState
 from support.deciding import Decided, living
 from support.user_rules import RESTORES
 
@@ -55,6 +57,8 @@ def check_refused(decided: Decided) -> None:
     if not isinstance(decided.refusal, NotFoundError):
         return
     now = decided.before.at(decided.command.now_us)
+    if isinstance(decided.command, entity.RemoveObservation):
+        assert decided.command.digest not in _observed(decided.command, now)
     change = getattr(decided.command, "change", decided.command)
     if isinstance(decided.command, Delete | episodic.UpdateEpisode | AddStep | FinishEpisode):
         about = getattr(change, "step", getattr(change, "end", change))
@@ -120,6 +124,11 @@ def _check_memories(command: Any, decided: Decided) -> None:
             continue
         assert command.on_duplicate != "keep"
         assert memory.digest in digests
+    for event in (entry.data for entry in decided.events):
+        if isinstance(event, long_term.MemorySeen):
+            row = after[event.memory_id]
+            said = [m.metadata for m in command.memories if m.digest == row.digest]
+            assert any(same_json(metadata, row.metadata) for metadata in said)
     if command.on_duplicate == "count":
         fresh = [m for m in command.memories if m.memory_id not in command.used]
         pruned = {one for entry in decided.events
@@ -128,6 +137,8 @@ def _check_memories(command: Any, decided: Decided) -> None:
                   if one not in pruned)  # fmt: skip
         repeated = Counter(m.memory_id for m in fresh)
         known = sum(m in decided.before.long_term.held.rows for m in repeated)
+        for one, row in decided.before.long_term.held.rows.items():
+            assert one in pruned or last_true_us(after[one]) >= last_true_us(row)
         assert sum(row.times_seen for row in after.values()) <= was + len(fresh)
         assert sum(row.times_seen for row in after.values()) >= was + len(repeated) - known
 
@@ -171,6 +182,16 @@ def _check_superseded(command: Any, decided: Decided) -> None:
             assert pair.superseded_by_id in [mark.by for mark in after.superseded]
 
 
+def _observed(command: entity.RemoveObservation, state: UserState) -> list[bytes]:
+    row = state.entity.held.rows.get(command.memory_id)
+    return [] if row is None else [one.digest for one in row.observations]
+
+
+def _check_removed(command: Any, decided: Decided) -> None:
+    before, after = (_observed(command, state) for state in (decided.before, decided.after))
+    assert after == [one for one in before if one != command.digest] != before
+
+
 def _check_relationship(command: Any, decided: Decided) -> None:
     rows = decided.after.entity.graph.held.rows.values()
     ends = {(row.source_id, row.target_id) for row in rows}
@@ -205,6 +226,7 @@ CHECKS: dict[type, Callable[[Any, Decided], None]] = {
     long_term.AddMemories: _check_memories,
     long_term.SupersedeMemories: _check_superseded,
     entity.AddEntity: _check_entity,
+    entity.RemoveObservation: _check_removed,
     entity.Relate: _check_relationship,
     episodic.StartEpisode: _check_started,
     AddStep: _check_step,

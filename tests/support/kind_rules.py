@@ -1,7 +1,7 @@
 """Rules by which a stateful test gives every command of every kind to one user's decider.
 
 One class for each kind; a machine takes those it wants. Texts are real, and so are their sizes and
-digests.
+digests. `fills_KIND` adds one memory of up to eight to a kind, so that its limits are close.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,8 @@ KEYS = st.sampled_from(NAMES)
 RARELY = st.sampled_from([False] * 5 + [True])
 GROUPS = st.sampled_from(["s", "s", "t", "u"])  # sessions, agents, collections
 VALUES = st.sampled_from([None, True, 1, 1.5, [], {}, {"a": 1}, {"a": True}]) | WORDS
-SPELLINGS = st.sampled_from(["Ann", "ANN", " ann ", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus"])
+PEOPLE = ["Ann", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus", "Hal"]
+SPELLINGS = st.sampled_from(["ANN", " ann ", *PEOPLE])
 TYPES = st.sampled_from(["person", "Person", "town"])
 RELATIONS = st.sampled_from(["knows", "lives_in", "Lives in"])
 TIMES = st.integers(0, 12)
@@ -81,6 +82,18 @@ class WorkingRules(UserRules):
         )  # fmt: skip
 
     @some(working.KIND)
+    @rule(number=ANY)
+    def sets_a_key_to_what_it_has(self, number: int) -> None:
+        held = self.rows(working.KIND)
+        row = held[number % len(held)]
+        self.sets_a_key(row.key, row.value, None, row.metadata, prune=False, used=NAMES)
+
+    def fills_working(self, number: int, text: str) -> None:
+        self.sets_a_key(
+            key=NAMES[number], value=text, own=None, metadata={}, prune=True, used=NAMES
+        )
+
+    @some(working.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED, used=st.permutations(NAMES))
     def updates_a_key(self, number: int, text: Any, metadata: Any, used: list[str]) -> None:
         self.ask(
@@ -104,18 +117,21 @@ class ShortTermRules(UserRules):
     """Messages are added to sessions and updated."""
 
     @about(short_term.KIND)
-    @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA)
-    def adds_a_message(self, session: str, text: str, own: Any, metadata: Any) -> None:
+    @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA, at=TIMES)
+    def adds_a_message(self, session: str, text: str, own: Any, metadata: Any, at: int = 0) -> None:
         memory_id = self.id(own)
         self.ask(
             short_term.AddMessage(
                 now_us=self.now_us, own_ids=() if own is None else (memory_id,),
                 message=short_term.MessageAdded(
                     memory_id=memory_id, session_id=session, content=text,
-                    size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
+                    size_bytes=len(text.encode()), occurred_at_us=at, metadata=metadata,
                 ),
             )
         )  # fmt: skip
+
+    def fills_short_term(self, number: int, text: str) -> None:
+        self.adds_a_message(session="sstu"[number % 4], text=text, own=None, metadata={})
 
     @some(short_term.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
@@ -147,11 +163,24 @@ class LongTermRules(UserRules):
             )
         )  # fmt: skip
 
+    def fills_long_term(self, number: int, text: str) -> None:
+        items = [(None, text, number, False, {})]
+        self.adds_memories(items=items, prune=True, on_duplicate="keep")
+
     def memory(self, own: Any, text: str, at: int, pinned: bool, metadata: Any) -> MemoryAdded:
         return MemoryAdded(
             memory_id=self.id(own), content=text, size_bytes=len(text.encode()),
             digest=text_digest(text), occurred_at_us=at, pinned=pinned, metadata=metadata,
         )  # fmt: skip
+
+    @some(long_term.KIND)
+    @rule(number=ANY, at=st.integers(0, 30), prune=st.booleans(), metadata=CHANGED)
+    def says_a_memory_again(self, number: int, at: int, prune: bool, metadata: Any) -> None:
+        held = self.rows(long_term.KIND)
+        row = held[number % len(held)]
+        text = self.deciding.log[row.version - 1].data.content
+        items = [(None, text, at, row.pinned, row.metadata if metadata is None else metadata)]
+        self.adds_memories(items=items, prune=prune, on_duplicate="count")
 
     @some(long_term.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
@@ -164,7 +193,7 @@ class LongTermRules(UserRules):
         )
 
     @some(long_term.KIND)
-    @rule(every=st.integers(1, 3), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
+    @rule(every=st.integers(1, 3), text=st.just("s") | WORDS, stale=RARELY, careless=st.booleans())
     def compresses_memories(self, every: int, text: str, stale: bool, careless: bool) -> None:
         held = [
             row for row in self.rows(long_term.KIND) if careless or long_term.KIND.compressible(row)
@@ -237,6 +266,13 @@ class EntityRules(UserRules):
     def meets_people(self, names: list[str], at: int) -> None:
         for name in names:
             self.add_entity(name, "person", [], at=at, prune=True)
+
+    def fills_entity(self, number: int, text: str) -> None:
+        self.add_entity(PEOPLE[number], "person", [text], at=number, prune=True)
+        self.relates(
+            ends=(0, 16 * number), relation="knows", own=None, since=number, lasts=None, fact=text,
+            exclusive=False, metadata={}, pinned=number == 1, prune=True,
+        )  # fmt: skip
 
     @some(entity.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
@@ -342,6 +378,17 @@ class EpisodicRules(UserRules):
             )
         )  # fmt: skip
 
+    def fills_episodic(self, number: int, text: str) -> None:
+        self.starts_an_episode(
+            agent="sstu"[number % 4], goal=text, own=None, at=number, metadata={}, pinned=False,
+            prune=number % 2 == 0,
+        )  # fmt: skip
+        memory_id = f"new{self.made}"
+        self.ask(episodic.AddStep(now_us=self.now_us, step=StepTexts(text).added(memory_id)))
+        if number % 3:
+            end = EpisodeFinished(memory_id=memory_id, failed=number % 3 == 1)
+            self.ask(episodic.FinishEpisode(now_us=self.now_us, end=end))
+
     @some(episodic.KIND)
     @rule(
         number=ANY,
@@ -377,7 +424,7 @@ class EpisodicRules(UserRules):
         )
 
     @some(episodic.KIND)
-    @rule(every=st.integers(1, 2), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
+    @rule(every=st.integers(1, 2), text=st.just("s") | WORDS, stale=RARELY, careless=st.booleans())
     def compresses_episodes(self, every: int, text: str, stale: bool, careless: bool) -> None:
         held = [
             row for row in self.rows(episodic.KIND) if careless or episodic.KIND.compressible(row)
@@ -423,6 +470,22 @@ class StructuredRules(UserRules):
                 occurred_at_us=at, metadata=metadata, pinned=pinned, auto_prune=prune,
                 own_ids=() if own is None else (memory_id,), **document(collection, key, value),
             )
+        )  # fmt: skip
+
+    @some(structured.KIND)
+    @rule(number=ANY)
+    def puts_what_a_document_has(self, number: int) -> None:
+        held = self.rows(structured.KIND)
+        row = held[number % len(held)]
+        value = self.deciding.log[row.version - 1].data.value
+        self.puts_a_document(
+            row.collection, row.key, value, None, 0, row.metadata, row.pinned, prune=False
+        )
+
+    def fills_structured(self, number: int, text: str) -> None:
+        self.puts_a_document(
+            collection="sstu"[number % 4], key=NAMES[number], value=text, own=None, at=number,
+            metadata={}, pinned=False, prune=True,
         )  # fmt: skip
 
     @some(structured.KIND)

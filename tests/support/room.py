@@ -229,7 +229,8 @@ MAKE_ROOM = (
 def check(decided: Decided, limits: Limits, version: int) -> None:
     """Assert that a command was refused exactly where there is no room, and made who must go go.
 
-    Then that it is so one above and one below each limit that it comes closer to.
+    Then that it is so one above and one below each limit that it comes closer to, and where each
+    limit of its kind has been lowered below what there is.
     """
     full = _decided(decided, ENDLESS, version)
     check_needs_nothing(decided.command, full.refusal)
@@ -239,12 +240,22 @@ def check(decided: Decided, limits: Limits, version: int) -> None:
         assert by_tokens or not isinstance(full.refusal, QuotaExceededError), "room is endless"
         return
     _check(decided, full.after, limits)
+    for name, limit in sorted(_close(full)):
+        close = msgspec.structs.replace(ENDLESS, **{name: limit})
+        _check(_decided(full, close, version), full.after, close)
+
+
+def _close(full: Decided) -> set[tuple[str, int]]:
+    """Return limits that a command would meet or pass by one, and some below what there is."""
     was, uses = _uses(full.before, ENDLESS), _uses(full.after, ENDLESS)
-    for name, (used, _) in uses.items():
-        if name[:2] in LIMITS and used > was.get(name, (0, 0))[0]:
-            for limit in (used, used - 1):
-                close = msgspec.structs.replace(ENDLESS, **{LIMITS[name[:2]]: limit})
-                _check(_decided(full, close, version), full.after, close)
+    close: set[tuple[str, int]] = set()
+    for name in [name for name in was | uses if name[:2] in LIMITS]:
+        (before, _), (after, _) = was.get(name, (0, 0)), uses.get(name, (0, 0))
+        limits = {after, after - 1} if after > before else set()
+        if before and isinstance(full.command, user_state.KIND_BY_NAME[name[0]].COMMANDS):
+            limits.add(before - 1)
+        close |= {(LIMITS[name[:2]], limit) for limit in limits}
+    return close
 
 
 def _last_true_us(row: Any) -> int:
@@ -297,13 +308,18 @@ def _check(decided: Decided, full: UserState, limits: Limits) -> None:
 
 
 def _check_named(refusal: Any, room: Room, full: UserState) -> None:
-    """The refusal is about a limit that would be passed."""
+    """The refusal is about a limit that would be passed, and says how much of it is used.
+
+    Steps are refused where none may be kept: those that an episode has would leave for a new one.
+    """
     limits = {name: limit for name, (_, limit) in _uses(full, room.limits).items()}
+    was = _uses(room.before.at(room.command.now_us), room.limits)
+    used = {name: 0 if name[1] == "steps" else was.get(name, (0, 0))[0] for name in room.over}
     assert any(
-        (refusal.kind, refusal.limit, refusal.unit == "bytes")
-        == (name[0], limits[name], "bytes" in name[1])
+        (refusal.kind, refusal.limit, refusal.unit == "bytes", refusal.used)
+        == (name[0], limits[name], "bytes" in name[1], used[name])
         for name in room.over
-    ), (refusal, room.over)
+    ), (refusal, used)
 
 
 def _compare(decided: Decided, expected: tuple[str, ...]) -> None:

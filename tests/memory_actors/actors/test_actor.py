@@ -235,6 +235,24 @@ async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     assert actor.state == 5
 
 
+async def test_an_actor_pauses_longer_after_each_crash(monkeypatch) -> None:
+    monkeypatch.setattr(actor_module, "BACKOFF_S", (0.001, 0.002, 0.003))
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    actor, _, _ = make()
+    for _ in range(3):
+        with pytest.raises(CommandCrashedError):
+            await ask(actor, add(13))
+        await actor.drain()
+    assert pauses == [0.001, 0.002, 0.003]
+
+
 @pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])
 async def test_an_uncertain_append_is_an_error_and_read_again(when, state) -> None:
     """An uncertain append is answered with an error, and read again."""

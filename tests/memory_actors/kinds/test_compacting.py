@@ -7,7 +7,7 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.base.errors import NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.long_term import (
     AddMemories,
@@ -17,6 +17,7 @@ from memory_actors.kinds.long_term import (
     MemoryDeleted,
     MemoryRestored,
     MemoryUpdated,
+    RestoreMemories,
     UndoCompaction,
 )
 from memory_actors.kinds.passages import Passage, label
@@ -99,6 +100,20 @@ def test_what_retention_dropped_cannot_come_back_and_says_so() -> None:
     past = {**command.past, "b": [gone, *command.past["b"][1:]]}
     with pytest.raises(NotFoundError, match=r"'b' cannot come back: .* 1970-01-01"):
         Given(long_term.KIND, *events).when(msgspec.structs.replace(command, past=past))
+
+
+@pytest.mark.parametrize("living", ["", "a", "ab", "abc"])
+def test_a_summary_comes_back_unless_each_of_its_originals_lives(living: str) -> None:
+    originals = [one for one in ABC if one.memory_id in living]
+    again = [MemoryRestored(**msgspec.structs.asdict(one), created_at_us=1) for one in originals]
+    events = [*ABC, compressed("a", "b", "c"), MemoryDeleted(memory_id="sum"), *again]
+    given = Given(long_term.KIND, *events)
+    command = RestoreMemories(now_us=9, memory_ids=("sum",), past=past_of(*events))
+    if living == "abc":
+        with pytest.raises(InvalidInputError, match="originals live"):
+            given.when(command)
+    else:
+        assert [event.memory_id for event in given.when(command)] == ["sum"]
 
 
 # --- add

@@ -18,7 +18,7 @@ from memory_actors import (
     Tier,
     UserMemory,
 )
-from memory_actors.base.quota import SET_BY_TIER, TIERS, refuse_bytes, refuse_count
+from memory_actors.base.quota import SET_BY_TIER, TIERS, refuse_bytes, refuse_count, size
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +63,22 @@ async def test_a_change_that_can_never_fit_says_so(open_memory, kind: str) -> No
         await user.add("x" * 40, kind, memory_id="m")
         said = await refusal(CHANGES[kind](user))
     assert "can never fit the size quota of 100 B" in said
+
+
+async def test_what_meets_the_limit_exactly_can_fit(open_memory) -> None:
+    async with open_memory(tiers=pro(SMALL)) as memory:
+        user = memory.user("u")
+        await user.add("x")
+        said = await refusal(user.add("y" * 100))
+    assert "would exceed the size quota (1 B of 100 B): it takes 100 B. Delete old" in said
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "said"),
+    [(1_023, "1023 B"), (1_024, "1 KB"), (10_752, "10.5 KB"), (1 << 20, "1 MB")],
+)
+def test_a_size_is_told_in_the_largest_unit_that_it_fills(size_bytes: int, said: str) -> None:
+    assert size(size_bytes) == said
 
 
 @pytest.mark.parametrize("kind", ["long_term", "entity", "structured", "episodic"])
