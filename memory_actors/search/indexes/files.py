@@ -43,7 +43,7 @@ from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
 
-RECIPE: Final = "words/5 traits/4"
+RECIPE: Final = "words/6 traits/4"
 """words/1 had passages of one session in the order in which they came to the index, words/2 English
 stems for words of all scripts, words/3 a list of words, words/4 accents and no emoji; traits/2 did
 not tell bare names, traits/3 had only what texts show."""
