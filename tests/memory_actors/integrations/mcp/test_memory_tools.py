@@ -260,8 +260,10 @@ async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
     info = Implementation(name="Claude Code", version="1")
     async with serve(client_info=info) as client:
         done = await client.call_tool("remember", {"content": "Ann likes tea"})
+        recalled = await client.call_tool("recall", {"query": "tea"})
     why = await memory.user("ada").why(done.structured_content["id"])
     assert why.steps[0].agent_id == "Claude Code"
+    assert recalled.structured_content["memories"][0]["agent_id"] == "Claude Code"
 
 
 @pytest.mark.parametrize(
