@@ -114,17 +114,26 @@ async def clustered(
 
 
 async def _with_series(scope: Scope, batch: Old, found: list[Points]) -> list[Points]:
-    """Return clusters with those that are of one series joined."""
+    """Return clusters with those of one series joined, and with its entries among the noise."""
     some = [batch.some(members) for members in found]
-    candidates = [may_be_entries(cluster.rows) for cluster in some]
-    if sum(candidates) < 2:
-        return found
     repeated = [
-        entries(cluster.rows, await said_by(scope, cluster)) if candidate else None
-        for cluster, candidate in zip(some, candidates, strict=True)
+        entries(cluster.rows, await said_by(scope, cluster))
+        if may_be_entries(cluster.rows)
+        else None
+        for cluster in some
     ]
+    series = [(place, one) for place, one in enumerate(repeated) if one is not None]
+    if not series:
+        return found
+    members = list(found)
+    alone = np.setdiff1d(np.arange(len(batch.rows)), np.concatenate(found))
+    short = np.array([n for n in alone.tolist() if may_be_entries([batch.rows[n]])], dtype=int)
+    for n, text in zip(short, await said_by(scope, batch.some(short)), strict=True):
+        place = next((place for place, one in series if one.takes(batch.rows[n], text)), None)
+        if place is not None:
+            members[place] = np.append(members[place], n)
     return [
-        np.sort(np.concatenate([found[place] for place in places])) for places in joined(repeated)
+        np.sort(np.concatenate([members[place] for place in places])) for places in joined(repeated)
     ]
 
 

@@ -4,12 +4,14 @@ Ten kinds of commit messages are ten topics, and so ten clusters. One summary ha
 since each is said again and again. Clusters are of one series if
 
 - the texts of each are few different ones, numbers aside, and short;
-- all memories have the same metadata, or, where it differs or is empty, begin with the same words;
+- all memories have the same metadata, or, where it differs or is empty, begin with the same two
+  words, or with a label: a number, a hash, or a word with a colon;
 - all were said in the same role;
 - there is a time within the ranges of all of them;
 - the different texts together fit into half of a summary.
 
-Memories that each say something else stay in their own clusters, however alike they begin.
+A memory outside all clusters that says what a series says is of that series. Memories that each
+say something else stay in their own clusters, however alike they begin.
 """
 
 import re
@@ -28,7 +30,8 @@ REPEATED_MIN: Final = 3
 TEXT_BYTES_MAX: Final = 500
 """A longer text is no entry of a series: nobody reads it to see."""
 BEGINNING_WORDS: Final = 2
-_NUMBERED: Final = re.compile(r"\S*\d\S*")
+_NUMBERED: Final = re.compile(r"\S*(?:\d|\b[a-f]{7,40}\b)\S*")
+"""A few hashes of Git have no digit."""
 
 
 class SeriesEntries(NamedTuple):
@@ -41,6 +44,12 @@ class SeriesEntries(NamedTuple):
     start_us: int
     end_us: int
 
+    def takes(self, row: Row, text: str) -> bool:
+        """Say whether a memory outside all clusters is one more of these entries."""
+        role, common = self.form
+        same = isinstance(common, tuple) or common == _metadata(row)
+        return same and role == getattr(row, "role", None) and _masked(text) in self.texts
+
 
 def may_be_entries(rows: Sequence[Row]) -> bool:
     """Say whether a cluster may be of a series, as far as is known without its texts."""
@@ -50,9 +59,9 @@ def may_be_entries(rows: Sequence[Row]) -> bool:
 
 def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
     """Return the entries of a series from rows in order of time, None for other clusters."""
-    texts = frozenset(_NUMBERED.sub("#", normalised(text)) for text in said)
-    beginnings = {tuple(text.split()[:BEGINNING_WORDS]) for text in texts}
-    metadata = {msgspec.json.encode(row.metadata, order="sorted") for row in rows}
+    texts = frozenset(map(_masked, said))
+    beginnings = set(map(_beginning, texts))
+    metadata = set(map(_metadata, rows))
     if len(texts) * REPEATED_MIN > len(said):
         return None
     if len(metadata) == 1 and rows[0].metadata:
@@ -63,6 +72,19 @@ def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
         return None
     form = (getattr(rows[0], "role", None), common)
     return SeriesEntries(form, texts, rows[0].occurred_at_us, rows[-1].occurred_at_us)
+
+
+def _masked(text: str) -> str:
+    return _NUMBERED.sub("#", normalised(text))
+
+
+def _metadata(row: Row) -> bytes:
+    return msgspec.json.encode(row.metadata, order="sorted")
+
+
+def _beginning(text: str) -> tuple[str, ...]:
+    first = text.split()[:BEGINNING_WORDS]
+    return tuple(first[:1] if first[0] == "#" or first[0].endswith(":") else first)
 
 
 def joined(found: Sequence[SeriesEntries | None]) -> list[list[int]]:
