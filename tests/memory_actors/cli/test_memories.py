@@ -196,6 +196,21 @@ def test_users_are_listed(program) -> None:
     assert program.json("users") == ["anna", "ben"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["search", "tea"], ["list"], ["count"], ["erase", "--yes"], ["purge", "--source", "x"],
+        ["log"], ["replay", "--as-of", "2020-01-01"], ["diff", "2020-01-01", "2020-01-02"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_mistyped_user_is_said_to_be_unknown_with_the_closest_one(program, line) -> None:
+    program.ok("add", "likes tea", "--user", "anna")
+    said = program(*line, "--user", "ana").stderr
+    assert "There is no user ana here. Is it anna? `memory-actors users` lists them." in said
+    assert "no user" not in program(*line, "--user", "anna").stderr
+
+
 def test_a_memory_is_updated_by_its_id(program) -> None:
     memory_id = program.json("add", "likes tea")["memory_id"]
     assert program.ok("update", memory_id[:20], "likes coffee") == f"Updated: {memory_id}\n"
