@@ -25,6 +25,7 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.operations import OPERATIONS, OWNERS
+from memory_actors.api.user import HANDLES
 from memory_actors.sync import MemorySystem, UserMemory
 from memory_actors.sync.blocking import CLASSES, blocking_class
 
@@ -228,6 +229,12 @@ def test_the_stub_is_what_the_script_makes() -> None:
     made.__file__ = str(path)
     exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
     assert made.stub() == path.parents[1].joinpath("memory_actors/sync/__init__.pyi").read_text()
+
+
+def test_completion_shows_the_handles_of_the_kinds(memory: MemorySystem) -> None:
+    user = memory.user("u")
+    assert {*HANDLES, "user_id", "retrieve"} <= set(dir(user))
+    assert {"name", "document"} <= set(dir(user.context))
 
 
 def test_every_method_shows_the_docstring_and_the_types_of_the_async_one() -> None:
