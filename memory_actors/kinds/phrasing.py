@@ -15,17 +15,15 @@ RECIPE = "spoken/3"
 Vectors of another recipe are not found, so they are made anew."""
 
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
-_SPELLINGS = (
-    ("-", "\u2010\u2011\u2212"),  # hyphens that break lines or do not; minus
-    ("'", "\u02bc\u2018\u2019"),
-    ('"', "\u201c\u201d"),
-    # Nothing to see: soft hyphen, zero-width space and joiner, marks of direction, word joiner,
-    # variation selectors, byte order mark. The non-joiner stays: it parts words in Persian.
-    ("", "\u00ad\u200b\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060"),
-    ("", "\u2066\u2067\u2068\u2069\ufeff"),
-    ("", map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))),
+# Quotation marks, hyphens and minus; then what nobody sees: soft hyphen, zero-width space and
+# joiner, marks of direction, word joiner, variation selectors, byte order mark. The zero-width
+# non-joiner stays: it parts words in Persian.
+_UNUSUAL = re.compile(
+    "[\u02bc\u2018\u2019\u201c\u201d\u2010\u2011\u2212"
+    "\u00ad\u200b\u200d-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]"
 )
-_SPELT = str.maketrans({other: usual for usual, others in _SPELLINGS for other in others})
+_USUAL = dict.fromkeys("\u02bc\u2018\u2019", "'") | dict.fromkeys("\u201c\u201d", '"')
+_USUAL |= dict.fromkeys("\u2010\u2011\u2212", "-")
 
 
 def spoken(content: str, role: str | None) -> str:
@@ -58,7 +56,8 @@ def composed(text: str) -> str:
     """
     if text.isascii():
         return text
-    spelt = unicodedata.normalize("NFKC", text).translate(_SPELT)
+    shown = unicodedata.normalize("NFKC", text)
+    spelt = _UNUSUAL.sub(lambda found: _USUAL.get(found[0], ""), shown)
     shown = unicodedata.normalize("NFKC", spelt)
     return _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), shown)
 
