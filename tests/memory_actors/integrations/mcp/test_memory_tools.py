@@ -278,7 +278,7 @@ async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
         ("recall", {"query": "x", "limit": 0}, "recall: limit must be"),
         ("list_memories", {"filters": {"or": 3}}, "or"),
         ("get_memory", {"id": "mem_none"}, "explain_memory tells what became of it"),
-        ("update_memory", {"id": "mem_none"}, "nothing to update"),
+        ("update_memory", {"id": "mem_none"}, "give what changes, such as content"),
         ("remember_many", {"items": []}, "length"),
         ("remember_many", {"items": [{"content": "x"}] * (MANY_MAX + 1)}, "length"),
     ],
