@@ -214,10 +214,9 @@ def _drop_indexes(store: Path) -> None:
 
 def _drop_snapshots(store: Path) -> None:
     env = Environment(store / "log.mdb", TABLES)
-    table = env.tables["snapshots"]
     with env.read() as txn:
-        keys = [key for key, _ in scan(env, txn, "snapshots", b"")]
-    env.write(lambda txn: [txn.delete(key, db=table) for key in keys])
+        keys = [key for key, _ in scan(txn, "snapshots", b"")]
+    env.write(lambda txn: [txn.delete(key, db=txn.tables["snapshots"]) for key in keys])
     env.close()
 
 

@@ -86,9 +86,9 @@ from eventlog.core.records import to_datetime as to_datetime
 from eventlog.core.records import to_us as to_us
 from eventlog.core.requests import system_clock_us as system_clock_us
 from eventlog.core.subscription import subscribe as subscribe
+from eventlog.keys.heads import load_heads as load_heads
+from eventlog.keys.heads import write_heads as write_heads
 from eventlog.lmdb.environment import Environment as Environment
-from eventlog.lmdb.heads import load_heads as load_heads
-from eventlog.lmdb.heads import write_heads as write_heads
 from eventlog.log import EventLog as EventLog
 from eventlog.postgres.store import PgEventStore as PgEventStore
 from eventlog.upkeep.backup import restore as restore

@@ -1,8 +1,8 @@
 """The event log on LMDB: the public face of this package's store.
 
-One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see anchor.py),
-`log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads moved out of the
-tables, see archive.py). An `EventLog` belongs to the event loop that opened it.
+One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see
+log_directory.py), `log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads that
+were moved out of the tables, see archive.py). An `EventLog` belongs to the loop that opened it.
 
 The way of an append: encode on the loop (requests.py), wait for room (intake.py), commit with
 others in the writer's thread (writer.py) by the rules (ledger.py), wake up when it is on disk.
@@ -17,7 +17,6 @@ from typing import Any, Self, TypeVar
 
 import anyio.to_thread
 
-from eventlog.archive.archive import NotInMemory
 from eventlog.core.capabilities import Fold, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogBusy
@@ -53,8 +52,8 @@ from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
+from eventlog.lmdb.archive import NotInMemory
 from eventlog.lmdb.file import MAP_BYTES, Transaction
-from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
@@ -64,9 +63,10 @@ from eventlog.lmdb.tables import (
     load_snapshot,
     put_checkpoint,
     put_snapshot,
+    stream_records,
 )
 from eventlog.upkeep.upkeep import LogUpkeep
-from eventlog.upkeep.verification import Verification
+from eventlog.upkeep.verification import Verification, read_heads
 
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
 FOLDED_AT_ONCE = 128  # events that stay in the cache of a processor that others use, too
@@ -188,7 +188,7 @@ class EventLog(LogUpkeep, TakesAppends):
             record = self._ledger.stream(txn, stream)
             if snapshot.version <= record.version:
                 cipher = self._ledger.cipher_to_write(txn, record)
-                put_snapshot(self._env, txn, stream, snapshot, fingerprint, cipher)
+                put_snapshot(txn, stream, snapshot, fingerprint, cipher)
 
         await self._intake.submit(save, payload_bytes=len(snapshot.data))
 
@@ -196,9 +196,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """Store a subscriber's position and entries in one transaction."""
         check_checkpoint(checkpoint)
         size = sum(len(key) + len(value or b"") for key, value in checkpoint.writes.items())
-        await self._intake.submit(
-            lambda txn: put_checkpoint(self._env, txn, checkpoint), payload_bytes=size
-        )
+        await self._intake.submit(lambda txn: put_checkpoint(txn, checkpoint), payload_bytes=size)
 
     async def flush(self) -> None:
         """Return when everything accepted so far is durable."""
@@ -214,7 +212,11 @@ class EventLog(LogUpkeep, TakesAppends):
 
     async def streams(self) -> list[str]:
         """Return the name of every stream."""
-        return await self._read_in_thread(self._ledger.stream_names)
+
+        def read(txn: Transaction) -> list[str]:
+            return [record.name for _, record in stream_records(txn) if record.name]
+
+        return await self._read_in_thread(read)
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
@@ -308,7 +310,7 @@ class EventLog(LogUpkeep, TakesAppends):
                 return None
             version = record.version if until is None else min(record.version, until)
             cipher = cipher_to_read(self._files.keys, stream)
-            return load_snapshot(self._env, txn, stream, fingerprint, version, cipher)
+            return load_snapshot(txn, stream, fingerprint, version, cipher)
 
         return await self._read_in_thread(load)
 
@@ -316,18 +318,18 @@ class EventLog(LogUpkeep, TakesAppends):
         """Return a subscriber's position, 0 if it has none."""
         check_text("checkpoint's name", name)
         with self._env.read() as txn:
-            return load_checkpoint(self._env, txn, name)
+            return load_checkpoint(txn, name)
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
         check_entry(name, key)
         with self._env.read() as txn:
-            return load_entry(self._env, txn, name, key)
+            return load_entry(txn, name, key)
 
     async def totals(self) -> dict[str, int]:
         """Return the committed totals, read from the store."""
         with self._env.read() as txn:
-            return load_totals(self._env, txn)
+            return load_totals(txn)
 
     def totals_nowait(self) -> dict[str, int]:
         """Return the committed totals, with relaxed appends that are accepted, from memory."""
@@ -356,8 +358,7 @@ class EventLog(LogUpkeep, TakesAppends):
     async def heads(self) -> Heads:
         """Return where the log and its streams stand, to be published. Reads all of it."""
         await self.flush()
-        now_us = self._clock()
-        return await self._read_in_thread(lambda txn: read_heads(self._env, txn, now_us))
+        return await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
 
     async def verify(
         self, progress: Progress | None = None, *, against: Heads | None = None
@@ -376,10 +377,3 @@ class EventLog(LogUpkeep, TakesAppends):
             with suppress(NotInMemory), self._env.read() as txn:
                 return read(txn)
         return await self._read_in_thread(read)
-
-    async def _read_in_thread(self, read: Callable[[Transaction], T]) -> T:
-        def run() -> T:
-            with self._env.read() as txn:
-                return read(txn)
-
-        return await anyio.to_thread.run_sync(run)

@@ -76,8 +76,8 @@ def make_newer(store: Path) -> None:
     env = Environment(store / "log.mdb", TABLES)
 
     def put(txn: Transaction) -> None:
-        record = msgspec.structs.replace(load_format(env, txn), format=NEWER)
-        txn.put(ROW, seal_record(record), db=env.tables["meta"])
+        record = msgspec.structs.replace(load_format(txn), format=NEWER)
+        txn.put(ROW, seal_record(record), db=txn.tables["meta"])
 
     env.write(put)
     env.close()

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import msgspec
 
 from eventlog import EventLogError, EventRegistry
-from eventlog.archive import block
-from eventlog.archive.block import Entry
 from eventlog.core import frame
-from eventlog.keys.aes_gcm import StreamCipher
+from eventlog.keys.cryptography import StreamCipher
+from eventlog.lmdb import segment
+from eventlog.lmdb.segment import Entry
 from memory_actors.base.compressing import decompressed
 from memory_actors.kinds import snapshots, user_state
 
@@ -53,9 +53,9 @@ def _frame(data: bytes) -> None:
 
 def _whole_frame(data: bytes) -> None:
     taken = frame.unpack(POSITION, data)
-    frame.check_chain(taken, frame.chain_start(taken.stream_id))
-    if taken.place is None and not taken.is_encrypted:
-        registry.decode(taken.tag, taken.schema, frame.payload(taken))
+    taken.follows(frame.chain_start(taken.stream_id))
+    if isinstance(taken.payload, bytes):
+        registry.decode_tagged(taken.tag, taken.schema, taken.payload)
 
 
 def _sealed_frame(data: bytes) -> None:
@@ -74,7 +74,7 @@ def _payload(data: bytes) -> None:
 
 
 def _block(data: bytes) -> None:
-    taken = block.unpack(data, PLACE)
+    taken = segment.unpack(data, PLACE)
     for slot in range(len(taken.versions)):
         taken.entry(slot)
 
@@ -124,7 +124,7 @@ def samples() -> dict[str, bytes]:
     """Return whole bytes for each target."""
     plain = _packed(Noted("hello", [1, 2**40], {"a": 0.5, "b": None}, b"bytes"))
     entries = [Entry(version, bytes(16), b"payload " * 9) for version in range(1, 5)]
-    blocks = block.pack(entries, PLACE)
+    blocks = segment.pack(entries, PLACE)
     payload = registry.prepare(Noted("hello"), {"by": "me"}).raw
     return {
         "frame": plain,

@@ -105,7 +105,7 @@ async def _prepare(scratch: Path) -> tuple[str, str]:
 def make_older(path: Path, recipe: str) -> list[str]:
     """Put the rows of a table of embeddings into the two tables of older stores."""
     env = Environment(path, TABLES)
-    with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
         places = [(bytes(key), bytes(number)) for key, number in cursor]
     env.close()
     found = read(path, recipe, [key[MODEL_BYTES:] for key, _ in places])
@@ -116,9 +116,9 @@ def make_older(path: Path, recipe: str) -> list[str]:
             one = found[key[MODEL_BYTES:]]
             vector = one.vector.astype(np.float16).tobytes()
             for table, data in ((OLD_VECTORS, vector), (OLD_TOKENS, _older_states(one))):
-                txn.put(key, struct.pack(">I", zlib.crc32(data)) + data, db=env.tables[table])
-            txn.delete(key, db=env.tables[PLACES])
-            txn.delete(number, db=env.tables[ROWS])
+                txn.put(key, struct.pack(">I", zlib.crc32(data)) + data, db=txn.tables[table])
+            txn.delete(key, db=txn.tables[PLACES])
+            txn.delete(number, db=txn.tables[ROWS])
 
     env.write(put)
     env.close()
@@ -187,7 +187,7 @@ def _embeddings(scratch: Path) -> tuple[int, int]:
     )
     env = Environment(scratch / STORE / FILE, TABLES)
     with env.read() as txn:
-        left = txn.stat(env.tables[OLD_VECTORS])["entries"]
+        left = txn.stat(txn.tables[OLD_VECTORS])["entries"]
     env.close()
     return missing, left
 

@@ -40,8 +40,6 @@ import struct
 import zlib
 from typing import NamedTuple, TypeAlias
 
-import msgspec
-
 from eventlog.core.codec import SALT_BYTES, decompress
 from eventlog.core.errors import CorruptLog, UnknownEvent
 from eventlog.core.keys import Cipher
@@ -58,7 +56,6 @@ CHAIN_BYTES = 32
 _HEADER = struct.Struct(">IBBHB16sQqII32s32s")
 _READ = struct.Struct(">IBBHB16sQqII64x")  # the header without digest and chain
 _FIELDS = struct.Struct(">BBHB16sQqII")  # that, without the CRC
-_CHAINED = struct.Struct(">BHB16sQqII")  # that, without the flags
 _CRC = struct.Struct(">I")
 _POINTER = struct.Struct(">IQH")
 _TIME = struct.Struct(">q")
@@ -111,29 +108,60 @@ class ErasedMark(NamedTuple):
     erased_at_us: int
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
+Payload: TypeAlias = bytes | Pointer | ErasedMark | Encrypted
+Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, Payload]
+"""Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
+
+
+class Frame(NamedTuple):
     """A frame taken apart, its CRC checked."""
 
-    flags: int
-    schema: int
     stream_id: bytes
     version: int
     recorded_at_us: int
     raw_bytes: int
     stored_bytes: int
-    digest: bytes
-    chain: bytes
-    tag: str
-    salt: bytes
-    body: bytes
-    """Empty, as the salt is, when the payload is in the archive or erased."""
-    place: Place | None = None
-    gone: ErasedMark | None = None
+    schema: int
+    tag: bytes
+    payload: Payload
+    """Uncompressed; or the mark that stands for it."""
+    data: bytes
+    """All of it."""
+
+    @property
+    def place(self) -> Place | None:
+        """The place of the payload in the archive, None if it is not there."""
+        return self.payload.place if isinstance(self.payload, Pointer) else None
+
+    @property
+    def gone(self) -> ErasedMark | None:
+        """The mark of a payload that was erased."""
+        return self.payload if isinstance(self.payload, ErasedMark) else None
 
     @property
     def is_encrypted(self) -> bool:
         """True if the payload is encrypted."""
-        return bool(self.flags & ENCRYPTED)
+        return bool(self.data[_FLAGS_AT] & ENCRYPTED)
+
+    @property
+    def salt(self) -> bytes:
+        """The salt before the payload of a frame that has it."""
+        salt_at = _HEADER_BYTES + len(self.tag)
+        return self.data[salt_at : salt_at + SALT_BYTES]
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of salt and payload."""
+        return self.data[_DIGEST]
+
+    @property
+    def chain(self) -> bytes:
+        """The chain value of the event."""
+        return self.data[CHAIN]
+
+    def follows(self, prev: bytes) -> bool:
+        """Say whether digest and chain follow from the content and a chain value."""
+        return follows(self.data, self.tag, self.payload, prev)
 
 
 @functools.lru_cache(8192)
@@ -178,15 +206,13 @@ def pack(
     return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest, chain
 
 
-Payload: TypeAlias = bytes | Pointer | ErasedMark | Encrypted
-Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, Payload]
-"""Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
-
-
 def read(position: int, data: bytes) -> Taken:
     """Return a frame's fields after checking its CRC: the hot path of every replay.
 
-    A plain tuple, because an object with names would cost a tenth of it. Raises as `unpack` does.
+    A plain tuple, because an object with names would cost a tenth of it.
+
+    :raises CorruptLog: it is not the frame that was written at this position.
+    :raises UnknownEvent: it was written in a newer format.
     """
     if len(data) < _READ_BYTES:
         raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
@@ -199,38 +225,35 @@ def read(position: int, data: bytes) -> Taken:
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
     if flags == ENCRYPTED:
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, Encrypted(body)
-    raw = decompress(body, raw_bytes) if flags == COMPRESSED else _not_here(position, data)
-    return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
+    if flags == COMPRESSED:
+        raw = decompress(body, raw_bytes)
+        return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
+    _check_text(position, tag)
+    payload: Payload
+    if flags == ERASED:
+        if len(data) != tag_end + _TIME.size:
+            raise CorruptLog(f"event {position} is erased and does not say when")
+        payload = ErasedMark(*_TIME.unpack_from(data, tag_end))
+    else:
+        if len(data) != tag_end + _POINTER.size:
+            raise CorruptLog(f"event {position} is in the archive and does not say where")
+        place = Place(*_POINTER.unpack_from(data, tag_end))
+        payload = Pointer(place, data[_DIGEST], bool(flags & ENCRYPTED))
+    return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, payload
 
 
 def unpack(position: int, data: bytes) -> Frame:
-    """Take a frame apart, digest and chain included.
+    """Take a frame apart. Raises as `read` does."""
+    taken = Frame(*read(position, data), data)
+    _check_text(position, taken.tag)
+    return taken
 
-    :raises CorruptLog: it is not the frame that was written at this position.
-    :raises UnknownEvent: it was written in a newer format.
-    """
-    if len(data) < _HEADER.size:
-        raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
-    (
-        crc, fmt, flags, schema, tag_bytes, sid, version, recorded_at_us, raw_bytes, stored_bytes,
-        digest, chain,
-    ) = _HEADER.unpack_from(data)  # fmt: skip
-    _check(position, data, crc, fmt, flags)
-    salt_at = _HEADER.size + tag_bytes
-    tag = _tag(position, data[_HEADER.size : salt_at])
-    header = (
-        flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain, tag,
-    )  # fmt: skip
-    if flags & ARCHIVED:
-        if len(data) != salt_at + _POINTER.size:
-            raise CorruptLog(f"event {position} is in the archive and does not say where")
-        return Frame(*header, b"", b"", place=Place(*_POINTER.unpack_from(data, salt_at)))
-    if flags & ERASED:
-        if len(data) != salt_at + _TIME.size:
-            raise CorruptLog(f"event {position} is erased and does not say when")
-        return Frame(*header, b"", b"", gone=ErasedMark(*_TIME.unpack_from(data, salt_at)))
-    body_at = salt_at + SALT_BYTES
-    return Frame(*header, data[salt_at:body_at], data[body_at:])
+
+def _check_text(position: int, tag: bytes) -> None:
+    try:
+        tag.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptLog(f"event {position} has a type whose name is no text") from error
 
 
 def stub(position: int, data: bytes, place: Place) -> bytes:
@@ -283,21 +306,6 @@ def header_of(data: bytes) -> bytes:
     return data[: _HEADER.size]
 
 
-def _not_here(position: int, data: bytes) -> Pointer | ErasedMark:
-    taken = unpack(position, data)
-    if taken.gone is not None:
-        return taken.gone
-    assert taken.place is not None
-    return Pointer(taken.place, taken.digest, taken.is_encrypted)
-
-
-def _tag(position: int, data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptLog(f"event {position} has a type whose name is no text") from error
-
-
 def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
     if zlib.crc32(data[_CRC.size :]) ^ _fold(position) != crc:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
@@ -312,18 +320,16 @@ def chain_of(data: bytes) -> bytes:
     return data[CHAIN]
 
 
-def payload(frame: Frame) -> bytes:
-    """Return the uncompressed payload of a frame that has it; encrypted, if it is encrypted."""
-    return decompress(frame.body, frame.raw_bytes) if frame.flags & COMPRESSED else frame.body
-
-
 def digest_of(salt: bytes, raw: bytes) -> bytes:
     """Return the digest of an uncompressed payload."""
     return _sha256(salt + raw).digest()
 
 
-def follows(data: bytes, tag: bytes, payload: "Payload", prev: bytes) -> bool:
-    """Like `check_chain`, for a tag and payload already decoded by `read`."""
+def follows(data: bytes, tag: bytes, payload: Payload, prev: bytes) -> bool:
+    """Say whether digest and chain of a frame, of which `read` gave this tag and payload, follow.
+
+    The payload of a stub is not there to be compared with its digest.
+    """
     digest = data[_DIGEST]
     covered = b"".join((prev, _FORMAT_BYTE, data[_BEHIND_FLAGS], tag, digest))
     if _sha256(covered).digest() != data[CHAIN]:
@@ -335,22 +341,6 @@ def follows(data: bytes, tag: bytes, payload: "Payload", prev: bytes) -> bool:
     elif type(payload) is not Encrypted:
         return True
     return _sha256(salted).digest() == digest
-
-
-def check_chain(frame: Frame, prev: bytes) -> bool:
-    """Say whether digest and chain of a frame follow from its content and `prev`.
-
-    The payload of a stub is not there to be compared with its digest.
-    """
-    tag = frame.tag.encode()
-    header = _CHAINED.pack(
-        FORMAT, frame.schema, len(tag), frame.stream_id, frame.version, frame.recorded_at_us,
-        frame.raw_bytes, frame.stored_bytes,
-    )  # fmt: skip
-    chain = _sha256(b"".join((prev, header, tag, frame.digest))).digest()
-    has_payload = frame.place is None and frame.gone is None
-    whole = not has_payload or digest_of(frame.salt, payload(frame)) == frame.digest
-    return whole and chain == frame.chain
 
 
 def _fold(position: int) -> int:

@@ -21,7 +21,6 @@ from eventlog.core.errors import (
     LogClosed,
 )
 from eventlog.core.frame import erased_name, stream_id
-from eventlog.core.reading import check_wanted
 from eventlog.core.records import (
     SNAPSHOTS_KEPT,
     Appended,
@@ -32,7 +31,6 @@ from eventlog.core.records import (
     Erased,
     LogStatistics,
     OnDropped,
-    Prepared,
     Recorded,
     Snapshot,
     StreamHead,
@@ -53,15 +51,8 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.rules import FirstAppend, check_end, count, without
+from eventlog.core.rules import FirstAppend, check_end, check_wanted, count, without
 from eventlog.core.waiting import LogEnd
-
-
-class _Request(FirstAppend, msgspec.Struct, frozen=True):
-    digest: bytes
-    first_version: int
-    last_version: int
-    last_position: int
 
 
 @dataclass(slots=True)
@@ -70,7 +61,7 @@ class _HeldStream:
     epoch: int = 0
     stored_bytes: int = 0
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    requests: dict[str, _Request] = field(default_factory=dict)
+    requests: dict[str, FirstAppend] = field(default_factory=dict)
     archived: dict[int, int] = field(default_factory=dict)
     """The time at which the payload of a version was archived."""
     erased_version: int = 0
@@ -97,10 +88,7 @@ class InMemoryLog(TakesAppends):
             raise LogClosed("the log is closed: open it again")
 
     def _held(self, stream: str) -> _HeldStream:
-        """Return the data of a stream: of one that never was, an empty one to be kept or not.
-
-        :raises InvalidAppend: that can be no stream's name.
-        """
+        """Return the data of a stream: of one that never was, an empty one to be kept or not."""
         check_stream_name(stream)
         return self._streams.get(stream) or _HeldStream()
 
@@ -121,29 +109,25 @@ class InMemoryLog(TakesAppends):
         self._streams[stream] = held
         held.epoch = max(held.epoch, request.epoch)
         first = len(held.events) + 1
-        for event in request.events:
-            self._put(stream, held, event, request.recorded_at_us)
+        for version, event in enumerate(request.events, first):
+            data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
+            recorded = Recorded(
+                stream, version, len(self._log) + 1, request.recorded_at_us, event.tag, data,
+                len(event.raw), len(event.body), raw_meta,
+            )  # fmt: skip
+            held.events.append(recorded)
+            held.stored_bytes += len(event.body)
+            self._log.append(recorded)
+            for about in event.keys:
+                held.keys[about].append(version)
         position = 0 if request.durability == "relaxed" else len(self._log)
         result = Appended(stream, first, len(held.events), position)
         if key is not None:
-            held.requests[key] = _Request(request.digest, first, len(held.events), position)
+            held.requests[key] = FirstAppend(request.digest, first, len(held.events), position)
         if request.checkpoint is not None:
             await self.save_checkpoint(request.checkpoint)
         self._end.advance(len(self._log))
         return result
-
-    def _put(self, stream: str, held: _HeldStream, event: Prepared, now_us: int) -> None:
-        data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
-        version = len(held.events) + 1
-        recorded = Recorded(
-            stream, version, len(self._log) + 1, now_us, event.tag, data,
-            len(event.raw), len(event.body), raw_meta,
-        )  # fmt: skip
-        held.events.append(recorded)
-        held.stored_bytes += len(event.body)
-        self._log.append(recorded)
-        for key in event.keys:
-            held.keys[key].append(version)
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
@@ -165,11 +149,8 @@ class InMemoryLog(TakesAppends):
 
     async def streams(self) -> list[str]:
         """Return the name of every stream that has one."""
-        return [
-            name
-            for name, held in self._streams.items()
-            if not held.erased_version or held.erased_version < len(held.events)
-        ]
+        there = self._streams.items()
+        return [name for name, held in there if not 0 < held.erased_version == len(held.events)]
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"

@@ -1,7 +1,7 @@
 """The port of encryption: all that a log asks of the keys that it was opened with.
 
 The log knows streams and bytes. Which streams share a key, where keys lie and what they encrypt
-with is for the keys to say (keyfile.py, aes_gcm.py). What is encrypted of a stream:
+with is for the keys to say (keyfile.py, cryptography.py). What is encrypted of a stream:
 
     payloads    each alone, after compression; so digest and chain are over ciphertext, and whoever
                 verifies, copies, exports or archives frames needs no key
@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from eventlog.core.errors import KeyGone
 
 ENCRYPTIONS_MAX = 2**31
-"""Events of a stream under one key: see aes_gcm.py."""
+"""Events of a stream under one key: see cryptography.py."""
 
 
 class Cipher(Protocol):

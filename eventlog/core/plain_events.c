@@ -28,7 +28,7 @@ enum { /* where in a frame */
     TYPE_BYTES = STREAM_AT - SCHEMA_AT, /* before the tag, of what a type is */
 };
 
-struct stream_end { /* END of plain_events.py */
+struct stream_end { /* END of event_walk.py */
     uint64_t version, stored_bytes, events, erasing;
     uint8_t chain[SHA256_BYTES];
 };
@@ -96,7 +96,7 @@ static int64_t type_of(
     return -1;
 }
 
-/* --- called from plain_events.py: parts are joined, and each goes up to where the next one starts */
+/* --- called from event_walk.py: parts are joined, and each goes up to where the next one starts */
 
 struct plain_event { /* its row in the index of versions, and where its data is */
     uint8_t version[STREAM_BYTES + VERSION_BYTES], position[POSITION_BYTES];

@@ -1,21 +1,43 @@
-"""The rules of the log, the same in every store: who may append, under which key, what follows.
+"""The rules of the log, the same in every store: who may append, what follows, what a read gives.
 
 A store says where a stream ends, and puts what follows into its tables. `EventLog` applies the
 rules in the transaction of the append (lmdb/ledger.py); `PgEventStore` in advance, to the end that
 it assumes (postgres/plan.py).
+
+Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is read that is not
+encrypted: it would have come from somebody without the key.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from eventlog.core import frame
+from eventlog.core.codec import EventRegistry, decompress
 from eventlog.core.errors import (
+    CorruptLog,
+    EncryptionMismatch,
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
+    KeyGone,
+    PayloadDropped,
+    PayloadErased,
+    UnknownEvent,
     WrongExpectedVersion,
 )
-from eventlog.core.keys import ENCRYPTIONS_MAX, Cipher, Keys
-from eventlog.core.records import ANY_VERSION, TOTALS_MAX, Appended, Prepared, StreamHead
+from eventlog.core.keys import ENCRYPTIONS_MAX, NO_KEYS, Cipher, Keys
+from eventlog.core.records import (
+    ANY_VERSION,
+    TOTALS_MAX,
+    Appended,
+    Dropped,
+    OnDropped,
+    Prepared,
+    Recorded,
+    StreamHead,
+)
 from eventlog.core.requests import I64_MAX, AppendRequest
 
 
@@ -41,10 +63,9 @@ class StreamEnd:
         )
 
 
-class FirstAppend:
-    """The append that an idempotency key stands for, as a store keeps it."""
+class FirstAppend(msgspec.Struct, frozen=True, gc=False):
+    """The append that an idempotency key stands for."""
 
-    __slots__ = ()
     digest: bytes
     """The `blind_digest` of the request."""
     first_version: int
@@ -74,6 +95,26 @@ def check_end(request: AppendRequest, version: int, epoch: int) -> None:
     expected = request.expected_version
     if expected != version and expected != ANY_VERSION:
         raise WrongExpectedVersion(request.stream, expected, version)
+
+
+def matching_keys(keys: Keys | None, where: str, *, encrypted: bool, new: bool) -> Keys | None:
+    """Return the keys that a store is or will be encrypted under, None if it is not encrypted.
+
+    :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
+    """
+    if keys is None and encrypted:
+        raise EncryptionMismatch(
+            f"the store in {where} is encrypted: open it with its keys (encrypt=True, or the path "
+            "of its key file)"
+        )
+    if keys is None or (keys is NO_KEYS and not encrypted):
+        return None
+    if not encrypted and not new:
+        raise EncryptionMismatch(
+            f"the store in {where} is not encrypted: open it without keys; to encrypt what is in "
+            "it, export it and import that into a new, encrypted one"
+        )
+    return keys
 
 
 def cipher_to_read(keys: Keys | None, stream: str) -> Cipher | None:
@@ -147,3 +188,77 @@ def count(totals: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, i
 def without(totals: Mapping[str, int], counted: Mapping[str, int]) -> dict[str, int]:
     """Return the totals without what a stream has counted; none falls below 0."""
     return count(totals, {name: -min(n, totals.get(name, 0)) for name, n in counted.items()})
+
+
+# --- reading: from a frame to what callers get, decrypted and decoded, or gone
+
+
+class FrameReading:
+    """Makes events of frames that were taken apart; `keys` are None in a log without encryption."""
+
+    def __init__(self, registry: EventRegistry, keys: Keys | None):
+        self._registry = registry
+        self._keys = keys
+
+    def recorded(
+        self, position: int, taken: frame.Taken, name: str, payload: frame.Payload
+    ) -> Recorded[Any]:
+        """Return an event of a stream; `payload` is what the frame or the archive has of it.
+
+        :raises CorruptLog: it is not what was written.
+        :raises KeyGone: it is encrypted, and its key is gone.
+        :raises UnknownEvent: this program does not know its type.
+        """
+        _, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, _ = taken
+        try:
+            if self._keys is not None or type(payload) is not bytes:
+                payload = self.decrypted(taken, name, payload)
+            tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, payload)
+        except (CorruptLog, KeyGone, UnknownEvent) as error:
+            raise about(error, position, name) from error
+        return Recorded(
+            name, version, position, recorded_at_us, tag, data, raw_bytes, stored_bytes, meta
+        )
+
+    def decrypted(self, taken: frame.Taken, name: str, payload: frame.Payload) -> bytes:
+        """Return the uncompressed payload of an event of an encrypted log. Raises as `recorded`."""
+        if isinstance(payload, frame.Pointer | frame.ErasedMark):
+            raise CorruptLog("its header says that it has no payload: restore a backup")
+        if self._keys is None or not isinstance(payload, frame.Encrypted):
+            raise CorruptLog("it is encrypted and its log is not, or the reverse: restore a backup")
+        sid, version, _, raw_bytes, stored_bytes, schema, tag, _ = taken
+        place = frame.place_of(sid, version, schema, tag)
+        body = self._keys.cipher(name).decrypt(payload.data, place)
+        return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
+
+
+def about(
+    error: CorruptLog | KeyGone | UnknownEvent, position: int, name: str
+) -> CorruptLog | KeyGone | UnknownEvent:
+    """Return an error about an event that says which one it is."""
+    return type(error)(f"event {position} of stream {name!r}: {error}")
+
+
+def without_payload(
+    position: int, taken: frame.Taken, name: str | None, gone: Dropped, dropped: OnDropped
+) -> Recorded[Any]:
+    """Return an event whose payload is gone, if the caller has asked for that.
+
+    :raises PayloadDropped: the caller has not.
+    """
+    sid, version, recorded_at_us, raw_bytes, stored_bytes, _, tag, _ = taken
+    if gone.erased or name is None:
+        name = frame.erased_name(sid)
+    check_wanted(name, version, gone, dropped)
+    return Recorded(
+        name, version, position, recorded_at_us, tag.decode(), gone, raw_bytes, stored_bytes, b""
+    )
+
+
+def check_wanted(name: str, version: int, gone: Dropped, dropped: OnDropped) -> None:
+    """Refuse to return an event whose payload is gone, unless the caller has asked for that.
+
+    :raises PayloadDropped: the caller has not.
+    """
+    if dropped != "mark":
+        raise (PayloadErased if gone.erased else PayloadDropped)(name, version, gone.since_us)

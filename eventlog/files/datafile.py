@@ -64,7 +64,9 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, OWNER_ONLY)
     except OSError as error:
-        what = _other_kind(path, flags)
+        what = ""
+        with suppress(OSError, ValueError):  # the cause is another one
+            what = _kind(path.stat(follow_symlinks=not flags & os.O_NOFOLLOW).st_mode)
         if what:
             raise NotARegularFile(path, what) from error
         raise
@@ -85,14 +87,6 @@ def read_bytes(path: Path) -> bytes:
     """Return the content of a regular file. Raises as `open_regular` does."""
     with opened(path) as file:
         return file.read()
-
-
-def _other_kind(path: Path, flags: int) -> str:
-    """Return the kind of the object at a path that could not be opened, "" for another cause."""
-    try:
-        return _kind(path.stat(follow_symlinks=not flags & os.O_NOFOLLOW).st_mode)
-    except (OSError, ValueError):
-        return ""
 
 
 def _kind(mode: int) -> str:

@@ -132,7 +132,6 @@ def pad(path: Path) -> None:
 
 
 def _newest(path: Path, head: bytes) -> Meta:
-    """Return the newest meta page of a file."""
     metas = list(_metas(head))
     if not metas:
         raise CorruptLog(f"{path} has no readable meta page: restore a backup")
@@ -225,13 +224,10 @@ class _FilePages:
             self._damaged(tree.root, f"a tree of depth {tree.depth} begins there")
         level = np.array([tree.root], np.int64)
         for _ in range(tree.depth - 1):
-            level = np.concatenate([self._children(pages) for pages in _chunks(level)])
+            branches = (self._nodes(pages, BRANCH) for pages in _chunks(level))
+            level = np.concatenate([nodes.low | nodes.flags << 32 for nodes in branches])
         for pages in _chunks(level):
             self._check_leaves(pages, kind, note=note)
-
-    def _children(self, pages: _Numbers) -> _Numbers:
-        nodes = self._nodes(pages, BRANCH)
-        return nodes.low | nodes.flags << 32
 
     def _check_leaves(self, pages: _Numbers, kind: int, *, note: bool) -> None:
         nodes = self._nodes(pages, LEAF)

@@ -1,1 +1,1 @@
-"""Keys and ciphers that use cryptography."""
+"""Encryption, the file of its keys, and heads that may be signed."""

@@ -44,7 +44,7 @@ from eventlog.files.datafile import (
     write_whole,
 )
 from eventlog.files.datafile import opened as opened_file
-from eventlog.keys.aes_gcm import KEY_BYTES, StreamCipher, check_installed
+from eventlog.keys.cryptography import KEY_BYTES, StreamCipher, check_installed
 
 MODE = 0o600
 IDENTITY_BYTES = 16

@@ -24,7 +24,7 @@ contains only current rows. Writes wait meanwhile. Then:
 - The copy was opened under its temporary name, so its table of readers is its own. LMDB's locks
   belong to files and not to names, so that table is renamed too.
 - Who reads the old file goes on in it; the last reader closes it, and its bytes go then. Handles
-  of tables belong to one file, so `tables` gives those of the file that the caller's thread is in.
+  of tables belong to one file, so a transaction has those of its own.
 - A new file counts its transactions from 1. `last_transaction` goes on counting: to it is added
   what `shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
 """
@@ -55,9 +55,15 @@ from eventlog.files.datafile import (
     unlock,
 )
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
-from eventlog.files.shared import Shared
 from eventlog.lmdb import file as lmdb
-from eventlog.lmdb.file import MAP_BYTES, LmdbFile, Tables, Transaction, pages, unavailable
+from eventlog.lmdb.file import (
+    MAP_BYTES,
+    LmdbFile,
+    SharedFile,
+    Transaction,
+    pages,
+    unavailable,
+)
 
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 NEAR_BYTES = 64 << 20  # below the limit: from there on the pages in use are counted
@@ -96,7 +102,7 @@ class Environment:
         self._forks = lmdb.forks
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
-        self._files: Shared[LmdbFile] = Shared(str(path), LmdbFile.close)
+        self._files = SharedFile(path)
         with unavailable(path):
             self._lock_fd: int | None = lock(beside(path, ".lock"))
         try:
@@ -131,11 +137,6 @@ class Environment:
             self._files.replace(None)
             self._files.replace(self._load(self.path, earlier))
 
-    @property
-    def tables(self) -> Tables:
-        """The handles of the tables: within a transaction, those of the file that it is in."""
-        return self._files.file.tables
-
     def read(self) -> AbstractContextManager[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside.
 
@@ -164,10 +165,10 @@ class Environment:
         with self._alone():
             number = 0
             try:
-                with self._shared() as file:
-                    with file.env.begin(write=True) as txn:
-                        number = self.number(txn)
-                        result = change(txn)
+                with self._files.use() as file:
+                    with file.env.begin(write=True) as raw:
+                        number = file.earlier + raw.id()
+                        result = change(Transaction(raw, file))
                     self.committed = file.last_transaction()
                     return result
             except lmdb.BadSize as error:
@@ -180,10 +181,6 @@ class Environment:
                     raise DiskFull(f"no space left for {self.path}: free some, retry") from error
                 said = f"writing {self.path} failed: {error}; read, then retry"
                 raise StorageFailed(said) from error
-
-    def number(self, txn: Transaction) -> int:
-        """Return the number of a transaction that writes, over all files there have been."""
-        return self._files.file.earlier + txn.id()
 
     def last_transaction(self) -> int:
         """Return the number of the last committed transaction, over all files there have been."""
@@ -200,7 +197,7 @@ class Environment:
 
         Counting them for each small commit would cost more than writing it.
         """
-        reached = self._files.file.size() + NEAR_BYTES + 4 * incoming_bytes
+        reached = txn.file.size() + NEAR_BYTES + 4 * incoming_bytes
         return None if reached < self._size_max_bytes else self.used_bytes(txn)
 
     def check_room(
@@ -225,14 +222,13 @@ class Environment:
 
     def used_bytes(self, txn: Transaction) -> int:
         """Return the bytes of all pages in use (the file may be larger by its free pages)."""
-        file = self._files.file
-        return sum(pages(txn, table) for table in file.tables.values()) * file.page_bytes
+        used_pages = sum(pages(txn, table) for table in txn.tables.values())
+        return used_pages * txn.file.page_bytes
 
     def free_bytes(self, txn: Transaction) -> int:
         """Return the bytes of pages that are in use no more, and stay in the file."""
-        own_pages = META_PAGES + pages(txn, None)
-        file = self._files.file
-        return max(0, file.size() - own_pages * file.page_bytes - self.used_bytes(txn))
+        own_bytes = (META_PAGES + pages(txn, None)) * txn.file.page_bytes
+        return max(0, txn.file.size() - own_bytes - self.used_bytes(txn))
 
     def file_bytes(self) -> int:
         """Return the bytes of all pages of the file, free ones included."""
@@ -293,13 +289,14 @@ class Environment:
         copy: LmdbFile | None = None
         try:
             with file.env.begin() as source:
+                used_bytes = self.used_bytes(Transaction(source, file))
                 if file.env.stat()["entries"] != len(self._names):
                     raise LogUnavailable(f"{self.path} has tables of another version: not copied")
-                check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
+                check_disk(path.parent, used_bytes + SPARE_BYTES, "a copy")
                 copy = self._load(path, file.last_transaction())
                 file.copy_rows(source, copy)
-                with self._files.within(copy), copy.env.begin(write=True) as txn:
-                    store(txn, copy.earlier)
+                with copy.env.begin(write=True) as raw:
+                    store(Transaction(raw, copy), copy.earlier)
             return copy
         except BaseException as error:
             self._abandon(copy, path)
@@ -364,27 +361,27 @@ class _Reading(AbstractContextManager[Transaction]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every read does.
     """
 
-    __slots__ = "_env", "_files", "_held", "_txn"
+    __slots__ = "_env", "_file", "_files", "_raw"
 
-    def __init__(self, env: Environment, files: Shared[LmdbFile]):
+    def __init__(self, env: Environment, files: SharedFile):
         self._env = env
         self._files = files
 
     def __enter__(self) -> Transaction:
-        self._held = self._files.enter()
+        self._file = file = self._files.enter()
         try:
-            self._txn = self._held[0].file.env.begin()
+            self._raw = file.env.begin()
         except BaseException as error:
-            self._files.leave(*self._held)
+            self._files.leave(file)
             if (instead := self._env.not_read(error)) is not None:
                 raise instead from error
             raise
-        return self._txn
+        return Transaction(self._raw, file)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            self._txn.abort()
+            self._raw.abort()
         finally:
-            self._files.leave(*self._held)
+            self._files.leave(self._file)
         if error is not None and (instead := self._env.not_read(error)) is not None:
             raise instead from error

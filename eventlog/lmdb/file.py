@@ -1,4 +1,4 @@
-"""One LMDB file: opened, measured, copied, closed. The only module that imports lmdb.
+"""One LMDB file: opened, shared, measured, copied, closed. The only module that imports lmdb.
 
 - A process opens or closes one file at a time: py-lmdb knows open files by their inodes, and
   forgets a closed one a moment after the system may have given its inode to a new file.
@@ -9,6 +9,7 @@
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, Self, TypeAlias
 import lmdb
 from lmdb import _envid
 
-from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable
+from eventlog.core.errors import CorruptLog, DiskFull, LogClosed, LogUnavailable
 from eventlog.files.datafile import OWNER_ONLY, advice, beside, means_no_room, reserve_readers
 from eventlog.files.mapped import MappedFile, mapping_lock, note_mapped, note_unmapped
 
@@ -32,7 +33,7 @@ DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.Ve
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 Error, BadSize, MapFull = lmdb.Error, lmdb.BadValsizeError, lmdb.MapFullError
 
-Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+_Raw: TypeAlias = "lmdb.Transaction[bytes]"
 Cursor: TypeAlias = "lmdb.Cursor[bytes]"
 Table: TypeAlias = "lmdb._Database"  # noqa: SLF001 - its stubs name it so
 Tables: TypeAlias = dict[str, Table]
@@ -68,6 +69,22 @@ def _apart_from_parent() -> Iterator[None]:
         _envid.env_keys = known
 
 
+class Transaction:
+    """A view of the tables of a file as of one moment, or a change of them."""
+
+    __slots__ = "cursor", "delete", "drop", "file", "get", "id", "put", "stat", "tables"
+
+    def __init__(self, raw: _Raw, file: "LmdbFile"):
+        self.file, self.tables = file, file.tables
+        self.get, self.put, self.delete, self.cursor = raw.get, raw.put, raw.delete, raw.cursor
+        self.id, self.stat, self.drop = raw.id, raw.stat, raw.drop
+
+    @property
+    def number(self) -> int:
+        """The number of a transaction that writes, over all files there have been."""
+        return self.file.earlier + self.id()
+
+
 @dataclass(slots=True, eq=False)
 class LmdbFile:
     """An open LMDB file."""
@@ -79,6 +96,8 @@ class LmdbFile:
     """Transactions counted in the files before this one."""
     known_as: MappedFile
     """Among the files that are mapped."""
+    users: int = 0
+    """How many threads are in it: see `SharedFile`."""
 
     @classmethod
     def open(cls, path: Path, tables: Sequence[str], earlier: int) -> Self:
@@ -121,7 +140,7 @@ class LmdbFile:
         """Return the bytes of all pages, free ones included."""
         return (self.env.info()["last_pgno"] + 1) * self.page_bytes
 
-    def copy_rows(self, source: Transaction, into: "LmdbFile") -> None:
+    def copy_rows(self, source: _Raw, into: "LmdbFile") -> None:
         """Copy the rows of all tables, as a transaction sees them, into the empty ones of a file.
 
         :raises CorruptLog: see `copy_table`.
@@ -144,19 +163,92 @@ def unavailable(path: Path) -> Iterator[None]:
         raise LogUnavailable(f"cannot open {path}: {error}{advice(error)}") from error
 
 
+class SharedFile:
+    """A file that many threads use, and that may be replaced while they do.
+
+    A thread that enters gets the current file and keeps it until it leaves, even if the file is
+    replaced meanwhile. One that was replaced is closed by the last who leaves it.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._lock = threading.RLock()  # a condition's own methods take longer, for each read
+        self._gate = threading.Condition(self._lock)
+        self._waiting = 0  # threads in `alone`, which wait until nobody is in any file
+        self._users = 0  # of all files
+        self._current: LmdbFile | None = None
+
+    @property
+    def file(self) -> LmdbFile:
+        """The current file.
+
+        :raises LogClosed: there is none.
+        """
+        file = self._current
+        if file is None:
+            raise LogClosed(f"{self._path} is closed: open it again")
+        return file
+
+    @contextmanager
+    def use(self) -> Iterator[LmdbFile]:
+        """Be in the current file.
+
+        :raises LogClosed: there is none.
+        """
+        file = self.enter()
+        try:
+            yield file
+        finally:
+            self.leave(file)
+
+    def enter(self) -> LmdbFile:
+        """Be in the current file, and return it."""
+        with self._lock:
+            file = self.file
+            file.users += 1
+            self._users += 1
+        return file
+
+    def leave(self, file: LmdbFile) -> None:
+        """Leave a file."""
+        with self._lock:
+            file.users -= 1
+            if file.users == 0 and file is not self._current:
+                file.close()  # in here: who waits for all users waits for this too
+            self._users -= 1
+            if self._waiting:
+                self._gate.notify_all()
+
+    def replace(self, file: LmdbFile | None) -> None:
+        """Let everyone who comes from now on use another file, or none."""
+        with self._lock:
+            before, self._current = self._current, file
+            if before is not None and before.users == 0:
+                before.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until nobody is in any file, and keep everybody out."""
+        with self._gate:
+            self._waiting += 1
+            self._gate.wait_for(lambda: self._users == 0)
+            self._waiting -= 1
+            yield
+
+
 # --- copying a table
 
 
-def pages(transaction: Transaction, table: "Table | None") -> int:
+def pages(transaction: "Transaction | _Raw", table: "Table | None") -> int:
     """Return how many pages a table takes."""
     stat = transaction.stat(table)
     return int(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
 
 
 def copy_table(
-    source: Transaction,
+    source: _Raw,
     table: Table,
-    begin: Callable[[], Transaction],
+    begin: Callable[[], _Raw],
     into: Table,
     page_bytes: int,
 ) -> None:
@@ -181,7 +273,7 @@ def copy_table(
 
 def _put(
     rows: Iterator[tuple[bytes, bytes]],
-    transaction: Transaction,
+    transaction: _Raw,
     into: Table,
     at_once: int,
     pages_max: int,

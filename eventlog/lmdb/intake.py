@@ -26,11 +26,10 @@ from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
 from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
 from eventlog.core.rules import check_end
 from eventlog.core.waiting import LogEnd, Room, settle
-from eventlog.files.anchor import Tail
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Outcome, Work, WriteJob, Writer
+from eventlog.lmdb.writer import AppendJob, Outcome, Work, WriteJob, Writer
 
 _logger = get_logger("eventlog")
 T = TypeVar("T")
@@ -43,29 +42,6 @@ class _InFlight:
     appends: int = 0
     head: StreamHead | None = None
     """The stream's end after them; or None if one of them may still be refused."""
-
-
-class _AppendJob:
-    """An append as a job of the writer: one object, for the collector looks at each."""
-
-    __slots__ = "answer", "events", "intake", "payload_bytes", "request", "use_reserve"
-
-    def __init__(
-        self,
-        intake: "Intake",
-        request: AppendRequest,
-        answer: "asyncio.Future[Appended] | None",
-    ):
-        """`answer` is that of a caller who waits; one of a relaxed append does not."""
-        self.intake, self.request, self.answer = intake, request, answer
-        self.events, self.payload_bytes = len(request.events), request.payload_bytes
-        self.use_reserve = request.use_reserve
-
-    def run(self, txn: Transaction) -> Appended:
-        return self.intake.ledger.append(txn, self.request)
-
-    def done(self, outcome: Outcome) -> None:
-        self.intake.landed(self.request, self.answer, outcome)
 
 
 class Intake:
@@ -82,15 +58,14 @@ class Intake:
         """While the file is replaced: what is answered before it is on disk would be late there."""
         self.tally = TotalsTally(files.totals)
         self._env = files.env
-        self.ledger = files.ledger
-        self._anchor = files.anchor
+        self._ledger = files.ledger
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._closed = False
         self._writer = Writer(
             files.env,
             files.ledger,
-            committed=self._committed,
+            anchor=files.anchor,
             deliver=self._deliver,
             keys=files.keys,
         )
@@ -154,16 +129,16 @@ class Intake:
         swing = {} if counters is None else counters
 
         def done(outcome: Outcome) -> None:
-            self.tally.leave(swing, relaxed=False)
+            self.tally.note(swing, -1, relaxed=False)
             settle(result, outcome)
 
         def run_alone(txn: Transaction) -> T:
-            self.ledger.put_accepted(txn)
-            self.ledger.forget_ends()
+            self._ledger.put_accepted(txn)
+            self._ledger.forget_ends()
             return run(txn)
 
         self._put(WriteJob(run_alone, 0, payload_bytes, done, use_reserve))
-        self.tally.enter(swing, relaxed=False)
+        self.tally.note(swing, 1, relaxed=False)
         return await result
 
     async def flush(self) -> None:
@@ -187,7 +162,8 @@ class Intake:
 
         One that is sure has been answered: it is relaxed.
         """
-        self._put(_AppendJob(self, request, answer))
+        size = len(request.events), request.payload_bytes
+        self._put(AppendJob(request, answer, *size, request.use_reserve))
         in_flight = self._in_flight.get(request.stream)
         if in_flight is None:
             self._in_flight[request.stream] = _InFlight(1, head)
@@ -195,11 +171,11 @@ class Intake:
             in_flight.appends += 1
             in_flight.head = head
         if request.counters:
-            self.tally.enter(request.counters, relaxed=answer is None)
+            self.tally.note(request.counters, 1, relaxed=answer is None)
         if answer is None:
             request.counted()
 
-    def landed(
+    def _landed(
         self, request: AppendRequest, answer: "asyncio.Future[Appended] | None", outcome: Outcome
     ) -> None:
         """Take note of what became of an append, and tell its caller."""
@@ -210,7 +186,7 @@ class Intake:
         if in_flight.appends == 0:
             del self._in_flight[request.stream]
         if request.counters:
-            self.tally.leave(request.counters, relaxed=answer is None)
+            self.tally.note(request.counters, -1, relaxed=answer is None)
         if answer is not None:
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 request.counted()
@@ -229,7 +205,7 @@ class Intake:
                 return in_flight.head
             await self.flush()
         with self._env.read() as txn:
-            return self.ledger.stream(txn, stream).head()
+            return self._ledger.stream(txn, stream).head()
 
     # --- the writer
 
@@ -246,10 +222,6 @@ class Intake:
         self.room.take(job.events, job.payload_bytes)
         self._writer.put(job)
 
-    def _committed(self, tail: Tail) -> None:
-        """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
-        self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
-
     def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
         events, size = sum(job.events for job in batch), sum(job.payload_bytes for job in batch)
         self.room.give_back(events, size)
@@ -259,7 +231,10 @@ class Intake:
         for job, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 self.counts["events"] += job.events
-            job.done(outcome)
+            if isinstance(job, AppendJob):
+                self._landed(job.request, job.answer, outcome)
+            else:
+                job.done(outcome)
         if landed is not None:
             self.end.advance(landed.tail.position)
 
@@ -286,21 +261,13 @@ class TotalsTally:
             _add(now, name, delta)
         return now
 
-    def enter(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
-        """Take note of an append that is under way from now on."""
+    def note(self, counters: Mapping[str, int], sign: int, *, relaxed: bool) -> None:
+        """Take note of an append that is under way from now on (1), or has an outcome (-1)."""
         for name, delta in counters.items():
             if relaxed:
-                _add(self._accepted, name, delta)
+                _add(self._accepted, name, sign * delta)
             else:
-                _add(self._swing, name, abs(delta))
-
-    def leave(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
-        """Take note that it has landed or was refused; `committed` tells which."""
-        for name, delta in counters.items():
-            if relaxed:
-                _add(self._accepted, name, -delta)
-            else:
-                _add(self._swing, name, -abs(delta))
+                _add(self._swing, name, sign * abs(delta))
 
     def is_certain(self, counters: Mapping[str, int]) -> bool:
         """Say whether these deltas pass `count`, whatever comes of the appends under way."""

@@ -17,7 +17,7 @@ from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import Appended, StreamHead
 from eventlog.core.requests import AppendRequest
 from eventlog.core.rows import Record, blind_digest, blind_id, key_rows, seal_record, unseal_record
-from eventlog.files.anchor import Tail
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import (
@@ -29,7 +29,6 @@ from eventlog.lmdb.tables import (
     neighbours,
     put_checkpoint,
     put_rows,
-    stream_records,
 )
 
 # --- totals: named numbers over all streams that change with an append, in its own transaction
@@ -53,17 +52,17 @@ class TotalsRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     totals: dict[str, int]
 
 
-def put_totals(env: Environment, txn: Transaction, totals: dict[str, int]) -> None:
+def put_totals(txn: Transaction, totals: dict[str, int]) -> None:
     """Store all totals."""
-    txn.put(ROW, seal_record(TotalsRecord(totals), ROW), db=env.tables["meta"])
+    txn.put(ROW, seal_record(TotalsRecord(totals), ROW), db=txn.tables["meta"])
 
 
-def load_totals(env: Environment, txn: Transaction) -> dict[str, int]:
+def load_totals(txn: Transaction) -> dict[str, int]:
     """Return all totals as stored.
 
     :raises CorruptLog: the row is damaged or missing.
     """
-    value = txn.get(ROW, db=env.tables["meta"])
+    value = txn.get(ROW, db=txn.tables["meta"])
     if value is None:
         raise CorruptLog("the totals are missing: restore a backup, or run a verification")
     return unseal_totals(ROW, value)
@@ -136,7 +135,7 @@ class Ledger:
         """Write the accepted appends and the totals; return the new end of the log."""
         self.put_accepted(txn)
         if self._totals is not None:
-            put_totals(self._env, txn, self._totals)
+            put_totals(txn, self._totals)
         return Landed(self.tail(txn), self._totals)
 
     def put_accepted(self, txn: Transaction) -> None:
@@ -144,11 +143,11 @@ class Ledger:
         accepted, self._accepted = self._accepted, None
         if accepted is None or not accepted.streams:
             return
-        tables = self._env.tables
-        accepted.rows.put(tables, txn)
+        tables = txn.tables
+        accepted.rows.put(txn)
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
         put_rows(txn, tables["streams"], records)
-        self._put_by, self._position = self._env.number(txn), accepted.position
+        self._put_by, self._position = txn.number, accepted.position
         if len(self._ends) + len(accepted.streams) > ENDS_MAX:
             self._ends.clear()
         self._ends |= accepted.streams
@@ -174,37 +173,32 @@ class Ledger:
         self._totals = dict(totals)
 
     def _totals_in(self, txn: Transaction) -> dict[str, int]:
-        return load_totals(self._env, txn) if self._totals is None else self._totals
+        return load_totals(txn) if self._totals is None else self._totals
 
     # --- the end of things
-
-    def last_position(self, txn: Transaction) -> int:
-        """Return the position of the newest event, 0 if there is none.
-
-        :raises CorruptLog: the last row of the table has a key that is no position.
-        """
-        with txn.cursor(self._env.tables["events"]) as cursor:
-            return _position(cursor.key()) if cursor.last() else 0
 
     def tail(self, txn: Transaction) -> Tail:
         """Return where the log ends in this transaction.
 
         :raises CorruptLog: the last row of the table has a key that is no position.
         """
-        with txn.cursor(self._env.tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             if not cursor.last():
                 return Tail(txn.id())
-            return Tail(txn.id(), _position(cursor.key()), frame.chain_of(cursor.value()))
+            key, data = cursor.item()
+        if len(key) != U64.size:
+            raise CorruptLog(f"the last event has the key {key.hex()}: restore a backup, or repair")
+        return Tail(txn.id(), U64.unpack(key)[0], frame.chain_of(data))
 
     def chain_at(self, txn: Transaction, position: int) -> bytes:
         """Return the chain value of the event at a position, empty if there is none."""
-        return frame.chain_of(txn.get(U64.pack(position), b"", db=self._env.tables["events"]))
+        return frame.chain_of(txn.get(U64.pack(position), b"", db=txn.tables["events"]))
 
     def stream(self, txn: Transaction, name: str) -> StreamRecord:
         """Return a stream's record, version 0 if it never was."""
         sid = frame.stream_id(name)
         record = self._record(txn, "streams", sid, StreamRecord, f"stream {name!r}")
-        if record is None and txn.get(sid + U64.pack(1), db=self._env.tables["versions"]):
+        if record is None and txn.get(sid + U64.pack(1), db=txn.tables["versions"]):
             raise CorruptLog(f"stream {name!r} has events and no record: restore a backup")
         if record is None:
             return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
@@ -214,17 +208,13 @@ class Ledger:
             raise CorruptLog(f"stream {name!r} has the key of {record.name!r}")
         return record
 
-    def stream_names(self, txn: Transaction) -> list[str]:
-        """Return the name of every stream that has one, in no useful order."""
-        return [record.name for _, record in stream_records(self._env, txn) if record.name]
-
     def streams_to_read(self, txn: Transaction) -> list[str]:
         """Return the name of every stream that has events which are not erased.
 
         One whose record is damaged is left out: no read of it leads anywhere.
         """
         names = []
-        with txn.cursor(self._env.tables["streams"]) as cursor:
+        with txn.cursor(txn.tables["streams"]) as cursor:
             for value in cursor.iternext(keys=False, values=True):
                 with suppress(CorruptLog):
                     record = unseal_record(value, StreamRecord, "a stream's record")
@@ -260,7 +250,7 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            accepted = self._accepted = Accepted(self._position or self.last_position(txn))
+            accepted = self._accepted = Accepted(self._position or self.tail(txn).position)
         stream = accepted.streams.get(sid) or self._ends.get(sid)
         stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
@@ -271,16 +261,27 @@ class Ledger:
         cipher = None if self._keys is None else self.cipher_to_write(txn, stream)
         if request.counters:
             self.count(txn, request.counters)
-        end = self._accept(accepted, sid, stream, request, cipher)
-        result = Appended(request.stream, stream.version + 1, end.version, accepted.position)
+        position, at_us = accepted.position, request.recorded_at_us
+        events = rules.packed(request, sid, stream, position, at_us, cipher)
+        for prepared, version, data in events:
+            position += 1
+            rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
+            accepted.rows.add(position, data, rows)
+        accepted.position = position
+        accepted.streams[sid] = StreamRecord(
+            stream.name, version, max(stream.epoch, request.epoch),
+            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
+            stream.erased_version, stream.erased_at_us,
+        )  # fmt: skip
+        result = Appended(request.stream, stream.version + 1, version, position)
         if request.idempotency_key is not None:
             key = sid + blind_id(request.idempotency_key, cipher)
             digest = blind_digest(request.digest, cipher)
             places = result.first_version, result.last_version, result.last_position
             record = seal_record(RequestRecord(key, digest, *places))
-            txn.put(key, record, db=self._env.tables["requests"])
+            txn.put(key, record, db=txn.tables["requests"])
         if request.checkpoint is not None:
-            put_checkpoint(self._env, txn, request.checkpoint)
+            put_checkpoint(txn, request.checkpoint)
         return result
 
     def first_result(
@@ -294,40 +295,19 @@ class Ledger:
             return None
         name, cipher = stream.name, rules.cipher_to_read(self._keys, stream.name)
         key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
-        for row, value in neighbours(self._env, txn, "requests", key):
+        for row, value in neighbours(txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
             if row == key and record.last_version > stream.erased_version:
-                return record.repeated(name, idempotency_key, blind_digest(digest, cipher))
+                _, *first = msgspec.structs.astuple(record)
+                blind = blind_digest(digest, cipher)
+                return rules.FirstAppend(*first).repeated(name, idempotency_key, blind)
         return None
-
-    def _accept(
-        self,
-        accepted: Accepted,
-        sid: bytes,
-        stream: StreamRecord,
-        request: AppendRequest,
-        cipher: Cipher | None,
-    ) -> StreamRecord:
-        """Give the events of an append their places; return the end of their stream."""
-        position, at_us = accepted.position, request.recorded_at_us
-        events = rules.packed(request, sid, stream, position, at_us, cipher)
-        for prepared, version, data in events:
-            position += 1
-            rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
-            accepted.rows.add(position, data, rows)
-        end = StreamRecord(
-            stream.name, version, max(stream.epoch, request.epoch),
-            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
-            stream.erased_version, stream.erased_at_us,
-        )  # fmt: skip
-        accepted.streams[sid], accepted.position = end, position
-        return end
 
     def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
         """Store the record of a stream."""
-        txn.put(sid, seal_record(record), db=self._env.tables["streams"])
+        txn.put(sid, seal_record(record), db=txn.tables["streams"])
 
     def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
         """Make `epoch` the stream's: every lower one is fenced from now on."""
@@ -357,11 +337,5 @@ class Ledger:
         what: str,
         row_key: bytes = b"",
     ) -> Record | None:
-        value = txn.get(key, db=self._env.tables[table])
+        value = txn.get(key, db=txn.tables[table])
         return None if value is None else unseal_record(value, cls, what, row_key)
-
-
-def _position(key: bytes) -> int:
-    if len(key) != U64.size:
-        raise CorruptLog(f"the last event has the key {key.hex()}: restore a backup, or repair")
-    return int.from_bytes(key, "big")

@@ -5,17 +5,14 @@ it has had. Opening a store of an earlier format upgrades it.
 """
 
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from eventlog.archive.archive import Archive
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
     CorruptLog,
     DiskFull,
-    EncryptionMismatch,
     LogBusy,
     StorageFailed,
     UnknownEvent,
@@ -23,12 +20,13 @@ from eventlog.core.errors import (
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.rows import seal, seal_record, unseal, unseal_record
-from eventlog.files.anchor import Anchor, read_anchor
-from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
+from eventlog.core.rules import matching_keys
 from eventlog.files.datafile import is_there
+from eventlog.files.log_directory import ANCHOR, ARCHIVE, LOG, Anchor, finish_restore, read_anchor
 from eventlog.files.pages import CHECKED_BYTES_MAX
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.erase import StreamErasing
+from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
@@ -54,7 +52,7 @@ class Files(msgspec.Struct, frozen=True):
     archive: Archive
     ledger: Ledger
     reading: LogReading
-    erasing: StreamErasing
+    erasing: Erasing
     registry: EventRegistry
     position: int
     """Of the last event."""
@@ -94,17 +92,17 @@ class Files(msgspec.Struct, frozen=True):
             keys = keys if identity else None
             ledger, archive = Ledger(env, keys), Archive(directory / ARCHIVE)
             position = _check_anchor(env, ledger, anchor)
-            env.write(lambda txn: put_format(env, txn, now_us, identity))
+            env.write(lambda txn: put_format(txn, now_us, identity))
             with env.read() as txn:
-                totals = load_totals(env, txn)
-            erasing = StreamErasing(env, ledger, archive)
-            if keys is not NO_KEYS and _finish_erasures(env, erasing, keys):
+                totals = load_totals(txn)
+            reading = LogReading(env, ledger, registry, archive, keys)
+            erasing = Erasing(env, ledger, reading, archive, keys)
+            if keys is not NO_KEYS and _finish_erasures(env, erasing):
                 with env.read() as txn:
                     tail = ledger.tail(txn)
                 anchor.write(tail._replace(transaction=env.last_transaction()))
             _clear(env, archive)
             opened.pop_all()
-            reading = LogReading(env, ledger, registry, archive, keys)
             return cls(
                 env, anchor, archive, ledger, reading, erasing, registry, position, totals, keys
             )
@@ -116,10 +114,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def _check_there(directory: Path) -> None:
-    """See that nothing was committed where there is no log: LMDB would begin an empty one.
-
-    :raises CorruptLog: something was.
-    """
+    """See that nothing was committed where there is no log: LMDB would begin an empty one."""
     path, log = directory / ANCHOR, directory / LOG
     if not is_there(path):
         return
@@ -140,31 +135,19 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
     :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
     """
     with env.read() as txn:
-        record = check_format(env, txn)
-        identity = load_keys_identity(env, txn)
+        record = check_format(txn)
+        identity = load_keys_identity(txn)
         streams = [] if identity is None else Ledger(env).streams_to_read(txn)
     if record is not None:
         env.count_from(record.transactions)
-    if keys is None and identity is not None:
-        raise EncryptionMismatch(
-            f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
-            "the path of its key file)"
-        )
-    if keys is None or (keys is NO_KEYS and identity is None):
-        return b""
-    if identity is None and record is not None:
-        raise EncryptionMismatch(
-            f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
-            "what is in it, export it and import that into a new, encrypted one"
-        )
-    return keys.attach(identity, streams)
+    found = matching_keys(
+        keys, str(env.path.parent), encrypted=identity is not None, new=record is None
+    )
+    return b"" if found is None else found.attach(identity, streams)
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
-    """Return the last position of a log that goes at least as far as its anchor says.
-
-    :raises CorruptLog: it does not.
-    """
+    """Return the last position of a log that goes at least as far as its anchor says."""
     known = anchor.read()
     with env.read() as txn:
         last = ledger.tail(txn)
@@ -178,14 +161,20 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
     return last.position
 
 
-def _finish_erasures(env: Environment, erasing: StreamErasing, keys: Keys | None) -> bool:
+def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
     """Finish what a crash has left of erasures; say whether there was anything."""
     try:
-        shrink = partial(env.shrink, partial(put_shrunk, env))
-        return erasing.finish(shrink, None if keys is None else keys.forget)
+        with env.read() as txn:
+            pending = erasing.pending(txn)
+        for sid in pending:
+            erasing.carry_out(sid)
+        if pending:
+            env.shrink(put_shrunk)
+            env.write(lambda txn: erasing.done(txn, pending))
     except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
         _logger.warning("erasure not finished", error=str(error))
         return True
+    return bool(pending)
 
 
 def _clear(env: Environment, archive: Archive) -> None:
@@ -195,11 +184,11 @@ def _clear(env: Environment, archive: Archive) -> None:
     """
     with env.read() as txn:
         try:
-            named = dict(all_segments(env, txn))
+            named = dict(all_segments(txn))
         except CorruptLog as error:
             _logger.warning("archive not cleared", error=str(error))
             return
-        whole = len(named) == txn.stat(env.tables["segments"])["entries"]
+        whole = len(named) == txn.stat(txn.tables["segments"])["entries"]
     if whole:
         archive.remove_unnamed({s for s, r in named.items() if r.dropped_at_us is None})
 
@@ -218,13 +207,13 @@ class FormatRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Taken out of rows since this file was made, in pages that are still held for them."""
 
 
-def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
+def check_format(txn: Transaction) -> FormatRecord | None:
     """Return the record of a store, None if it has none.
 
     :raises UnknownEvent: the file was made by another version.
     :raises CorruptLog: the record is damaged.
     """
-    value = txn.get(ROW, db=env.tables["meta"])
+    value = txn.get(ROW, db=txn.tables["meta"])
     record = None if value is None else unseal_record(value, FormatRecord, "the store's format")
     if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT, *UPGRADED):
         raise UnknownEvent(
@@ -234,62 +223,62 @@ def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
     return record
 
 
-def load_keys_identity(env: Environment, txn: Transaction) -> bytes | None:
+def load_keys_identity(txn: Transaction) -> bytes | None:
     """Return the identity of an encrypted store's keys; or None without encryption.
 
     :raises CorruptLog: the row is damaged, or is missing in an encrypted store.
     """
-    record = check_format(env, txn)
+    record = check_format(txn)
     if record is None or record.format != ENCRYPTED_FORMAT:
         return None
-    value = txn.get(KEYS_ROW, db=env.tables["meta"])
+    value = txn.get(KEYS_ROW, db=txn.tables["meta"])
     if value is None:
         raise CorruptLog("the store has lost the identity of its keys: restore a backup")
     return unseal(value, "the identity of the store's keys", KEYS_ROW)
 
 
-def put_format(env: Environment, txn: Transaction, now_us: int, identity: bytes = b"") -> None:
+def put_format(txn: Transaction, now_us: int, identity: bytes = b"") -> None:
     """Make the record of a new store, and upgrade that of an older one.
 
     `identity` is that of the keys of a new store that is encrypted.
 
     :raises CorruptLog: the store is not new and has no record.
     """
-    record = check_format(env, txn)
+    record = check_format(txn)
     if record is None:
-        if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
+        if any(txn.stat(txn.tables[table])["entries"] for table in ("meta", "events")):
             raise CorruptLog(_LOST)
-        _put_record(env, txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
+        _put_record(txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
         if identity:
-            txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=env.tables["meta"])
-        put_totals(env, txn, {})
+            txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=txn.tables["meta"])
+        put_totals(txn, {})
     elif record.format in UPGRADED:
-        _put_record(env, txn, msgspec.structs.replace(record, format=STORE_FORMAT))
+        _put_record(txn, msgspec.structs.replace(record, format=STORE_FORMAT))
 
 
-def load_format(env: Environment, txn: Transaction) -> FormatRecord:
+def load_format(txn: Transaction) -> FormatRecord:
     """Return the record of a store that has one.
 
     :raises CorruptLog: it is missing or damaged.
     """
-    record = check_format(env, txn)
+    record = check_format(txn)
     if record is None:
         raise CorruptLog(_LOST)
     return record
 
 
-def add_slack(env: Environment, txn: Transaction, slack_bytes: int) -> None:
+def add_slack(txn: Transaction, slack_bytes: int) -> None:
     """Count bytes that a new file would not have."""
-    record = load_format(env, txn)
+    record = load_format(txn)
     slack_bytes += record.slack_bytes
-    _put_record(env, txn, msgspec.structs.replace(record, slack_bytes=slack_bytes))
+    _put_record(txn, msgspec.structs.replace(record, slack_bytes=slack_bytes))
 
 
-def put_shrunk(env: Environment, txn: Transaction, transactions: int) -> None:
+def put_shrunk(txn: Transaction, transactions: int) -> None:
     """Make the record that of a new file, in the place of one that counted so far."""
-    record = load_format(env, txn)
-    _put_record(env, txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
+    record = load_format(txn)
+    _put_record(txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
 
 
-def _put_record(env: Environment, txn: Transaction, record: FormatRecord) -> None:
-    txn.put(ROW, seal_record(record), db=env.tables["meta"])
+def _put_record(txn: Transaction, record: FormatRecord) -> None:
+    txn.put(ROW, seal_record(record), db=txn.tables["meta"])

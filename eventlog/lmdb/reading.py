@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from eventlog.archive.archive import Archive
-from eventlog.archive.block import Entry
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
@@ -25,17 +22,19 @@ from eventlog.core.errors import (
     UnknownEvent,
 )
 from eventlog.core.keys import Keys
-from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
-from eventlog.core.rules import cipher_to_read
+from eventlog.core.rules import FrameReading, about, cipher_to_read, without_payload
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     StreamRecord,
+    event_at,
     key_check,
     load_segment,
     neighbours,
@@ -63,8 +62,8 @@ class LogReading(FrameReading):
         self, txn: Transaction, position: int, dropped: OnDropped = "raise"
     ) -> Recorded[Any] | None:
         """Return the event at a position of the log."""
-        data = txn.get(U64.pack(position), db=self._env.tables["events"])
-        if data is None and position <= self._ledger.last_position(txn):
+        data = txn.get(U64.pack(position), db=txn.tables["events"])
+        if data is None and position <= self._ledger.tail(txn).position:
             raise CorruptLog(f"event {position} is missing: restore a backup")
         if data is None:
             return None
@@ -103,7 +102,7 @@ class LogReading(FrameReading):
 
         :raises CorruptLog: one is missing.
         """
-        with txn.cursor(self._env.tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             if not cursor.set_range(U64.pack(after + 1)):
                 return
             for expected, (key, data) in enumerate(cursor, start=after + 1):
@@ -121,7 +120,7 @@ class LogReading(FrameReading):
         until = min(stream.version, after + limit)
         if until <= after:
             return []
-        with txn.cursor(self._env.tables["versions"]) as cursor:
+        with txn.cursor(txn.tables["versions"]) as cursor:
             rows = (
                 cursor.iternext(keys=False) if cursor.set_range(sid + U64.pack(after + 1)) else ()
             )
@@ -131,11 +130,7 @@ class LogReading(FrameReading):
         return self._events_at(txn, places, range(after + 1, until + 1), stream, sid, dropped)
 
     def stream_versions(
-        self,
-        txn: Transaction,
-        name: str,
-        versions: Sequence[int],
-        dropped: OnDropped = "raise",
+        self, txn: Transaction, name: str, versions: Sequence[int], dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream that has them, in the order asked for.
 
@@ -147,17 +142,13 @@ class LogReading(FrameReading):
 
     def chain_at(self, txn: Transaction, name: str, version: int) -> bytes:
         """Return the chain value of an event of a stream, empty if there is none."""
-        place = txn.get(frame.stream_id(name) + U64.pack(version), db=self._env.tables["versions"])
-        return frame.chain_of(txn.get(place, b"", db=self._env.tables["events"]) if place else b"")
+        return frame.chain_of(event_at(txn, frame.stream_id(name), version)[1])
 
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]
     ) -> list[bytes]:
-        """Return the keys of the rows of events.
-
-        :raises CorruptLog: the stream has no such event, or the index has no position for it.
-        """
-        get, table, pack = txn.get, self._env.tables["versions"], U64.pack
+        """Return the keys of the rows of events."""
+        get, table, pack = txn.get, txn.tables["versions"], U64.pack
         places = []
         for version in versions:
             if not 0 < version < 1 << 64:
@@ -177,7 +168,7 @@ class LogReading(FrameReading):
         :raises CorruptLog: it is missing.
         """
         (packed,) = self._packed_positions(txn, name, sid, (version,))
-        data = txn.get(packed, db=self._env.tables["events"])
+        data = txn.get(packed, db=txn.tables["events"])
         if data is None:
             raise _missing(name, version)
         return U64.unpack(packed)[0], data
@@ -192,7 +183,7 @@ class LogReading(FrameReading):
         dropped: OnDropped,
     ) -> list[Recorded[Any]]:
         """Return the events in the rows at packed positions, which must be these versions."""
-        with txn.cursor(self._env.tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             rows = _rows_at(cursor, places)
         if len(rows) < len(places):
             there = {place for place, _ in rows}
@@ -221,10 +212,10 @@ class LogReading(FrameReading):
         if stream.is_empty:
             return []
         prefix = frame.stream_id(name) + blind_id(key, cipher_to_read(self._keys, name))
-        found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
+        found = [(prefix + rest, check) for rest, check in scan(txn, "keys", prefix)]
         last = found[-1][0] + b"\0" if found else prefix
-        beside = [*neighbours(self._env, txn, "keys", prefix)]
-        beside += neighbours(self._env, txn, "keys", last)
+        beside = [*neighbours(txn, "keys", prefix)]
+        beside += neighbours(txn, "keys", last)
         damaged = any(check != key_check(row) for row, check in (*found, *beside))
         missed = any(row.startswith(prefix) for row, _ in set(beside) - set(found))
         if damaged or missed:
@@ -288,10 +279,7 @@ class LogReading(FrameReading):
     def _fetched(
         self, txn: Transaction, taken: frame.Taken, pointer: frame.Pointer | frame.ErasedMark
     ) -> bytes | frame.Encrypted | Dropped:
-        """Return a payload from the archive, or since when it is gone.
-
-        :raises CorruptLog: it is missing, damaged or another one.
-        """
+        """Return a payload from the archive, or since when it is gone."""
         if isinstance(pointer, frame.ErasedMark):
             raise CorruptLog("it is erased and its stream is not: restore a backup")
         sid, version = taken[:2]
@@ -318,7 +306,7 @@ class LogReading(FrameReading):
             return self._dropped(now, segment)
 
     def _dropped(self, txn: Transaction, segment: SegmentId) -> Dropped | None:
-        since_us = load_segment(self._env, txn, segment).dropped_at_us
+        since_us = load_segment(txn, segment).dropped_at_us
         return None if since_us is None else Dropped(since_us)
 
 

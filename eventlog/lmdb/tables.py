@@ -31,15 +31,14 @@ from itertools import takewhile
 
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
 from eventlog.core.records import SNAPSHOTS_KEPT, ArchiveStatistics, Checkpoint, Snapshot
 from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
-from eventlog.core.rules import FirstAppend, StreamEnd
-from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.file import Table, Tables, Transaction
+from eventlog.core.rules import StreamEnd
+from eventlog.lmdb.file import Table, Transaction
+from eventlog.lmdb.segment import SegmentId
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
@@ -74,7 +73,7 @@ class StreamRecord(StreamEnd, msgspec.Struct, frozen=True, array_like=True, gc=F
         )
 
 
-class RequestRecord(FirstAppend, msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The request that an idempotency key stood for, and its result."""
 
     key: bytes
@@ -143,17 +142,17 @@ class EventRows:
         for row in key_rows:
             self._keys.append((row, key_check(row)))
 
-    def put(self, tables: Tables, txn: Transaction) -> None:
+    def put(self, txn: Transaction) -> None:
         """Put them.
 
         :raises CorruptLog: there is something at or behind the position of the first one.
         """
-        with txn.cursor(tables["events"]) as cursor:
+        with txn.cursor(txn.tables["events"]) as cursor:
             if cursor.putmulti(self._events, append=True)[1] < len(self._events):
                 position = U64.unpack(self._events[0][0])[0]
                 raise CorruptLog(f"position {position} is not the end of the log: verify it")
-        put_rows(txn, tables["versions"], self._versions)
-        put_rows(txn, tables["keys"], self._keys)
+        put_rows(txn, txn.tables["versions"], self._versions)
+        put_rows(txn, txn.tables["keys"], self._keys)
 
 
 def put_rows(txn: Transaction, table: Table, rows: list[tuple[bytes, bytes]]) -> None:
@@ -165,20 +164,24 @@ def put_rows(txn: Transaction, table: Table, rows: list[tuple[bytes, bytes]]) ->
             cursor.putmulti(sorted(rows))
 
 
-def stream_records(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:
+def stream_records(txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:
     """Yield the id and the record of every stream, in order of id.
 
     :raises CorruptLog: a record is damaged.
     """
-    for sid, value in scan(env, txn, "streams", b""):
+    for sid, value in scan(txn, "streams", b""):
         yield sid, unseal_record(value, StreamRecord, "a stream's record")
 
 
-def scan(
-    env: Environment, txn: Transaction, table: str, prefix: bytes
-) -> Iterator[tuple[bytes, bytes]]:
+def event_at(txn: Transaction, sid: bytes, version: int) -> tuple[bytes, bytes]:
+    """Return the packed position of an event of a stream and its frame; empty what is missing."""
+    at = txn.get(sid + U64.pack(version), b"", db=txn.tables["versions"])
+    return at, txn.get(at, b"", db=txn.tables["events"]) if at else b""
+
+
+def scan(txn: Transaction, table: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield what follows `prefix` in each key that has it, and its value, in order of key."""
-    with txn.cursor(env.tables[table]) as cursor:
+    with txn.cursor(txn.tables[table]) as cursor:
         if not cursor.set_range(prefix):
             return
         for key, value in cursor:
@@ -187,15 +190,13 @@ def scan(
             yield key[len(prefix) :], value
 
 
-def neighbours(
-    env: Environment, txn: Transaction, table: str, key: bytes
-) -> Iterator[tuple[bytes, bytes]]:
+def neighbours(txn: Transaction, table: str, key: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the row at or behind `key` and the one before it.
 
     A row whose key was damaged still lies where it lay, so a search for the key that it had ends
     beside it: checking the neighbours of a miss shows the damage.
     """
-    with txn.cursor(env.tables[table]) as cursor:
+    with txn.cursor(txn.tables[table]) as cursor:
         behind = cursor.set_range(key)
         if behind:
             yield cursor.item()
@@ -208,34 +209,30 @@ def neighbours(
 # be gone, and since when.
 
 
-def put_segment(
-    env: Environment, txn: Transaction, segment: SegmentId, record: SegmentRecord
-) -> None:
+def put_segment(txn: Transaction, segment: SegmentId, record: SegmentRecord) -> None:
     """Store a segment's record."""
     key = _SEGMENT.pack(*segment)
-    txn.put(key, seal_record(record, key), db=env.tables["segments"])
+    txn.put(key, seal_record(record, key), db=txn.tables["segments"])
 
 
-def load_segment(env: Environment, txn: Transaction, segment: SegmentId) -> SegmentRecord:
+def load_segment(txn: Transaction, segment: SegmentId) -> SegmentRecord:
     """Return the record of a segment that stubs point into.
 
     :raises CorruptLog: it is missing or damaged.
     """
     key = _SEGMENT.pack(*segment)
-    value = txn.get(key, db=env.tables["segments"])
+    value = txn.get(key, db=txn.tables["segments"])
     if value is None:
         raise CorruptLog(f"{segment.name} has no record: restore a backup")
     return unseal_record(value, SegmentRecord, "the record of a segment", key)
 
 
-def all_segments(
-    env: Environment, txn: Transaction, sid: bytes = b""
-) -> Iterator[tuple[SegmentId, SegmentRecord]]:
+def all_segments(txn: Transaction, sid: bytes = b"") -> Iterator[tuple[SegmentId, SegmentRecord]]:
     """Yield the segments of a stream, of all streams if none is given, in order.
 
     :raises CorruptLog: a record is damaged, or lies under another key.
     """
-    for rest, value in scan(env, txn, "segments", sid):
+    for rest, value in scan(txn, "segments", sid):
         yield unpack_segment(sid + rest, value)
 
 
@@ -248,14 +245,14 @@ def unpack_segment(key: bytes, value: bytes) -> tuple[SegmentId, SegmentRecord]:
     return SegmentId(*_SEGMENT.unpack(key)), record
 
 
-def next_number(env: Environment, txn: Transaction, sid: bytes) -> int:
+def next_number(txn: Transaction, sid: bytes) -> int:
     """Return the number of a stream's next segment."""
-    return max((segment.number for segment, _ in all_segments(env, txn, sid)), default=0) + 1
+    return max((segment.number for segment, _ in all_segments(txn, sid)), default=0) + 1
 
 
-def archive_statistics(env: Environment, txn: Transaction, sid: bytes) -> ArchiveStatistics:
+def archive_statistics(txn: Transaction, sid: bytes) -> ArchiveStatistics:
     """Return statistics of a stream's archive, or of the whole archive without a stream."""
-    records = [record for _, record in all_segments(env, txn, sid)]
+    records = [record for _, record in all_segments(txn, sid)]
     kept = [record for record in records if record.dropped_at_us is None]
     return ArchiveStatistics(
         segments=len(kept),
@@ -284,7 +281,6 @@ class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def put_snapshot(
-    env: Environment,
     txn: Transaction,
     stream: str,
     snapshot: Snapshot,
@@ -292,34 +288,29 @@ def put_snapshot(
     cipher: Cipher | None = None,
 ) -> None:
     """Keep a snapshot that is not ahead of its stream; drop all but the newest two."""
-    sid, table = frame.stream_id(stream), env.tables["snapshots"]
+    sid, table = frame.stream_id(stream), txn.tables["snapshots"]
     data = snapshot.data
     if cipher is not None:
         data = cipher.encrypt(data, snapshot_place(sid, snapshot.version, fingerprint))
     record = SnapshotRecord(fingerprint, data)
     txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)
-    for key in snapshot_keys(env, txn, sid)[:-SNAPSHOTS_KEPT]:
+    for key in snapshot_keys(txn, sid)[:-SNAPSHOTS_KEPT]:
         txn.delete(key, db=table)
 
 
-def snapshot_keys(env: Environment, txn: Transaction, sid: bytes) -> list[bytes]:
+def snapshot_keys(txn: Transaction, sid: bytes) -> list[bytes]:
     """Return the keys of a stream's snapshots, the oldest first. This reads only keys."""
-    with txn.cursor(env.tables["snapshots"]) as cursor:
+    with txn.cursor(txn.tables["snapshots"]) as cursor:
         there = cursor.iternext(keys=True, values=False) if cursor.set_range(sid) else ()
         return list(takewhile(lambda key: key.startswith(sid), there))
 
 
 def load_snapshot(
-    env: Environment,
-    txn: Transaction,
-    stream: str,
-    fingerprint: str,
-    version_max: int,
-    cipher: Cipher | None = None,
+    txn: Transaction, stream: str, fingerprint: str, version_max: int, cipher: Cipher | None = None
 ) -> Snapshot | None:
     """Return the newest snapshot that is whole, of this schema and not beyond a version."""
-    sid, table = frame.stream_id(stream), env.tables["snapshots"]
-    for key in reversed(snapshot_keys(env, txn, sid)):
+    sid, table = frame.stream_id(stream), txn.tables["snapshots"]
+    for key in reversed(snapshot_keys(txn, sid)):
         version, value = U64.unpack(key[len(sid) :])[0], txn.get(key, b"", db=table)
         try:
             record = unseal_record(value, SnapshotRecord, "a snapshot")
@@ -336,11 +327,11 @@ def load_snapshot(
 # transaction
 
 
-def put_checkpoint(env: Environment, txn: Transaction, checkpoint: Checkpoint) -> None:
+def put_checkpoint(txn: Transaction, checkpoint: Checkpoint) -> None:
     """Store a checkpoint and the entries it guards."""
-    name, table = key_id(checkpoint.name), env.tables["projections"]
+    name, table = key_id(checkpoint.name), txn.tables["projections"]
     position = seal(U64.pack(checkpoint.position), name)
-    txn.put(name, position, db=env.tables["checkpoints"])
+    txn.put(name, position, db=txn.tables["checkpoints"])
     for key, value in checkpoint.writes.items():
         if value is None:
             txn.delete(name + key, db=table)
@@ -348,27 +339,27 @@ def put_checkpoint(env: Environment, txn: Transaction, checkpoint: Checkpoint) -
             txn.put(name + key, seal(value, name + key), db=table)
 
 
-def load_checkpoint(env: Environment, txn: Transaction, name: str) -> int:
+def load_checkpoint(txn: Transaction, name: str) -> int:
     """Return the position a subscriber has stored, 0 if none.
 
     :raises CorruptLog: it, or a row beside it, is not what was stored.
     """
-    value = _found(env, txn, "checkpoints", key_id(name))
+    value = _found(txn, "checkpoints", key_id(name))
     return 0 if value is None else U64.unpack(value)[0]
 
 
-def load_entry(env: Environment, txn: Transaction, name: str, key: bytes) -> bytes | None:
+def load_entry(txn: Transaction, name: str, key: bytes) -> bytes | None:
     """Return one entry of a projection.
 
     :raises CorruptLog: it, or a row beside it, is not what was stored.
     """
-    return _found(env, txn, "projections", key_id(name) + key)
+    return _found(txn, "projections", key_id(name) + key)
 
 
-def _found(env: Environment, txn: Transaction, table: str, key: bytes) -> bytes | None:
+def _found(txn: Transaction, table: str, key: bytes) -> bytes | None:
     """Return a row's content; what looks like a miss may be a row whose key was damaged."""
     found = None
-    for row, value in neighbours(env, txn, table, key):
+    for row, value in neighbours(txn, table, key):
         content = unseal(value, f"a row of {table}", row)
         if row == key:
             found = content

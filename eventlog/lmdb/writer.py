@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from eventlog.core.errors import (
     BeingErased,
@@ -32,8 +32,9 @@ from eventlog.core.errors import (
     WrongExpectedVersion,
 )
 from eventlog.core.keys import Keys
-from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
-from eventlog.files.anchor import Tail
+from eventlog.core.records import Appended
+from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, AppendRequest
+from eventlog.files.log_directory import Anchor
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed, Ledger, load_totals
@@ -47,26 +48,22 @@ Outcome: TypeAlias = object
 """A result, or the exception instead."""
 
 
-class Work(Protocol):
-    """Work for one transaction, and whom to tell."""
+@dataclass(slots=True, eq=False)
+class AppendJob:
+    """An append: one object, for the collector looks at each."""
 
+    request: AppendRequest
+    answer: asyncio.Future[Appended] | None
+    """Of a caller who waits; None for a relaxed append."""
     events: int
     payload_bytes: int
     use_reserve: bool
     """True if it may have the last room of a full log."""
 
-    def run(self, txn: Transaction, /) -> object:
-        """Do it."""
-        ...
-
-    def done(self, outcome: Outcome, /) -> None:
-        """Accept the result or the exception of `run`. Called on the loop."""
-        ...
-
 
 @dataclass(slots=True, eq=False)
 class WriteJob:
-    """A job of two functions."""
+    """Other work for one transaction: `done` gets the result or the exception, on the loop."""
 
     run: Callable[[Transaction], object]
     events: int
@@ -75,11 +72,14 @@ class WriteJob:
     use_reserve: bool = False
 
 
+Work: TypeAlias = AppendJob | WriteJob
+
+
 class Writer:
     """Runs jobs in a thread of its own.
 
-    `committed(tail)` is told in the writer's thread once a transaction is durable, and
-    `deliver(batch, outcomes, landed)` called on the loop; `landed` is None when nothing was
+    `anchor` gets the end of the log once a transaction is durable, and
+    `deliver(batch, outcomes, landed)` is called on the loop; `landed` is None when nothing was
     committed. `ledger` collects what jobs put together. `keys` that jobs have made are durable
     before what was written under them is.
     """
@@ -89,13 +89,13 @@ class Writer:
         env: Environment,
         ledger: Ledger,
         *,
-        committed: Callable[[Tail], None],
+        anchor: Anchor,
         deliver: Callable[[list[Work], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
         self._env = env
         self._ledger = ledger
-        self._committed = committed
+        self._anchor = anchor
         self._deliver = deliver
         self._keys = keys
         self._loop = asyncio.get_running_loop()
@@ -141,10 +141,14 @@ class Writer:
         try:
             outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
         except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
-            return [error] * len(batch), self._look_up()
+            left = None
+            with suppress(EventLogError), self._env.read() as txn:  # the outcome is unknown: look
+                left = Landed(self._ledger.tail(txn), load_totals(txn))
+            return [error] * len(batch), left
         except Exception as error:  # of one job, or of their sum: nothing was kept
             return self._commit_apart(batch, error)
-        self._committed(landed.tail)
+        # A transaction that changed nothing has no number.
+        self._anchor.write(landed.tail._replace(transaction=self._env.committed))
         return outcomes, landed
 
     def _commit_apart(
@@ -162,12 +166,6 @@ class Writer:
                 last = Landed(landed.tail, totals)
         return outcomes, last
 
-    def _look_up(self) -> Landed | None:
-        """Return the end of the log after a write with an unknown outcome, if it is readable."""
-        with suppress(EventLogError), self._env.read() as txn:
-            return Landed(self._ledger.tail(txn), load_totals(self._env, txn))
-        return None
-
     def _apply(self, txn: Transaction, batch: list[Work]) -> tuple[list[Outcome], Landed]:
         incoming_bytes = sum(job.payload_bytes for job in batch)
         used_bytes = self._env.bytes_near_limit(txn, incoming_bytes)
@@ -175,7 +173,10 @@ class Writer:
         outcomes: list[Outcome] = []
         for job in batch:
             try:
-                outcomes.append(job.run(txn))
+                if isinstance(job, AppendJob):
+                    outcomes.append(self._ledger.append(txn, job.request))
+                else:
+                    outcomes.append(job.run(txn))
             except REFUSALS as refusal:
                 outcomes.append(refusal)
         landed = self._ledger.finish(txn)

@@ -1,40 +1,52 @@
-"""The calls of a node: one at a time, and whatever becomes of connections, each has one outcome.
+"""The calls of a node, and the end of the log as this node knows it.
+
+One call is under way at a time, and whatever becomes of connections, each has one outcome.
 
 A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
 with it. Therefore the node reconnects as a new incarnation, after which no call of the old one can
 land; and the number says whether the batch is there. Only if the database cannot be reached in time
 is the outcome unknown.
+
+A node that has appended tells it on a channel, after the commit and in a transaction of its own:
+inside, it would have all commits wait for each other. Many appends may be told of at once. Since a
+notification can be lost with its connection, every node also looks each second.
 """
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from eventlog.core.errors import EventLogError, LogUnavailable, StorageFailed
 from eventlog.core.logs import get_logger
+from eventlog.core.waiting import LogEnd
 from eventlog.postgres.arrays import TYPES, BatchRows
 from eventlog.postgres.database import (
     PATIENCE_S,
+    POLL_S,
+    RETRY_S,
     Busy,
     Connection,
+    Database,
     DatabasePlace,
     Lost,
     Row,
     away,
+    cancel_all,
     connect,
+    listening,
     patiently,
     reaching,
     run,
 )
-from eventlog.postgres.tail import LogTail
 
 NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
 ROW_BATCHES_MAX = 512  # of one row of a node: then it begins another one
 ROW_S_MAX = 12 * 3600.0  # the same: long before it may be forgotten
 NODE_ID_BYTES = 16
 _ROW_BYTES = 4  # of the id of a row of a node, behind that of the node
+TELL_S = 0.01  # at least this long between two notifications of one node
 
 APPEND = f"""
     CALL append_batch(%b, %b, %b, {"%b, " * len(TYPES)} NULL, NULL, NULL, NULL, NULL, NULL)
@@ -47,9 +59,108 @@ JOIN = """
     RETURNING incarnation, seq, position, refused,
         %s::text[]::regtype[]::oid[]::bigint[]
 """
+TAIL = "SELECT position, revision, names, totals FROM log_tail ORDER BY era DESC LIMIT 1"
+TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 LEAVE = "DELETE FROM node WHERE id IN (%b, %b) OR seen_at < now() - make_interval(days => %s)"
 
 _logger = get_logger("eventlog")
+
+
+class LogTail(LogEnd):
+    """Position and totals of the log, and callers who wait for a position."""
+
+    def __init__(self, database: Database, node: bytes):
+        super().__init__()
+        self.totals: dict[str, int] = {}
+        self._revision = -1
+        self._is_counting = False
+        self._database = database
+        self._node = node.hex()
+        self._untold = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Look where the log ends, and go on looking."""
+        await self.look()
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._tell())]
+
+    async def end(self) -> None:
+        """End every wait, and look no more."""
+        self.close()
+        self._untold.set()
+        await cancel_all(self._tasks)
+
+    def appended(self, position: int) -> None:
+        """Take note of a commit of this node, and tell the others."""
+        if position > self.position:
+            self.advance(position)
+            self._untold.set()
+
+    def count(self, revision: int, names: list[bytes], totals: list[int]) -> None:
+        """Take note of the totals, unless later ones are known."""
+        if revision > self._revision:
+            self._revision = revision
+            self.totals = _named(names, totals)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Let the totals tell of nothing that a batch of this node counts until it has an answer.
+
+        A caller with a reservation for the batch gets the result in the same step, to avoid
+        counting it twice.
+        """
+        self._is_counting = True
+        try:
+            yield
+        finally:
+            self._is_counting = False
+
+    async def read_totals(self) -> dict[str, int]:
+        """Return the totals as the database has them."""
+        _, _, names, totals = await self._ask()
+        return _named(names, totals)
+
+    async def look(self) -> None:
+        """Ask the database for the totals, and where the log ends."""
+        position, *totals = await self._ask()
+        if not self._is_counting:
+            self.count(*totals)
+        self.advance(position)
+
+    async def look_again(self) -> None:
+        """Read the totals of a batch that has landed without an answer."""
+        _, *totals = await self._ask()
+        self.count(*totals)
+
+    async def _ask(self) -> Row:
+        [row] = await self._database.run(TAIL)
+        return row
+
+    async def _listen(self) -> None:
+        while not self._is_closed:
+            with suppress(EventLogError, Lost, Busy):
+                async with listening(self._database.place) as heard:
+                    while not self._is_closed:
+                        await self.look()
+                        while await heard(POLL_S) == self._node:
+                            pass  # what this node says itself it knows
+                        await asyncio.sleep(TELL_S)
+            with suppress(EventLogError):
+                await self.look()  # nobody listens, as long as there is no connection for that
+            await asyncio.sleep(RETRY_S)
+
+    async def _tell(self) -> None:
+        while not self._is_closed:
+            await self._untold.wait()
+            self._untold.clear()
+            with suppress(EventLogError):
+                channel = self._database.place.channel
+                await self._database.run(TELL, [channel, self._node])
+            await asyncio.sleep(TELL_S)
+
+
+def _named(names: list[bytes], totals: list[int]) -> dict[str, int]:
+    return {name.decode(): total for name, total in zip(names, totals, strict=True)}
 
 
 class Landed(NamedTuple):
@@ -217,8 +328,7 @@ class Calls:
         [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
         if state == "superseded":
             raise Lost(state)
-        named = dict(zip((name.decode() for name in names), totals, strict=True))
         self._tail.count(revision, names, totals)
         if state == "totals":
-            raise OverTotals(named)
+            raise OverTotals(_named(names, totals))
         return Landed(position, refused)

@@ -337,15 +337,10 @@ def translated() -> Iterator[None]:
     except (psycopg.OperationalError, psycopg.InterfaceError, said.ReadOnlySqlTransaction) as error:
         raise Lost(str(error)) from error
     except psycopg.Error as error:
-        raise _failure(error) from error
+        failed = StorageFailed(f"the database failed: {error}")
+        raise (Lost(str(error)) if error.sqlstate in _ENDED else failed) from error
     except UnicodeError as error:  # of a host that is no name: nobody has been asked
         raise LogUnavailable(f"the database cannot be reached: no such host: {error}") from error
-
-
-def _failure(error: psycopg.Error) -> Exception:
-    if error.sqlstate in _ENDED:
-        return Lost(str(error))
-    return StorageFailed(f"the database failed: {error}")
 
 
 def away(error: Lost | Busy, then: str = "") -> LogUnavailable:

@@ -22,9 +22,8 @@ from eventlog.core.records import Archived, DroppedPayloads, Erased
 from eventlog.core.requests import I64_MAX, check_int, check_stream_name
 from eventlog.core.rows import key_id
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.database import Database, Row
-from eventlog.postgres.side_tables import SideTables
-from eventlog.postgres.tail import LogTail
+from eventlog.postgres.calls import LogTail
+from eventlog.postgres.tables import SideTables
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
 
@@ -147,7 +146,7 @@ class Erasing(SideTables):
         check_stream_name(stream)
         self._writer.check_open()
         sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
-        await _delete_pages(self._database, DERIVED_PAGE, sid, epoch)
+        await self._delete_pages(DERIVED_PAGE, sid, epoch)
         erased_before = (await self._believed(sid)).erased_version
         values = [
             sid, at_us, Bytes(map(key_id, projections)),
@@ -162,28 +161,20 @@ class Erasing(SideTables):
         is_deleted = False
         if self._keys is not None:
             is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
-        await _delete_rows(self._database, sid, before, until)
+        # Payloads that retention has dropped since then count as erased when the stream was.
+        for after in range(0, until, ROWS_MAX):
+            last = min(after + ROWS_MAX, until)
+            await self._database.run(EMPTY_EVENTS, [sid, after, last, before])
+            # In a statement of its own, which sees what an archiving under way has just put there.
+            await self._database.run(DELETE_ARCHIVED, [sid, after, last])
+        await self._database.run(DELETE_SNAPSHOTS, [sid])
+        for page in (KEYS_PAGE, REQUESTS_PAGE):
+            await self._delete_pages(page, sid)
         events = until - before
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
 
-
-async def _delete_rows(database: Database, sid: bytes, before: int, until: int) -> None:
-    """Delete the rows of a stream that is marked as erased up to a version, and was up to another.
-
-    Payloads that retention has dropped since then count as erased when the stream was.
-    """
-    for after in range(0, until, ROWS_MAX):
-        last = min(after + ROWS_MAX, until)
-        await database.run(EMPTY_EVENTS, [sid, after, last, before])
-        # In a statement of its own, which sees what an archiving under way has just put there.
-        await database.run(DELETE_ARCHIVED, [sid, after, last])
-    await database.run(DELETE_SNAPSHOTS, [sid])
-    for page in (KEYS_PAGE, REQUESTS_PAGE):
-        await _delete_pages(database, page, sid)
-
-
-async def _delete_pages(database: Database, page: str, sid: bytes, *values: object) -> None:
-    rows: list[Row] = [(b"",)]
-    while rows:
-        after = rows[0][0]
-        rows = await database.run(page, [sid, after, ROWS_MAX, sid, after, *values])
+    async def _delete_pages(self, page: str, sid: bytes, *values: object) -> None:
+        after: bytes | None = b""
+        while after is not None:
+            rows = await self._database.run(page, [sid, after, ROWS_MAX, sid, after, *values])
+            after = rows[0][0] if rows else None

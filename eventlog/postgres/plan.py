@@ -9,7 +9,7 @@ A batch therefore needs one call only, if the node owns its streams.
 
 import asyncio
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -52,14 +52,12 @@ class Believed(StreamEnd, msgspec.Struct, frozen=True, gc=False):
         return cls(0, 0, 0, frame.chain_start(sid))
 
 
-class KnownRequest(FirstAppend, msgspec.Struct, frozen=True, gc=False):
-    """The append that an idempotency key stands for, as far as this node knows."""
+class KnownRequest(FirstAppend, frozen=True, gc=False):
+    """The append that an idempotency key stands for, as far as this node knows.
 
-    digest: bytes
-    first_version: int
-    last_version: int
-    last_position: int
-    """0 while it is an append of this very batch."""
+    Its position is 0 while it is an append of this very batch.
+    """
+
     event: int = 0
     """The number of its last event in the batch."""
 
@@ -104,7 +102,8 @@ class BatchPlan:
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
     rows: BatchRows = field(default_factory=BatchRows)
-    _streams: dict[bytes, _PlannedStream] = field(default_factory=dict)
+    streams: dict[bytes, _PlannedStream] = field(default_factory=dict)
+    """By stream id."""
     _decided: list[_DecidedAppend] = field(default_factory=list)
     _events: list[int] = field(default_factory=list)
     """The number of the stream of each event."""
@@ -112,11 +111,11 @@ class BatchPlan:
     def add(self, request: AppendRequest) -> None:
         """Decide what becomes of an append behind those before it."""
         sid = frame.stream_id(request.stream)
-        stream = self._streams.get(sid)
+        stream = self.streams.get(sid)
         if stream is None:
-            before, number = self.believed[sid], len(self._streams) + 1
+            before, number = self.believed[sid], len(self.streams) + 1
             stream = _PlannedStream(number, before, before, request.stream.encode())
-            self._streams[sid] = stream
+            self.streams[sid] = stream
         try:
             decided = self._decide(sid, stream, request)
         except EventLogError as refusal:
@@ -125,42 +124,32 @@ class BatchPlan:
 
     def after(self, sid: bytes) -> Believed | None:
         """Return where a stream is after this batch; or None if the batch has nothing of it."""
-        stream = self._streams.get(sid)
+        stream = self.streams.get(sid)
         return None if stream is None else stream.now
 
     def finished(self) -> BatchRows:
         """Return the rows, those of the streams included."""
-        for sid, stream in self._streams.items():
+        for sid, stream in self.streams.items():
             now = stream.now
             self.rows.put_stream(sid, stream.name, stream.before, now, now.recorded_at_us)
         return self.rows
 
     def outcomes(
         self, position: int, refused: Collection[int]
-    ) -> list[Appended | EventLogError | None]:
-        """Return the outcome of each append of a batch that began behind a position.
+    ) -> tuple[list[Appended | EventLogError | None], int]:
+        """Return the outcome of each append of a batch that began behind a position, and its end.
 
         Appends of refused streams have None: nothing is known of them.
         """
         if not refused:
-            return [decided.placed(position + decided.event) for decided in self._decided]
+            outcomes = [decided.placed(position + decided.event) for decided in self._decided]
+            return [*outcomes], position + len(self._events)
         landed = [position, *(stream not in refused for stream in self._events)]
         positions = list(accumulate(landed))
         return [
             None if decided.stream in refused else decided.placed(positions[decided.event])
             for decided in self._decided
-        ]
-
-    def end(self, position: int, refused: Collection[int]) -> int:
-        """Return the position of the last event of a batch that began behind a position."""
-        if not refused:
-            return position + len(self._events)
-        return position + sum(stream not in refused for stream in self._events)
-
-    def streams_after(self, refused: Collection[int]) -> Iterable[tuple[bytes, Believed | None]]:
-        """Yield where each stream is after the batch; with None for refused streams."""
-        for sid, stream in self._streams.items():
-            yield sid, None if stream.number in refused else stream.now
+        ], positions[-1]
 
     def _decide(self, sid: bytes, stream: _PlannedStream, request: AppendRequest) -> _DecidedAppend:
         now, name, key = stream.now, request.stream, request.idempotency_key

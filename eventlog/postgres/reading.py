@@ -3,16 +3,38 @@
 A row has the header of a frame and its payload, which makes the frame whole, archived or not: the
 statement fetches a payload from where it is. A payload that is gone has a time at which it went;
 what is left of the frame then has no CRC, and only its chain is checked, by `verify`.
+
+Verifying reads all events, stream by stream, up to where the log ended at the start, while it goes
+on. What is compared: each frame with its CRC, each payload with its digest, each digest with the
+chain of its stream, the end of each chain with the record of the stream, positions with their
+number; and published heads with all of that.
 """
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import anyio.to_thread
+
 from eventlog.core import frame
+from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, KeyGone, UnknownEvent
-from eventlog.core.reading import FrameReading, about, without_payload
-from eventlog.core.records import Dropped, OnDropped, Recorded
-from eventlog.postgres.database import Row
+from eventlog.core.records import (
+    Dropped,
+    Finding,
+    Head,
+    Heads,
+    OnDropped,
+    Recorded,
+    VerifyReport,
+)
+from eventlog.core.rules import FrameReading, about, without_payload
+from eventlog.keys.heads import FORMAT, compare_event, compare_log
+from eventlog.postgres.database import Database, Row
+from eventlog.postgres.plan import Believed
+
+EVENTS_AT_ONCE = 512
 
 # The columns of an event, and those of its stream. An archived payload is looked for only where
 # the row has none and says of none that it is gone.
@@ -37,7 +59,7 @@ READ_VERSIONS = f"""
     SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
     WHERE e.sid = %b AND e.version = ANY (%b)
 """  # noqa: S608 - of constants
-READ_CHAIN = "SELECT frame FROM event WHERE sid = %b AND version = %b"
+READ_CHAIN = "SELECT position, frame FROM event WHERE sid = %b AND version = %b"
 READ_ALL = f"""
     SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
     WHERE e.position > %b AND e.position <= %b ORDER BY e.position
@@ -135,3 +157,132 @@ class RowReading(FrameReading):
         except (CorruptLog, UnknownEvent) as error:
             raise about(error, position, name) from error
         return self.recorded(position, taken, name, taken[7])
+
+
+# --- verifying
+
+STREAMS = """
+    SELECT sid, version, epoch, stored_bytes, chain, recorded_at, erased_version
+    FROM stream ORDER BY sid
+"""
+COUNT = "SELECT (SELECT position FROM log_tail), (SELECT count(*) FROM event)"
+NEXT = f"""
+    SELECT {EVENT}, e.payload IS NULL FROM event AS e
+    WHERE (e.sid, e.version) > (%b, %b::bigint) AND e.position <= %b
+    ORDER BY e.sid, e.version LIMIT %b
+"""  # noqa: S608 - of constants
+HEADS = """
+    SELECT t.position, s.sid, s.version, s.chain FROM log_tail AS t LEFT JOIN stream AS s ON true
+"""
+HEADERS = "SELECT position, frame FROM event WHERE position > %b AND position <= %b ORDER BY 1"
+
+
+class PgVerification:
+    """One pass over a store."""
+
+    def __init__(self, database: Database, progress: Progress | None, against: Heads | None):
+        self._database = database
+        self._progress = progress
+        self._against = against
+        self._findings: list[Finding] = []
+        self._counts: Counter[str] = Counter()
+        self._streams: dict[bytes, Believed] = {}
+
+    async def run(self) -> VerifyReport:
+        """Read everything and return what was found."""
+        rows = await self._database.run(STREAMS)
+        self._streams = {sid: Believed(*stream) for sid, *stream in rows}
+        [(position, count)] = await self._database.run(COUNT)
+        if count != position:
+            self._found(0, b"", f"the log has {count} events, and its end is at {position}")
+        await self._verify_events(position)
+        if self._against is not None:
+            await self._compare(self._against)
+        return VerifyReport(
+            events=self._counts["events"],
+            streams=len(self._streams),
+            findings=self._findings,
+            archived_events=self._counts["archived"],
+            dropped_events=self._counts["dropped"],
+            erased_events=self._counts["erased"],
+        )
+
+    def _found(self, position: int, sid: bytes, message: str) -> None:
+        self._findings.append(Finding(position, sid.hex(), message))
+
+    async def _verify_events(self, until: int) -> None:
+        sid, version, chain = b"", 0, b""
+        seen: Counter[bytes] = Counter()
+        while rows := await self._database.run(NEXT, [sid, version, until, EVENTS_AT_ONCE]):
+            for row in rows:
+                if row[1] != sid:
+                    sid, chain, version = row[1], frame.chain_start(row[1]), 0
+                chain = self._verify(row, version, chain)
+                version = row[2]
+                seen[sid] += 1
+            self._counts["events"] += len(rows)
+            if self._progress is not None:
+                await anyio.to_thread.run_sync(self._progress, self._counts["events"], until)
+        for sid, stream in self._streams.items():
+            if seen[sid] < stream.version:
+                self._found(0, sid, f"{stream.version - seen[sid]} events are missing")
+
+    def _verify(self, row: Row, before: int, prev: bytes) -> bytes:
+        """Check one event behind another; return its chain value."""
+        position, sid, version, header, gone_at, payload, is_moved = row
+        stream = self._streams.get(sid)
+        if version != before + 1:
+            self._found(position, sid, f"version {before + 1} is missing")
+        is_erased = stream is not None and version <= stream.erased_version
+        self._counts["erased"] += is_erased
+        self._counts["dropped"] += gone_at is not None and not is_erased
+        self._counts["archived"] += is_moved and payload is not None
+        try:
+            whole = frame.erased(version, header, gone_at or 0) if payload is None else None
+            if payload is None and gone_at is None and not is_erased:
+                raise CorruptLog("its payload is missing")
+            taken = frame.unpack(version, header + payload if whole is None else whole)
+            if (taken.stream_id, taken.version) != (sid, version):
+                raise CorruptLog("it is the frame of another event")
+            if not taken.follows(prev):
+                raise CorruptLog("its digest or chain does not follow from what is there")
+        except (CorruptLog, UnknownEvent) as error:
+            self._found(position, sid, str(error))
+        chain = frame.chain_of(header)
+        if stream is not None and version == stream.version and chain != stream.chain:
+            self._found(position, sid, "the record of the stream has another chain")
+        return chain
+
+    async def _compare(self, heads: Heads) -> None:
+        digest, events = await digest_until(self._database, heads.position)
+        compare_log(heads, events, digest, self._found)
+        for name, head in heads.streams.items():
+            sid = bytes.fromhex(name)
+            rows = await self._database.run(READ_CHAIN, [sid, head.version])
+            [(position, header)] = rows or [(0, b"")]
+            compare_event(head, sid, position, frame.chain_of(header), self._found)
+
+
+async def digest_until(database: Database, until: int) -> tuple[str, int]:
+    """Return the digest over the chains of all events up to a position, and their number."""
+    digest, position = hashlib.sha256(), 0
+    while position < until:
+        values = [position, min(position + EVENTS_AT_ONCE, until)]
+        rows = await database.run(HEADERS, values)
+        for at, header in rows:
+            if at != position + 1:
+                return digest.hexdigest(), position
+            position = at
+            digest.update(frame.chain_of(header))
+        if not rows:
+            break
+    return digest.hexdigest(), position
+
+
+async def read_heads(database: Database, now_us: int) -> Heads:
+    """Return where the log and its streams stand at one moment. Reads all of it."""
+    rows = await database.run(HEADS)
+    position = rows[0][0]
+    streams = {sid.hex(): Head(version, chain.hex()) for _, sid, version, chain in rows if sid}
+    digest, _ = await digest_until(database, position)
+    return Heads(FORMAT, now_us, position, digest, streams)

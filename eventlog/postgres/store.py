@@ -12,14 +12,14 @@ replication, vacuum.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
 from eventlog.core import frame
 from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import EncryptionMismatch, Fenced
+from eventlog.core.errors import Fenced
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import (
     Appended,
@@ -42,10 +42,10 @@ from eventlog.core.requests import (
     system_clock_us,
 )
 from eventlog.core.rows import blind_digest, blind_id
-from eventlog.core.rules import cipher_to_read
+from eventlog.core.rules import cipher_to_read, matching_keys
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.calls import NODE_ID_BYTES
+from eventlog.postgres.calls import NODE_ID_BYTES, LogTail
 from eventlog.postgres.database import (
     CONNECT_S,
     Connection,
@@ -58,17 +58,17 @@ from eventlog.postgres.database import (
 from eventlog.postgres.erasing import Erasing
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import KnownRequest
-from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import (
     LOCATE,
     READ_ALL,
     READ_CHAIN,
     READ_STREAM,
     READ_VERSIONS,
+    PgVerification,
     RowReading,
+    read_heads,
 )
-from eventlog.postgres.tail import LogTail
-from eventlog.postgres.verification import PgVerification, read_heads
+from eventlog.postgres.tables import prepare
 from eventlog.postgres.writer import REQUESTS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
@@ -153,8 +153,8 @@ class PgEventStore(Erasing, TakesAppends):
 
     # --- write
 
-    async def _append(self, request: AppendRequest) -> Appended:
-        return await self._writer.append(request)
+    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
+        return self._writer.append(request)
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
@@ -232,7 +232,7 @@ class PgEventStore(Erasing, TakesAppends):
         if not 0 < version <= I64_MAX:
             return b""
         rows = await self._database.run(READ_CHAIN, [frame.stream_id(stream), version])
-        return frame.chain_of(rows[0][0]) if rows else b""
+        return frame.chain_of(rows[0][1]) if rows else b""
 
     async def version_at(
         self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None
@@ -322,23 +322,13 @@ class PgEventStore(Erasing, TakesAppends):
 
 
 async def _matched(connection: Connection, place: DatabasePlace, keys: Keys | None) -> Keys | None:
-    """Find the store, or make it; return its keys if it is encrypted.
-
-    :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
-    """
+    """Find the store, or make it; return its keys if it is encrypted."""
     makes_keys = keys is not None and keys is not NO_KEYS
     identity, names = await prepare(
         connection, place, lambda: keys.attach(None) if keys is not None and makes_keys else b""
     )
-    if keys is None and identity:
-        raise EncryptionMismatch(
-            f"the store in schema {place.schema!r} is encrypted: open it with its keys"
-        )
-    if keys is None or (keys is NO_KEYS and not identity):
-        return None
-    if not identity:
-        raise EncryptionMismatch(
-            f"the store in schema {place.schema!r} is not encrypted: open it without keys"
-        )
-    keys.attach(identity, names)
+    where = f"schema {place.schema!r}"
+    keys = matching_keys(keys, where, encrypted=bool(identity), new=False)
+    if keys is not None:
+        keys.attach(identity, names)
     return keys

@@ -42,7 +42,7 @@ from eventlog.core.rows import blind_id
 from eventlog.core.rules import cipher_to_read, count
 from eventlog.core.waiting import Room, settle
 from eventlog.postgres.arrays import Bytes
-from eventlog.postgres.calls import Calls, OverTotals
+from eventlog.postgres.calls import Calls, LogTail, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
 from eventlog.postgres.plan import (
     Append,
@@ -55,7 +55,6 @@ from eventlog.postgres.plan import (
     RequestKey,
     check_caps,
 )
-from eventlog.postgres.tail import LogTail
 
 SHARE_EVENTS_MIN = 64  # of more that wait, half are planned while the other half is on its way
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
@@ -334,17 +333,22 @@ class PgWriter:
             self._on_its_way = None
         position, refused = landed.position, frozenset(landed.refused)
         self.counts["batches"] += 1
-        for sid, believed in plan.streams_after(refused):
-            self._remember(sid, believed)
+        for sid, stream in plan.streams.items():
+            self._believed.pop(sid, None)
+            if stream.number not in refused:
+                self._believed[sid] = stream.now
+        while len(self._believed) > BELIEVED_MAX:
+            self._believed.popitem(last=False)
         again, settled = list[Append](), list[tuple[Append, Appended | Exception]]()
-        for job, outcome in zip(batch.jobs, plan.outcomes(position, refused), strict=True):
+        outcomes, end = plan.outcomes(position, refused)
+        for job, outcome in zip(batch.jobs, outcomes, strict=True):
             if outcome is None:
                 job.was_refused = True
                 again.append(job)
             else:
                 settled.append((job, outcome))
         self._settle(settled)
-        self._tail.appended(plan.end(position, refused))
+        self._tail.appended(end)
         if again:
             self._throw_plan_away()
             self._queue.extendleft(reversed(again))
@@ -353,7 +357,10 @@ class PgWriter:
         plan = self._empty_plan(await self._find_requests(job for job in batch if job.was_refused))
         sids = {frame.stream_id(job.request.stream) for job in batch}
         while unknown := sids - self._believed.keys():
-            await self._look_up(unknown)
+            for sid in unknown:
+                self._believed[sid] = Believed.nowhere(sid)
+            for sid, *place in await self._calls.run(STREAMS, [Bytes(unknown)]):
+                self._believed[sid] = Believed(*place)
         plan.believed.update((sid, self._believed[sid]) for sid in sids)
         for job in batch:
             plan.add(job.request)
@@ -361,19 +368,6 @@ class PgWriter:
 
     def _empty_plan(self, requests: dict[RequestKey, KnownRequest]) -> BatchPlan:
         return BatchPlan(self._keys, {}, requests, self.caps)
-
-    def _remember(self, sid: bytes, believed: Believed | None) -> None:
-        self._believed.pop(sid, None)
-        if believed is not None:
-            self._believed[sid] = believed
-            if len(self._believed) > BELIEVED_MAX:
-                self._believed.popitem(last=False)
-
-    async def _look_up(self, sids: set[bytes]) -> None:
-        for sid in sids:
-            self._believed[sid] = Believed.nowhere(sid)
-        for sid, *place in await self._calls.run(STREAMS, [Bytes(sids)]):
-            self._believed[sid] = Believed(*place)
 
     async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, KnownRequest]:
         """Return the known first results for the idempotency keys of these appends."""

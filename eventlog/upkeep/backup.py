@@ -14,7 +14,7 @@ then it is put in the place of what is there. That is moved aside and never dele
 learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
 of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
 directories are on disk before the first rename, and a rename is atomic; if the process dies between
-the two, who opens the log next does the second (atomic_directory.py).
+the two, who opens the log next does the second (log_directory.py).
 """
 
 import hashlib
@@ -25,25 +25,12 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from eventlog.archive.segment import parse_name
 from eventlog.core.capabilities import Also
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import BackedUp, Restored, to_datetime
 from eventlog.core.requests import system_clock_us
-from eventlog.files.anchor import Anchor, Tail, read_anchor
-from eventlog.files.atomic_directory import (
-    ANCHOR,
-    ARCHIVE,
-    LOG,
-    RESTORING,
-    files_in,
-    held,
-    put_in_place,
-    say_ready,
-    written,
-)
 from eventlog.files.datafile import (
     ANEW,
     DIRECTORY_MODE,
@@ -53,8 +40,23 @@ from eventlog.files.datafile import (
     open_regular,
     opened,
 )
+from eventlog.files.log_directory import (
+    ANCHOR,
+    ARCHIVE,
+    LOG,
+    RESTORING,
+    Anchor,
+    Tail,
+    files_in,
+    held,
+    put_in_place,
+    read_anchor,
+    say_ready,
+    written,
+)
 from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
+from eventlog.lmdb.segment import parse_name
 from eventlog.lmdb.tables import all_segments
 from eventlog.upkeep.verification import Verification
 
@@ -113,7 +115,7 @@ def _copy_log(files: Files, scratch: Path) -> Tail:
     tails = []
 
     def store(txn: Transaction, transactions: int) -> None:
-        put_shrunk(files.env, txn, transactions)
+        put_shrunk(txn, transactions)
         tails.append(files.ledger.tail(txn))
 
     transaction = files.env.copy_to(scratch / LOG, store)
@@ -126,7 +128,7 @@ def _copy_log(files: Files, scratch: Path) -> Tail:
 
 def _copy_segments(files: Files, directory: Path) -> None:
     with files.env.read() as txn:
-        kept = [found for found in all_segments(files.env, txn) if found[1].dropped_at_us is None]
+        kept = [found for found in all_segments(txn) if found[1].dropped_at_us is None]
     if kept:
         directory.mkdir(DIRECTORY_MODE)
     for segment, record in kept:
@@ -177,13 +179,12 @@ def read_manifest(backup: Path) -> Manifest:
 
 
 def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> None:
-    """Refuse a list of files that no backup has.
-
-    :raises CorruptLog: see the message.
-    """
+    """Refuse a list of files that no backup has."""
     names = [file.name for file in manifest.files]
     for name in names:
-        if not (name in (LOG, ANCHOR) or name in also or _is_segment(name)):
+        segment = parse_name(name.removeprefix(f"{ARCHIVE}/"))
+        is_segment = segment is not None and name == f"{ARCHIVE}/{segment[0].name}"
+        if not (is_segment or name in (LOG, ANCHOR) or name in also):
             raise CorruptLog(
                 f"{backup} names a file that does not belong in a backup, {name!r:.80}: it is not "
                 "as it was written, use another one"
@@ -194,16 +195,8 @@ def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> Non
         raise CorruptLog(f"{backup} {what}: it is not as it was written, use another one")
 
 
-def _is_segment(name: str) -> bool:
-    found = parse_name(name.removeprefix(f"{ARCHIVE}/"))
-    return found is not None and name == f"{ARCHIVE}/{found[0].name}"
-
-
 def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
-    """Refuse a copy that does not end where the manifest and the anchor say.
-
-    :raises CorruptLog: it does not.
-    """
+    """Refuse a copy that does not end where the manifest and the anchor say."""
     known = read_anchor(scratch / ANCHOR)
     ends = {(end.position, end.chain.hex()) for end in (known, tail)}
     if not known.is_known or ends != {(manifest.position, manifest.chain)}:
@@ -214,27 +207,14 @@ def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> N
         )
 
 
-def restore_files(
+def _restore(
     backup: Path,
     directory: Path,
     registry: EventRegistry,
     now_us: int,
-    also: Collection[str] = (),
-    kept: Collection[str] = (),
+    also: Collection[str],
+    kept: Collection[str],
 ) -> Restored:
-    """Put a backup in the place of a log that is closed, or of none. Blocks.
-
-    `also` names what a backup may have beside the log: what was put there by who made it. An
-    existing log is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
-    into the new one. A copy of the backup is verified before anything changes.
-
-    :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
-        `directory` holds something else or cannot be used.
-    :raises LogLocked: the log that is there is open.
-    :raises CorruptLog: the backup is damaged, or not what it says that it is.
-    :raises DiskFull: nothing was changed, or see the message.
-    :raises StorageFailed: nothing was changed, or see the message.
-    """
     manifest = read_manifest(backup)
     _check_names(backup, manifest, also)
     for place in (directory, beside(directory, RESTORING)):  # aside with it, or cleared away
@@ -312,7 +292,19 @@ async def restore(
     also: Collection[str] = (),
     kept: Collection[str] = (),
 ) -> Restored:
-    """Put a backup in the place of a log. See `restore_files`, which it runs in a thread."""
+    """Put a backup in the place of a log that is closed, or of none.
+
+    `also` names what a backup may have beside the log: what was put there by who made it. An
+    existing log is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
+    into the new one. A copy of the backup is verified before anything changes.
+
+    :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
+        `directory` holds something else or cannot be used.
+    :raises LogLocked: the log that is there is open.
+    :raises CorruptLog: the backup is damaged, or not what it says that it is.
+    :raises DiskFull: nothing was changed, or see the message.
+    :raises StorageFailed: nothing was changed, or see the message.
+    """
     return await anyio.to_thread.run_sync(
-        restore_files, named(backup), named(directory), registry, clock(), also, kept
+        _restore, named(backup), named(directory), registry, clock(), also, kept
     )

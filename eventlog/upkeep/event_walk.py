@@ -3,35 +3,55 @@
 Of each event: that it is where it should be, its CRC, its digest and chain, its version, and that a
 search in the indexes leads to it. It is the hot path of a verification, so steps are taken for
 `ROWS_AT_ONCE` at once: rows of indexes are searched for, and events that are plain and without
-fault are taken by C, where it is compiled (plain_events.py). The first that is not ends the run. It
-is checked here, as all of them are elsewhere: what is said of damage stands here alone. And where a
-call took fewer than 16 events, Python checks the next 16 by itself.
+fault are taken by C, where it is compiled (eventlog/core/plain_events.c). A row is plain if its
+frame has the payload as it was encoded: not compressed, encrypted, archived or erased. The first
+that is not ends the run. Python checks it, as it checks all of them elsewhere, and reports damage.
+Where a call of C took fewer than 16 events, Python also checks the next 16.
 """
 
+import ctypes
+import struct
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
+from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
 from eventlog.core.errors import EventLogError, KeyGone
-from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
-from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvent, PlainEvents, Row
-from eventlog.core.rows import unseal_record
-from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
+from eventlog.core.rows import KEY_ID_BYTES
+from eventlog.keys.heads import Found
 from eventlog.lmdb.file import Cursor, Transaction
-from eventlog.lmdb.heads import Found
 from eventlog.lmdb.reading import LogReading
-from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
+from eventlog.lmdb.segment import SegmentId
+from eventlog.lmdb.tables import U64, event_at, key_check
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
 FEW = 16  # a call of C that takes fewer costs more than it saves: then Python checks the next 16
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
-SID = frame.STREAM_ID_BYTES
+SID = STREAM_ID_BYTES
+LIBRARY: Final = CompiledLibrary(Path(frame.__file__).with_name("libcompiled.so.2"))
+
+Row = tuple[bytes, bytes]
+KeysOf = Callable[[bytes], tuple[str, ...]]
+"""From the data of an event to what it is about; it may raise anything."""
+PlainEvent = tuple[bytes, bytes, int, int]
+"""Its row in the index of versions, the number of its type, where its data starts."""
+_U64 = ctypes.c_uint64
+END = struct.Struct(f"=QQQQ{CHAIN_BYTES}s")
+"""The end of a stream: version, stored bytes, number of events, and the last version that is just
+being erased; the chain value of the last event."""
+_PLAIN_EVENT = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
+_TYPE = struct.Struct(">HB")
+_KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
+_TAKE = POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
+_ROWS_OF_KEYS = POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
 
 
 class StreamEnd(msgspec.Struct, array_like=True, gc=False):
@@ -42,15 +62,6 @@ class StreamEnd(msgspec.Struct, array_like=True, gc=False):
     stored_bytes: int = 0
     erased: int = 0
     """The last version whose payload is erased."""
-
-
-def erasures(env: Environment, txn: Transaction) -> dict[bytes, int]:
-    """Return up to which version streams are just being erased; damage shows with the table."""
-    found = {}
-    for sid, value in scan(env, txn, ERASURES, b""):
-        with suppress(EventLogError):
-            found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
-    return found
 
 
 def _batches(cursor: Cursor) -> Iterator[list[Row]]:
@@ -67,11 +78,101 @@ def _batches(cursor: Cursor) -> Iterator[list[Row]]:
         yield rows
 
 
+# --- plain events: only rows without a fault are taken here
+
+
+class PackedEnds(dict[bytes, bytearray]):
+    """The ends of streams, packed as C has them; of a stream that is not among them, its start."""
+
+    def __init__(self, erasing: Mapping[bytes, int]):
+        """`erasing` says until which version streams are just being erased."""
+        self._erasing = erasing
+
+    def __missing__(self, sid: bytes) -> bytearray:
+        erasing = max(self._erasing.get(sid, 0), 0)  # a record may have been forged
+        start = END.pack(0, 0, 0, erasing, frame.chain_start(sid))
+        end = self[sid] = bytearray(start)
+        return end
+
+
+class _Addresses(dict[bytes, int]):
+    """Memory addresses of the packed ends of streams. Their size never changes, so they stay."""
+
+    def __init__(self, ends: PackedEnds):
+        self._ends = ends
+
+    def __missing__(self, sid: bytes) -> int:
+        address = self[sid] = ctypes.addressof(_first(self._ends[sid]))
+        return address
+
+
+class PlainEvents:
+    """Takes rows of the table of events, and moves the ends of their streams."""
+
+    def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], KeysOf]):
+        self._addresses = _Addresses(ends)
+        self._types = b"".join(_TYPE.pack(schema, len(tag)) + tag for tag, schema in types)
+        self.keys_of = list(types.values())
+        self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
+        self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
+        self.frames: Sequence[bytes] = ()
+        """Frames of the current rows."""
+        self._keys = self._joined = self._starts = self._ends = b""
+
+    def look_at(self, keys: Sequence[bytes], frames: Sequence[bytes]) -> None:
+        """Let these be the rows that `take` takes of. Each key has the size of a position."""
+        self.frames = frames
+        self._keys, self._joined = b"".join(keys), b"".join(frames)
+        self._starts = _starts(frames)
+        addresses = self._addresses
+        self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
+
+    def take(self, first: int, position: int) -> list[PlainEvent]:
+        """Take rows from the `first` on, if they are at `position` and behind it."""
+        rows = len(self.frames)
+        room = bytearray((rows - first) * _PLAIN_EVENT.size)
+        count = self._take(
+            self._types, len(self.keys_of), self._keys, self._joined, self._starts,
+            self._ends, first, rows, position, ctypes.byref(_first(room)),
+        )  # fmt: skip
+        return list(_PLAIN_EVENT.iter_unpack(memoryview(room)[: count * _PLAIN_EVENT.size]))
+
+    def rows_of_keys(self, keys: Iterable[str], of: Sequence[int]) -> list[Row]:
+        """Return the rows in the index of keys of events that were taken.
+
+        `of` has the number of the event of each key, among those looked at.
+        """
+        packed = [key.encode() for key in keys]
+        if not packed:
+            return []
+        rows = bytearray(len(packed) * _KEY.size)
+        self._rows_of_keys(
+            b"".join(packed), _starts(packed), self._joined,
+            self._starts, array("q", of).tobytes(), len(packed), ctypes.byref(_first(rows)),
+        )  # fmt: skip
+        return list(_KEY.iter_unpack(rows))
+
+
+def _first(data: bytearray) -> ctypes.c_char:
+    """Return a buffer's first byte as a ctypes object, for its address.
+
+    A ctypes array would be a new type for each length.
+    """
+    return ctypes.c_char.from_buffer(data)
+
+
+def _starts(parts: Iterable[bytes]) -> bytes:
+    """Return where each part starts when they are joined, and where the last one ends."""
+    return array("q", accumulate(map(len, parts), initial=0)).tobytes()
+
+
+# --- the walk
+
+
 class IndexSearch:
     """Rows that events should have in the indexes, searched for."""
 
-    def __init__(self, env: Environment, reading: LogReading, txn: Transaction, found: Found):
-        self._env = env
+    def __init__(self, reading: LogReading, txn: Transaction, found: Found):
         self._reading = reading
         self._txn = txn
         self._found = found
@@ -90,13 +191,12 @@ class IndexSearch:
         sid = taken[0]
         try:
             rows = self._reading.rows_of(self._txn, taken, payload)
-        except KeyGone:
-            self.count = None
-            self.unread[sid] += 1
-            return
         except EventLogError as error:
-            self._found(position, sid, str(error))
             self.count = None
+            if isinstance(error, KeyGone):
+                self.unread[sid] += 1
+            else:
+                self._found(position, sid, str(error))
             return
         if self.count is not None:
             self.count += len(rows)
@@ -134,7 +234,7 @@ class IndexSearch:
         self._keys.clear()
 
     def _search(self, table: str, expected: list[tuple[bytes, bytes]]) -> None:
-        with self._txn.cursor(self._env.tables[table]) as cursor:
+        with self._txn.cursor(self._txn.tables[table]) as cursor:
             found = cursor.getmulti([key for key, _ in expected])
         if found == expected:
             return
@@ -142,12 +242,8 @@ class IndexSearch:
             self.missed.add(table)
             version = U64.unpack(key[-U64.size :])[0]
             message = f"a search in table {table} does not lead to version {version}"
-            self._found(self._position(key), key[:SID], message)
-
-    def _position(self, row: bytes) -> int:
-        """Return the position of the event that a row of an index is about; 0 if it is lost."""
-        at = self._txn.get(row[:SID] + row[-U64.size :], db=self._env.tables["versions"])
-        return 0 if at is None or len(at) != U64.size else U64.unpack(at)[0]
+            at, _ = event_at(self._txn, key[:SID], version)
+            self._found(U64.unpack(at)[0] if len(at) == U64.size else 0, key[:SID], message)
 
 
 class EventWalk:
@@ -157,14 +253,8 @@ class EventWalk:
     """
 
     def __init__(
-        self,
-        env: Environment,
-        reading: LogReading,
-        txn: Transaction,
-        erasing: Mapping[bytes, int],
-        found: Found,
+        self, reading: LogReading, txn: Transaction, erasing: Mapping[bytes, int], found: Found
     ):
-        self._env = env
         self._txn = txn
         self._found = found
         self._ends = PackedEnds(erasing)
@@ -173,7 +263,7 @@ class EventWalk:
         self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""
-        self.index = IndexSearch(env, reading, txn, found)
+        self.index = IndexSearch(reading, txn, found)
         self.events = 0
         self.rows = 0
         """Rows of the table, those included whose key is no position."""
@@ -184,7 +274,7 @@ class EventWalk:
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check all events; `progress` is told how many."""
-        with self._txn.cursor(self._env.tables["events"]) as cursor:
+        with self._txn.cursor(self._txn.tables["events"]) as cursor:
             for rows in _batches(cursor):
                 self._walk(rows)
                 self.rows += len(rows)

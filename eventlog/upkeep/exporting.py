@@ -21,7 +21,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable, PayloadDropped
@@ -33,6 +32,7 @@ from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     U64,
     RequestRecord,
@@ -132,12 +132,17 @@ def _write(out: BinaryIO, messages: Iterator[Message]) -> int:
 def _messages(
     files: Files, txn: Transaction, since: int, now_us: int, progress: Progress | None
 ) -> Iterator[Message]:
-    last = files.ledger.last_position(txn)
+    last = files.ledger.tail(txn).position
     if not 0 <= since <= last:
         raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
     yield Begin(FORMAT, since, now_us)
-    streams = {stream.sid: stream for stream in _streams(files, txn, since)}
-    yield from streams.values()
+    streams: dict[bytes, Stream] = {}
+    for sid, one in stream_records(txn):
+        at = txn.get(sid + U64.pack(one.version), U64.pack(0), db=txn.tables["versions"])
+        if U64.unpack(at)[0] > since or one.erased_version:
+            erased = one.erased_version, one.erased_at_us
+            streams[sid] = Stream(sid, one.name, one.epoch, *erased)
+            yield streams[sid]
     digest = hashlib.sha256()
     for position, data in files.reading.frames(txn):
         digest.update(frame.chain_of(data))
@@ -145,17 +150,10 @@ def _messages(
             yield Event(position, _whole(files, txn, position, data, streams))
         if progress is not None and (position % PROGRESS_EVENTS == 0 or position == last):
             progress(position, last)
-    for key, value in scan(files.env, txn, "requests", b""):
+    for key, value in scan(txn, "requests", b""):
         if unseal_record(value, RequestRecord, "an idempotency key").last_position > since:
             yield Key(key, value)
-    yield End(last, digest.digest(), load_totals(files.env, txn))
-
-
-def _streams(files: Files, txn: Transaction, since: int) -> Iterator[Stream]:
-    for sid, record in stream_records(files.env, txn):
-        at = txn.get(sid + U64.pack(record.version), U64.pack(0), db=files.env.tables["versions"])
-        if U64.unpack(at)[0] > since or record.erased_version:
-            yield Stream(sid, record.name, record.epoch, record.erased_version, record.erased_at_us)
+    yield End(last, digest.digest(), load_totals(txn))
 
 
 def _whole(
@@ -185,14 +183,10 @@ def read_export(path: Path) -> Iterator[Message]:
     :raises CorruptLog: it is not what was written; that may show at the end only.
     """
     try:
-        file = opened(path)
+        with opened(path) as file:
+            yield from _read(file, path)
     except (OSError, ValueError) as error:
         raise LogUnavailable(f"cannot read {str(path)!r:.200}: {reason(error)}") from error
-    try:
-        with file:
-            yield from _read(file, path)
-    except OSError as error:
-        raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
 
 
 def unpacked(path: Path, event: Event) -> Frame:

@@ -22,7 +22,7 @@ import msgspec
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
-from eventlog.core.frame import STREAM_ID_BYTES, Frame
+from eventlog.core.frame import STREAM_ID_BYTES
 from eventlog.core.requests import I64_MAX
 from eventlog.core.rows import KEY_ID_BYTES, unseal_record
 from eventlog.core.rules import count
@@ -31,11 +31,9 @@ from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.tables import EventRows, RequestRecord, StreamRecord
 from eventlog.upkeep.exporting import (
-    Begin,
     End,
     Event,
     Key,
-    Message,
     Stream,
     found_in,
     read_export,
@@ -73,30 +71,25 @@ class Importing:
         """
         digest = hashlib.sha256()
         with self._files.env.read() as txn:
-            self.position = self._files.ledger.last_position(txn)
+            self.position = self._files.ledger.tail(txn).position
             chains = (frame.chain_of(data) for _, data in self._files.reading.frames(txn))
             for message in read_export(self._path):
-                self._take(txn, message, chains, digest)
-
-    def _take(
-        self, txn: Transaction, message: Message, chains: Iterator[bytes], digest: "hashlib._Hash"
-    ) -> None:
-        if isinstance(message, Begin):
-            if message.since < 0:
-                raise self._made_up("a beginning")
-            self.last = message.since
-            if message.since > self.position:
-                raise gap(self._path, message.since, self.position)
-            for chain in islice(chains, message.since):
-                digest.update(chain)
-        elif isinstance(message, Stream):
-            self._take_stream(txn, message)
-        elif isinstance(message, Event):
-            self._take_event(message, chains, digest)
-        elif isinstance(message, Key):
-            self._take_key(message)
-        else:
-            self._take_end(message, digest)
+                if isinstance(message, Event):
+                    digest.update(self._take_event(message, chains))
+                elif isinstance(message, Stream):
+                    self._take_stream(txn, message)
+                elif isinstance(message, Key):
+                    self._take_key(message)
+                elif isinstance(message, End):
+                    self._take_end(message, digest.digest())
+                else:
+                    self.last = message.since
+                    if message.since < 0:
+                        raise self._made_up("a beginning")
+                    if message.since > self.position:
+                        raise gap(self._path, message.since, self.position)
+                    for chain in islice(chains, message.since):
+                        digest.update(chain)
 
     def _take_stream(self, txn: Transaction, stream: Stream) -> None:
         is_nameless = stream.erased_version > 0 and len(stream.sid) == STREAM_ID_BYTES
@@ -111,25 +104,26 @@ class Importing:
         self.streams[stream.sid] = stream
         self._ends[stream.sid] = record.version, record.chain
 
-    def _take_event(self, event: Event, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
-        self.last += 1
-        known, taken = self.last <= self.position, unpacked(self._path, event)
-        if event.position != self.last or taken.stream_id not in self.streams:
-            raise CorruptLog(f"{self._path} has event {event.position} out of place")
-        if not known:
-            self._check_event(event, taken)
-        digest.update(next(chains, b"") if known else frame.chain_of(event.data))
+    def _take_event(self, event: Event, chains: Iterator[bytes]) -> bytes:
+        """Take an event, and return the chain value that this log has or would have there.
 
-    def _check_event(self, event: Event, taken: Frame) -> None:
-        """See that a new event follows from the one before it, and has its payload or is erased."""
-        version, chain = self._ends[taken.stream_id]
-        erased = taken.version <= self.streams[taken.stream_id].erased_version
+        A new one follows from the one before it, and has its payload or is erased.
+        """
+        self.last += 1
+        taken = unpacked(self._path, event)
+        stream = self.streams.get(taken.stream_id)
+        if event.position != self.last or stream is None:
+            raise CorruptLog(f"{self._path} has event {event.position} out of place")
+        if self.last <= self.position:
+            return next(chains, b"")
+        version, chain = self._ends[stream.sid]
+        erased = taken.version <= stream.erased_version
         with found_in(self._path):
-            follows = taken.version == version + 1 and frame.check_chain(taken, chain)
+            follows = taken.version == version + 1 and taken.follows(chain)
         if not follows or taken.place is not None or (taken.gone is not None) != erased:
             raise self._made_up(f"event {event.position}")
-        self._ends[taken.stream_id] = taken.version, taken.chain
-        if taken.gone is None:
+        self._ends[stream.sid] = taken.version, taken.chain
+        if not erased:
             keys = self._files.keys
             if taken.is_encrypted != (keys is not None):
                 which = "" if taken.is_encrypted else "not "
@@ -137,9 +131,10 @@ class Importing:
                     f"{self._path} is of a log that is {which}encrypted: import it into such a one"
                 )
             if keys is not None:
-                keys.cipher(self.streams[taken.stream_id].name)
+                keys.cipher(stream.name)
             with found_in(self._path):
                 self._key_rows(event)
+        return taken.chain
 
     def _take_key(self, key: Key) -> None:
         """Take an idempotency key whose events are there, of a stream that the file is about."""
@@ -157,14 +152,14 @@ class Importing:
             "export it again"
         )
 
-    def _take_end(self, end: End, digest: "hashlib._Hash") -> None:
+    def _take_end(self, end: End, digest: bytes) -> None:
         if self.position > end.position:
             raise WrongExpectedVersion(
                 WHOLE_LOG, end.position, self.position,
                 f"{self._path} ends at position {end.position}, and this store at "
                 f"{self.position} already: import a later one, if there is one",
             )  # fmt: skip
-        if end.position != self.last or end.digest != digest.digest():
+        if end.position != self.last or end.digest != digest:
             raise CorruptLog(
                 f"{self._path} continues another log: the two have parted; restore a backup of "
                 "that one instead"
@@ -204,7 +199,7 @@ class Importing:
         :raises WrongExpectedVersion: somebody else has appended meanwhile.
         :raises CorruptLog: one does not follow from the one before it.
         """
-        last = self._files.ledger.last_position(txn)
+        last = self._files.ledger.tail(txn).position
         if last != events[0].position - 1:
             raise WrongExpectedVersion(
                 WHOLE_LOG, events[0].position - 1, last,
@@ -217,15 +212,15 @@ class Importing:
             taken = unpacked(self._path, event)
             stream = self.streams[taken.stream_id]
             before = records.get(taken.stream_id) or self._record(txn, stream)
-            if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
+            if taken.version != before.version + 1 or not taken.follows(before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
             key_rows = () if taken.gone is not None else self._key_rows(event)
             rows.add(event.position, event.data, key_rows)
             for key_row in self.keys.get(event.position, ()):
-                txn.put(key_row.key, key_row.data, db=self._files.env.tables["requests"])
+                txn.put(key_row.key, key_row.data, db=txn.tables["requests"])
             name = stream.name if taken.gone is None else ""
             records[taken.stream_id] = msgspec.structs.replace(before.after(taken), name=name)
-        rows.put(self._files.env.tables, txn)
+        rows.put(txn)
         for sid, record in records.items():
             self._files.ledger.put_stream(txn, sid, record)
         if events[-1].position == self.last:
@@ -243,7 +238,7 @@ class Importing:
                 self._files.ledger.put_stream(txn, sid, named)
 
     def _record(self, txn: Transaction, stream: Stream) -> StreamRecord:
-        value = txn.get(stream.sid, db=self._files.env.tables["streams"])
+        value = txn.get(stream.sid, db=txn.tables["streams"])
         if value is not None:
             return unseal_record(value, StreamRecord, "a stream's record")
         return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))

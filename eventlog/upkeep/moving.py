@@ -21,7 +21,6 @@ from contextlib import suppress
 import anyio.to_thread
 import msgspec
 
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
@@ -31,12 +30,14 @@ from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     U64,
     RequestRecord,
     SegmentRecord,
     SnapshotRecord,
     StreamRecord,
+    event_at,
     key_check,
     load_segment,
 )
@@ -52,8 +53,8 @@ from eventlog.postgres.database import (
     run,
 )
 from eventlog.postgres.plan import TIME_MIN
-from eventlog.postgres.preparing import FORMAT, MOVING, found_format, make_tables
-from eventlog.postgres.verification import PgVerification
+from eventlog.postgres.reading import PgVerification
+from eventlog.postgres.tables import FORMAT, MOVING, found_format, make_tables
 
 ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 4 << 20
@@ -167,10 +168,7 @@ class Moving:
         return done
 
     async def _begun(self, place: DatabasePlace, connection: Connection) -> MoveProgress:
-        """Keep others out of the schema; return how far an earlier run has come.
-
-        :raises LogUnavailable: the schema has something else than a part of this log.
-        """
+        """Keep others out of the schema; return how far an earlier run has come."""
         try:
             await run(connection, LOCK)
         except Busy:
@@ -193,12 +191,9 @@ class Moving:
         return reached
 
     async def _verified(self, place: DatabasePlace, connection: Connection) -> VerifyReport:
-        """Check every event and chain of the target, the heads of the source, and the totals.
-
-        :raises CorruptLog: it is not what the source has.
-        """
+        """Check every event and chain of the target, the heads of the source, and the totals."""
         with self._files.env.read() as txn:
-            totals = load_totals(self._files.env, txn)
+            totals = load_totals(txn)
         half = self._heads.position
         values = [half, Bytes(name.encode() for name in totals), Ints(totals.values())]
         await run(connection, PUT_TAIL, values)
@@ -220,15 +215,12 @@ class Moving:
     # --- from the source
 
     def _chunk(self, reached: MoveProgress) -> tuple[dict[str, list[Row]], MoveProgress]:
-        """Return the next rows, and the progress after them.
-
-        :raises CorruptLog: a row is damaged, or there are more or fewer than the table says.
-        """
+        """Return the next rows, and the progress after them."""
         table, put_of = self._tables[reached.table]
         put, size = defaultdict[str, list[Row]](list), 0
         after, rows = reached.after, reached.rows
         with self._files.env.read() as txn:
-            with txn.cursor(self._files.env.tables[table]) as cursor:
+            with txn.cursor(txn.tables[table]) as cursor:
                 is_left = cursor.set_range(after + b"\0")
                 while is_left and rows < reached.rows + ROWS_AT_ONCE and size <= BYTES_AT_ONCE:
                     after, value = cursor.item()
@@ -236,7 +228,7 @@ class Moving:
                         put[target].append(row)
                     rows, size = rows + 1, size + len(value)
                     is_left = cursor.next()
-            if not is_left and rows != txn.stat(self._files.env.tables[table])["entries"]:
+            if not is_left and rows != txn.stat(txn.tables[table])["entries"]:
                 raise CorruptLog(f"table {table!r} is not in order: verify the log")
         if is_left:
             return put, msgspec.structs.replace(reached, after=after, rows=rows)
@@ -272,7 +264,7 @@ class Moving:
 
     def _segment(self, txn: Transaction, segment: SegmentId) -> SegmentRecord:
         if segment not in self._segments:
-            self._segments[segment] = load_segment(self._files.env, txn, segment)
+            self._segments[segment] = load_segment(txn, segment)
         return self._segments[segment]
 
     def _key(self, _txn: Transaction, key: bytes, check: bytes) -> Iterator[Put]:
@@ -284,9 +276,8 @@ class Moving:
     def _stream_end(self, txn: Transaction, sid: bytes, _: bytes) -> Iterator[Put]:
         one, at_us = self._stream(txn, sid), TIME_MIN
         if one.version:
-            at = txn.get(sid + U64.pack(one.version), db=self._files.env.tables["versions"])
-            data = None if at is None else txn.get(at, db=self._files.env.tables["events"])
-            if at is None or data is None:
+            at, data = event_at(txn, sid, one.version)
+            if not data:
                 raise CorruptLog("the last event of a stream is missing: verify the log")
             at_us = frame.unpack(U64.unpack(at)[0], data).recorded_at_us
         yield STREAMS, (
@@ -333,5 +324,4 @@ def _is_there(place: DatabasePlace) -> LogUnavailable:
 
 
 def _of_stream(key: bytes) -> tuple[bytes, bytes]:
-    """Return the id of a stream, and what follows it in a key."""
     return key[: frame.STREAM_ID_BYTES], key[frame.STREAM_ID_BYTES :]

@@ -15,7 +15,7 @@ LMDB can end the process that reads a damaged tree: do it in a child.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -23,32 +23,32 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.archive.archive import Archive
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
+from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable
 from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.core.rules import count
-from eventlog.files.anchor import read_anchor
-from eventlog.files.atomic_directory import (
+from eventlog.files.datafile import is_there
+from eventlog.files.log_directory import (
     ANCHOR,
     ARCHIVE,
     LOG,
     held,
     put_in_place,
+    read_anchor,
     written,
 )
-from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
 from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import LogReading, refilled
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     TABLES,
     U64,
@@ -65,8 +65,6 @@ from eventlog.upkeep.backup import copied, verify_copy
 
 @dataclass(slots=True)
 class _Kept:
-    """A stream in the making."""
-
     record: StreamRecord
     broken: str | None = None
     lost: int = 0
@@ -110,19 +108,13 @@ def repair(
             path.unlink()
         verify_copy(scratch, registry, now_us)
         if recount is not None:
-            _put_totals(scratch / LOG, recount(scratch))
+            totals = count({}, recount(scratch))
+            with closing(Environment(scratch / LOG, TABLES)) as env:
+                env.write(lambda txn: put_totals(txn, totals))
         if also is not None:
             also(scratch)
         put_in_place(scratch, target)
     return report
-
-
-def _put_totals(log: Path, totals: Mapping[str, int]) -> None:
-    env = Environment(log, TABLES)
-    try:
-        env.write(lambda txn: put_totals(env, txn, count({}, totals)))
-    finally:
-        env.close()
 
 
 class _Repair:
@@ -149,7 +141,7 @@ class _Repair:
             identity = self._matched()
             ledger, keys = Ledger(self._new), self._keys if identity else None
             self._reading = LogReading(self._new, ledger, self._registry, self._archive, keys)
-            self._new.write(lambda txn: put_format(self._new, txn, self._now_us, identity))
+            self._new.write(lambda txn: put_format(txn, self._now_us, identity))
             events = self._events()
             while batch := list(islice(events, EVENTS_AT_ONCE)):
                 self._new.write(partial(self._put, batch=batch))
@@ -162,41 +154,34 @@ class _Repair:
 
     def _matched(self) -> bytes:
         """Return the identity of the keys of the old log, empty if it is not encrypted."""
+        identity = None
         try:
             with self._old.read() as txn:
-                identity = load_keys_identity(self._old, txn)
-        except CorruptLog:  # what events there are say whether it was
-            identity = b"" if self._has_encrypted() else None
+                identity = load_keys_identity(txn)
+        except CorruptLog:  # the first event that is whole says whether it was
+            for position in range(1, (self._last or 0) + 1):
+                with suppress(EventLogError):
+                    taken, _ = self._old_event(position)
+                    identity = b"" if taken.is_encrypted else None
+                    break
         return b"" if identity is None else self._keys.attach(identity)
 
-    def _has_encrypted(self) -> bool:
-        """Say whether the first event that is whole is encrypted."""
-        for position in range(1, (self._last or 0) + 1):
-            with suppress(EventLogError), self._old.read() as txn:
-                data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
-                return frame.unpack(position, data).is_encrypted
-        return False
-
     def _report(self, target: Path) -> RepairReport:
-        left = [self._left(sid, kept) for sid, kept in self._streams.items()]
-        streams = sum(kept.record.version > 0 for kept in self._streams.values())
-        left_behind = [each for each in left if each is not None]
+        left_behind = []
+        for sid, kept in self._streams.items():
+            known = self._old_record(sid)
+            lost = max(kept.lost, 0 if known is None else known.version - kept.record.version)
+            if lost:
+                why = kept.broken or "its last events are missing"
+                left_behind.append(LeftBehind(sid.hex(), kept.record.version, lost, why))
         missing = None
         if self._last is not None:
             found = self._position + sum(each.lost for each in left_behind)
             missing = max(0, self._last - found)
+        streams = sum(kept.record.version > 0 for kept in self._streams.values())
         return RepairReport(
             str(target), self._position, streams, self._unreadable, left_behind, missing
         )
-
-    def _left(self, sid: bytes, kept: _Kept) -> LeftBehind | None:
-        known = self._old_record(sid)
-        missing = 0 if known is None else known.version - kept.record.version
-        lost = max(kept.lost, missing)
-        if not lost:
-            return None
-        reason = kept.broken or "its last events are missing"
-        return LeftBehind(sid.hex(), kept.record.version, lost, reason)
 
     # --- from the old log
 
@@ -204,9 +189,7 @@ class _Repair:
         """Yield each event that is whole and follows, with its payload; count the others."""
         for position in range(1, (self._last or 0) + 1):
             try:
-                with self._old.read() as txn:
-                    data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
-                taken = frame.unpack(position, data)
+                taken, data = self._old_event(position)
             except CorruptLog:
                 self._unreadable += 1
                 continue
@@ -222,33 +205,33 @@ class _Repair:
             else:
                 kept.lost += 1
 
+    def _old_event(self, position: int) -> tuple[Frame, bytes]:
+        with self._old.read() as txn:
+            data = txn.get(U64.pack(position), b"", db=txn.tables["events"])
+        return frame.unpack(position, data), data
+
     def _last_position(self) -> int | None:
         """Return how far the log went, by what is left of it and by the anchor."""
         known = read_anchor(self._scratch / f"damaged-{ANCHOR}")
         try:
             with self._old.read() as txn:
-                return max(known.position, Ledger(self._old).last_position(txn))
+                return max(known.position, Ledger(self._old).tail(txn).position)
         except EventLogError:
             return known.position if known.is_known else None
 
     def _kept(self, sid: bytes) -> _Kept:
         if sid not in self._streams:
             known = self._old_record(sid)
-            record = StreamRecord(
-                "" if known is None else known.name, 0, 0, 0, frame.chain_start(sid)
-            )
-            if known is not None:
-                record = msgspec.structs.replace(record, epoch=known.epoch)
+            name, epoch = ("", 0) if known is None else (known.name, known.epoch)
+            record = StreamRecord(name, 0, epoch, 0, frame.chain_start(sid))
             self._streams[sid] = _Kept(record, "its record is lost" if known is None else None)
         return self._streams[sid]
 
     def _old_record(self, sid: bytes) -> StreamRecord | None:
-        try:
-            with self._old.read() as txn:
-                value = txn.get(sid, db=self._old.tables["streams"])
-                return None if value is None else unseal_record(value, StreamRecord, "a stream")
-        except CorruptLog:
-            return None
+        with suppress(CorruptLog), self._old.read() as txn:
+            value = txn.get(sid, db=txn.tables["streams"])
+            return None if value is None else unseal_record(value, StreamRecord, "a stream")
+        return None
 
     def _with_payload(
         self, position: int, taken: Frame, data: bytes, before: StreamRecord
@@ -259,14 +242,14 @@ class _Repair:
         """
         if taken.version != before.version + 1:
             raise CorruptLog(f"version {before.version + 1} is missing")
-        if not frame.check_chain(taken, before.chain):
+        if not taken.follows(before.chain):
             raise CorruptLog(f"version {taken.version} does not follow from the one before it")
         if taken.place is None:
             return data
         segment = SegmentId(taken.stream_id, taken.place.number)
         try:
             with self._old.read() as txn:
-                record = load_segment(self._old, txn, segment)
+                record = load_segment(txn, segment)
             if record.dropped_at_us is None:
                 return refilled(self._archive, position, data, taken)
         except CorruptLog as error:
@@ -283,7 +266,7 @@ class _Repair:
             key_rows = self._key_rows(frame.read(position, moved))
             rows.add(position, moved, key_rows)
             self._streams[taken.stream_id].positions[taken.version] = position
-        rows.put(self._new.tables, txn)
+        rows.put(txn)
 
     def _key_rows(self, taken: frame.Taken) -> Iterable[bytes]:
         sid, payload = taken[0], taken[-1]
@@ -293,7 +276,7 @@ class _Repair:
         return ()
 
     def _finish(self, txn: Transaction) -> None:
-        tables = self._new.tables
+        tables = txn.tables
         for sid, kept in self._streams.items():
             if not kept.record.version:
                 continue
@@ -304,22 +287,18 @@ class _Repair:
                 txn.put(key, seal_record(request), db=tables["requests"])
         for segment, events in self._dropped.items():
             with self._old.read() as old:
-                record_of = load_segment(self._old, old, segment)
+                record_of = load_segment(old, segment)
             gone = SegmentRecord(events, 0, 0, b"", record_of.sealed_at_us, record_of.dropped_at_us)
-            put_segment(self._new, txn, segment, gone)
+            put_segment(txn, segment, gone)
 
     def _requests(self, sid: bytes, kept: _Kept) -> Iterator[tuple[bytes, RequestRecord]]:
         """Yield the idempotency keys of events that were kept, as far as they can be read."""
-        try:
-            with self._old.read() as txn:
-                rows = list(scan(self._old, txn, "requests", sid))
-        except CorruptLog:
-            return
+        rows: list[tuple[bytes, bytes]] = []
+        with suppress(CorruptLog), self._old.read() as txn:
+            rows = list(scan(txn, "requests", sid))
         for key, value in rows:
-            try:
+            with suppress(CorruptLog):
                 request = unseal_record(value, RequestRecord, "an idempotency key")
-            except (CorruptLog, UnknownEvent):
-                continue
-            position = kept.positions.get(request.last_version)
-            if position is not None and request.last_version > kept.record.erased_version:
-                yield sid + key, msgspec.structs.replace(request, last_position=position)
+                position = kept.positions.get(request.last_version)
+                if position is not None and request.last_version > kept.record.erased_version:
+                    yield sid + key, msgspec.structs.replace(request, last_position=position)

@@ -10,10 +10,10 @@ once must be there 50 ms later.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from operator import add
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
 from msgspec.structs import astuple
@@ -28,27 +28,46 @@ from eventlog.core.records import (
     DroppedPayloads,
     Erased,
     Exported,
-    Heads,
     Imported,
     Moved,
     Shrunk,
 )
 from eventlog.core.requests import check_int, check_stream_name, check_text
 from eventlog.files.datafile import named
-from eventlog.lmdb.erase import STEP_BYTES
-from eventlog.lmdb.heads import read_heads
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.intake import Intake
-from eventlog.lmdb.opening import Files, load_format, put_shrunk
+from eventlog.lmdb.opening import Files, add_slack, load_format, put_shrunk
 from eventlog.lmdb.tables import archive_statistics
-from eventlog.upkeep.archiving import Archiving
 from eventlog.upkeep.backup import write_backup
 from eventlog.upkeep.exporting import write_export
 from eventlog.upkeep.importing import Importing
+from eventlog.upkeep.verification import read_heads
 
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
 STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _alone(
+    work: Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]]:
+    """Do a piece of upkeep when no other is under way, to its end once it has begun."""
+
+    @wraps(work)
+    async def alone(self: "LogUpkeep", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._intake.check_loop()
+        await self._upkeep_lock.acquire()
+        if self._is_closing:
+            self._upkeep_lock.release()
+            raise LogClosed("the log is closed: open it again")
+        task = asyncio.ensure_future(work(self, *args, **kwargs))
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    return alone
 
 
 class LogUpkeep:
@@ -60,7 +79,6 @@ class LogUpkeep:
         self._ledger = files.ledger
         self._intake = intake
         self._clock = clock
-        self._archiving = Archiving(files.env, files.reading, files.archive)
         self._erasing = files.erasing
         self._upkeep_lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()  # at most one
@@ -88,44 +106,49 @@ class LogUpkeep:
             check_int(f"version of stream {stream!r}", version, 1, last)
         left, moved = sorted(set(versions)), Archived()
         while left:
-            asked, segment = await self._alone(partial(self._archive_segment, stream, left))
+            asked, segment = await self._archive_segment(stream, left)
             left = left[asked:]
             moved = Archived(*map(add, astuple(moved), astuple(segment)))
         return moved
 
+    @_alone
     async def _archive_segment(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
         """Archive a segment's worth of these versions; return how many of them it looked at."""
-        batch = await anyio.to_thread.run_sync(self._archiving.take, stream, versions)
-        if not batch.hot:
-            return batch.asked, Archived()
-        written = await anyio.to_thread.run_sync(self._archiving.write, batch)
-        replace = partial(
-            self._archiving.replace, batch=batch, written=written, now_us=self._clock()
-        )
+        write = self._erasing.write_segment
+        asked, hot, written = await anyio.to_thread.run_sync(write, stream, versions)
+        if written is None:
+            return asked, Archived()
+        now_us = self._clock()
+
+        def replace(txn: Transaction) -> Archived:
+            moved, slack_bytes = self._erasing.replace(txn, hot, written, now_us)
+            add_slack(txn, slack_bytes)
+            return moved
+
         try:
             moved = await self._intake.submit(
-                replace, payload_bytes=STUB_BYTES * len(batch.hot), use_reserve=True
+                replace, payload_bytes=STUB_BYTES * len(hot), use_reserve=True
             )
         except (CorruptLog, DiskFull):  # after any other error it may be named: opening will tell
-            await anyio.to_thread.run_sync(self._archiving.forget, [written.segment])
+            await anyio.to_thread.run_sync(self._files.archive.remove, {written.segment})
             raise
-        return batch.asked, moved
+        return asked, moved
 
+    @_alone
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
         """Delete payloads archived before a time, for good. See `ArchivingStore`."""
         check_int("time", before_us, None, None)
         if stream is not None:
             check_stream_name(stream)
         sid = b"" if stream is None else stream_id(stream)
-        return await self._alone(partial(self._drop, before_us, sid))
-
-    async def _drop(self, before_us: int, sid: bytes) -> DroppedPayloads:
-        segments = await anyio.to_thread.run_sync(self._archiving.sealed_before, before_us, sid)
-        drop = partial(self._archiving.drop, segments=segments, now_us=self._clock())
+        sealed_before = self._erasing.sealed_before
+        segments = await self._read_in_thread(lambda txn: sealed_before(txn, before_us, sid))
+        drop = partial(self._erasing.drop, segments=segments, now_us=self._clock())
         dropped = await self._intake.submit(drop, use_reserve=True)
-        await anyio.to_thread.run_sync(self._archiving.forget, segments)
+        await anyio.to_thread.run_sync(self._files.archive.remove, segments)
         return dropped
 
+    @_alone
     async def erase(
         self,
         stream: str,
@@ -148,18 +171,9 @@ class LogUpkeep:
         check_stream_name(stream)
         for name in projections:
             check_text("projection's name", name)
-        return await self._alone(partial(self._erase, stream, counted or {}, projections, epoch))
-
-    async def _erase(
-        self,
-        stream: str,
-        counted: Mapping[str, int],
-        projections: Sequence[str],
-        epoch: int | None,
-    ) -> Erased:
         sid, now_us = stream_id(stream), self._clock()
         erasure = await self._intake.submit(
-            lambda txn: self._erasing.mark(txn, stream, now_us, counted, projections, epoch),
+            lambda txn: self._erasing.mark(txn, stream, now_us, counted or {}, projections, epoch),
             use_reserve=True,
             counters=counted,
         )
@@ -169,48 +183,32 @@ class LogUpkeep:
                 return Erased()
             # other streams may have been under its key
             return Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
-        key_deleted = await self._delete_key(sid)
-        segments = await self._erase_payloads(sid)
+        key_deleted, segments = await anyio.to_thread.run_sync(self._erasing.carry_out, sid)
         shrunk = await self._forget_erased([sid])
         return Erased(
             erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes,
             key_deleted,
         )  # fmt: skip
 
-    async def _erase_payloads(self, sid: bytes) -> int:
-        """Do the rest of an erasure except for key and copy; return how many archive files went."""
-        step = partial(self._erasing.step, sid=sid)
-        while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
-            pass
-        return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
-
-    async def _delete_key(self, sid: bytes) -> bool:
-        """Delete the key of a stream that is being erased; say whether this erasure deleted one."""
-        keys = self._files.keys
-        with self._env.read() as txn:
-            erasure = self._erasing.pending(txn)[sid]
-        if keys is None or erasure.key_gone:
-            return erasure.key_gone
-        deleted = await anyio.to_thread.run_sync(keys.forget, sid)
-        await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
-        return deleted
-
     async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""
         shrunk = await self._shrink(force=True)
-        for sid in sids:
-            await self._intake.submit(partial(self._erasing.done, sid=sid), use_reserve=True)
+        await self._intake.submit(partial(self._erasing.done, sids=sids), use_reserve=True)
         return shrunk
 
+    @_alone
     async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
         """Write a backup to a new directory, and verify it. See `BackupStore`.
 
         Appends and reads go on; archiving, erasing and shrinking wait. `restore` puts a backup in
         the place of a log.
         """
-        write = partial(write_backup, self._files, named(directory), also=also)
-        return await self._alone_in_thread(write)
+        path = named(directory)
+        await self._intake.flush()
+        write = partial(write_backup, self._files, path, self._clock(), also)
+        return await anyio.to_thread.run_sync(write)
 
+    @_alone
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
@@ -220,9 +218,11 @@ class LogUpkeep:
         Upkeep waits meanwhile; appends and reads go on.
         """
         check_int("position", position, 0, None)
-        write = partial(write_export, self._files, Path(file), position, progress=progress)
-        return await self._alone_in_thread(write)
+        await self._intake.flush()
+        write = partial(write_export, self._files, Path(file), position, self._clock(), progress)
+        return await anyio.to_thread.run_sync(write)
 
+    @_alone
     async def import_events(
         self,
         file: str | Path,
@@ -235,13 +235,8 @@ class LogUpkeep:
         No other append may run meanwhile. The whole file is checked before anything is written.
         `progress(done, total)` counts the events that are new.
         """
-        return await self._alone(partial(self._import, Path(file), progress, erasing))
-
-    async def _import(
-        self, path: Path, progress: Progress | None, erasing: OfErased | None
-    ) -> Imported:
         await self._intake.flush()
-        importing = Importing(self._files, path)
+        importing = Importing(self._files, Path(file))
         await anyio.to_thread.run_sync(importing.check)
         erased = await self._erase_too(importing, erasing)
         batches, new = importing.batches(), importing.last - importing.position
@@ -265,10 +260,10 @@ class LogUpkeep:
         for stream, _ in erased:
             mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
             await self._intake.submit(mark)
-            await self._delete_key(stream.sid)
-            await self._erase_payloads(stream.sid)
+            await anyio.to_thread.run_sync(self._erasing.carry_out, stream.sid)
         return [stream.sid for stream, _ in erased]
 
+    @_alone
     async def move_to(
         self, url: str, *, settings: Mapping[str, bytes], progress: Progress | None = None
     ) -> Moved:
@@ -284,23 +279,15 @@ class LogUpkeep:
         from eventlog.upkeep.moving import Moving  # psycopg, which most stores do not need
 
         await self._intake.flush()
-        heads = await anyio.to_thread.run_sync(self._heads)
-        return await self._alone(partial(Moving(self._files, heads, settings, progress).run, url))
-
-    def _heads(self) -> Heads:
-        with self._env.read() as txn:
-            return read_heads(self._env, txn, self._clock())
+        heads = await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
+        return await Moving(self._files, heads, settings, progress).run(url)
 
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
         """Return statistics of the archive, of one stream or of all."""
         sid = b"" if stream is None else stream_id(stream)
+        return await self._read_in_thread(lambda txn: archive_statistics(txn, sid))
 
-        def read() -> ArchiveStatistics:
-            with self._env.read() as txn:
-                return archive_statistics(self._env, txn, sid)
-
-        return await anyio.to_thread.run_sync(read)
-
+    @_alone
     async def shrink(self, *, force: bool = False) -> Shrunk:
         """Replace the file of the log by one that holds nothing but what is there.
 
@@ -313,7 +300,7 @@ class LogUpkeep:
         :raises StorageFailed: the disk failed: nothing was changed, or the log has to be opened
             again.
         """
-        return await self._alone(partial(self._shrink, force=force))
+        return await self._shrink(force=force)
 
     async def _shrink(self, *, force: bool) -> Shrunk:
         file_bytes = self._env.file_bytes()
@@ -322,9 +309,7 @@ class LogUpkeep:
         self._intake.is_stalled = True
         try:
             await self._intake.flush()
-            shrunk = await anyio.to_thread.run_sync(
-                self._env.shrink, partial(put_shrunk, self._env)
-            )
+            shrunk = await anyio.to_thread.run_sync(self._env.shrink, put_shrunk)
         finally:
             self._intake.is_stalled = False
         await self._intake.flush()  # anchors the new file, so that the old one cannot come back
@@ -333,28 +318,14 @@ class LogUpkeep:
     def reclaimable_bytes(self) -> int:
         """Return by how much `shrink` would at least make the file smaller."""
         with self._env.read() as txn:
-            return self._env.free_bytes(txn) + load_format(self._env, txn).slack_bytes
+            return self._env.free_bytes(txn) + load_format(txn).slack_bytes
 
-    async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do a piece of upkeep when no other is under way, to its end once it has begun."""
-        self._intake.check_loop()
-        await self._upkeep_lock.acquire()
-        if self._is_closing:
-            self._upkeep_lock.release()
-            raise LogClosed("the log is closed: open it again")
-        task = asyncio.ensure_future(work())
-        self._under_way.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
+    async def _read_in_thread(self, read: Callable[[Transaction], T]) -> T:
+        def run() -> T:
+            with self._env.read() as txn:
+                return read(txn)
 
-    async def _alone_in_thread(self, work: Callable[..., T]) -> T:
-        """Run blocking work that takes `now_us`, alone, once all accepted appends are durable."""
-
-        async def flushed() -> T:
-            await self._intake.flush()
-            return await anyio.to_thread.run_sync(partial(work, now_us=self._clock()))
-
-        return await self._alone(flushed)
+        return await anyio.to_thread.run_sync(run)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._upkeep_lock.release()

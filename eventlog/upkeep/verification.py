@@ -13,24 +13,25 @@ a key: their digests and places in the chain are over the ciphertext and are ver
 the index of keys are unknown.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
-from eventlog.archive.block import ArchiveBlock
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
 from eventlog.core.keys import NO_KEYS
-from eventlog.core.records import Finding, Heads, VerifyReport
+from eventlog.core.records import Finding, Head, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
-from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.keys.heads import FORMAT, compare_event, compare_log
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.erasing import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
-from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import check_entry
+from eventlog.lmdb.segment import ArchiveBlock, SegmentId, walk
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -38,10 +39,13 @@ from eventlog.lmdb.tables import (
     SegmentRecord,
     SnapshotRecord,
     StreamRecord,
+    event_at,
     key_check,
+    scan,
+    stream_records,
     unpack_segment,
 )
-from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd, erasures
+from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd
 
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 
@@ -67,9 +71,12 @@ class Verification:
     def run(self) -> VerifyReport:
         """Read everything and report."""
         with self._env.read() as txn:
-            self._erasing = erasures(self._env, txn)
-            last: int = txn.stat(self._env.tables["events"])["entries"]
-            walk = EventWalk(self._env, self._reading, txn, self._erasing, self._found)
+            for sid, value in scan(txn, ERASURES, b""):
+                with suppress(EventLogError):  # damage shows with the table
+                    erasure = unseal_record(value, ErasureRecord, "an erasure", sid)
+                    self._erasing[sid] = erasure.until
+            last: int = txn.stat(txn.tables["events"])["entries"]
+            walk = EventWalk(self._reading, txn, self._erasing, self._found)
             self._walk = walk
             walk.run(lambda done: self._progress(done, last))
             self._check_entries(txn, "events", walk.rows)
@@ -77,7 +84,7 @@ class Verification:
             self._check_tables(txn)
             self._check_unread()
             if self._against is not None:
-                check_heads(self._env, txn, self._against, self._found)
+                self._compare(txn, self._against)
         self._progress(last, last)
         dropped = sum(walk.stubs[segment] for segment in self._dropped)
         archived = walk.stubs.total() - dropped
@@ -115,7 +122,7 @@ class Verification:
         """Check a segment that should be there; say whether retention has dropped it meanwhile."""
         events = 0
         try:
-            for offset, block in self._archive.walk(segment):
+            for offset, block in walk(self._archive.directory, segment):
                 events += len(block.versions)
                 for slot in range(len(block.versions)):
                     place = frame.Place(segment.number, offset, slot)
@@ -181,12 +188,12 @@ class Verification:
         }
         should = {"versions": self._walk.events, "keys": self._walk.index.count}
         with suppress(EventLogError):  # which the check of its row finds
-            is_encrypted = load_keys_identity(self._env, txn) is not None
+            is_encrypted = load_keys_identity(txn) is not None
             should["meta"] = META_ROWS + is_encrypted
         for table, check in checks.items():
             self._check_table(txn, table, check, should.get(table))
         for sid in self._walk.ends:
-            if txn.get(sid, db=self._env.tables["streams"]) is None:
+            if txn.get(sid, db=txn.tables["streams"]) is None:
                 self._found(0, sid, "the stream has events and no record")
 
     def _check_unread(self) -> None:
@@ -201,7 +208,7 @@ class Verification:
                 )  # fmt: skip
 
     def _check_table(self, txn: Transaction, table: str, check: Check, should: int | None) -> None:
-        count, handle = 0, self._env.tables[table]
+        count, handle = 0, txn.tables[table]
         is_searched = table in INDEXES and should is not None
         all_found = is_searched and table not in self._walk.index.missed
         if all_found and txn.stat(handle)["entries"] == should:
@@ -226,8 +233,8 @@ class Verification:
         """Check an index that has as many rows as were searched for, and found: their order."""
         count, last = 0, b""
         with (
-            txn.cursor(self._env.tables[table]) as cursor,
-            txn.cursor(self._env.tables[table]) as searching,
+            txn.cursor(txn.tables[table]) as cursor,
+            txn.cursor(txn.tables[table]) as searching,
         ):
             rows = cursor.iternext(values=False)
             while keys := list(islice(rows, ROWS_AT_ONCE)):
@@ -241,7 +248,7 @@ class Verification:
     def _rows(self, txn: Transaction, table: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows of a table; they must be in order, and as many as it says it has."""
         count, before = 0, b""
-        with txn.cursor(self._env.tables[table]) as cursor:
+        with txn.cursor(txn.tables[table]) as cursor:
             for key, value in cursor:
                 self._check_order(table, (before, key))
                 count, before = count + 1, key
@@ -253,7 +260,7 @@ class Verification:
             self._found(0, b"", f"table {table} is out of order at {key.hex()}")
 
     def _check_entries(self, txn: Transaction, table: str, rows: int) -> None:
-        entries = txn.stat(self._env.tables[table])["entries"]
+        entries = txn.stat(txn.tables[table])["entries"]
         if rows != entries:
             self._found(0, b"", f"table {table} says {entries} rows and has {rows}")
 
@@ -308,5 +315,35 @@ class Verification:
         else:  # what it should come to is known to those who count; that it is whole, to its CRC
             unseal_totals(key, value)
 
+    def _compare(self, txn: Transaction, heads: Heads) -> None:
+        digest, events = _digest(txn, max(heads.position, 0))
+        compare_log(heads, events, digest, self._found)
+        for name, head in heads.streams.items():
+            sid = bytes.fromhex(name)
+            at, data = event_at(txn, sid, head.version)
+            position = U64.unpack(at)[0] if at else 0
+            compare_event(head, sid, position, frame.chain_of(data), self._found)
+
     def _found(self, position: int, sid: bytes, message: str) -> None:
         self._findings.append(Finding(position, sid.hex(), message))
+
+
+def read_heads(env: Environment, now_us: int) -> Heads:
+    """Return where the log stands. Reads all of it. Blocks."""
+    with env.read() as txn:
+        digest, position = _digest(txn)
+        streams = {
+            sid.hex(): Head(record.version, record.chain.hex())
+            for sid, record in stream_records(txn)
+        }
+    return Heads(FORMAT, now_us, position, digest, streams)
+
+
+def _digest(txn: Transaction, until: int | None = None) -> tuple[str, int]:
+    """Return the digest over the chains of all events up to a position, and their number."""
+    digest, count = hashlib.sha256(), 0
+    with txn.cursor(txn.tables["events"]) as cursor:
+        for data in islice(cursor.iternext(keys=False, values=True), until):
+            digest.update(frame.chain_of(data))
+            count += 1
+    return digest.hexdigest(), count

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from eventlog import BackedUp, RepairReport, write_heads
-from eventlog.keys.signing import new_key
+from eventlog.keys.cryptography import new_key
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors

@@ -294,7 +294,7 @@ def make_lockable(directory: Path) -> bool:
     try:
         if directory.exists() or not directory.parent.is_dir():
             return False
-        from eventlog.files.atomic_directory import finish_restore  # not for every client
+        from eventlog.files.log_directory import finish_restore  # not for every client
 
         finish_restore(directory)  # which would find a store where there is a directory
         if directory.exists():

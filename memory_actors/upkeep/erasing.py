@@ -2,7 +2,7 @@
 
 The order is what makes a crash harmless. While the log still has the events, everything else can be
 found again by them, so the log comes last: vectors and token states, index files, API keys,
-recalls, alerts that wait, and then the stream (eventlog/lmdb/erase.py), which finishes by itself
+recalls, alerts that wait, and then the stream (eventlog/lmdb/erasing.py), which finishes by itself
 what a crash has left. Whoever repeats an erasure that was interrupted does the rest of it.
 
 Processes that share the log forget the user before the log does, so that what they keep can still

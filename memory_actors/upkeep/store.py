@@ -11,8 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from eventlog import EventLog, EventStore, Keys, SettingStore, system_clock_us
-from eventlog.files.atomic_directory import finish_restore
-from eventlog.files.closed_log import ClosedLog
+from eventlog.files.log_directory import ClosedLog, finish_restore
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.base.settings import Settings
 from memory_actors.kinds.user_state import event_registry

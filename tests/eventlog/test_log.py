@@ -104,7 +104,7 @@ async def test_a_newer_versions_log_is_refused_untouched(tmp_path: Path):
     await fill(tmp_path)
     env = Environment(tmp_path / "log.mdb", TABLES)
     newer = seal_record(FormatRecord(ENCRYPTED_FORMAT + 1, 0))
-    env.write(lambda txn: txn.put(b"format", newer, db=env.tables["meta"]))
+    env.write(lambda txn: txn.put(b"format", newer, db=txn.tables["meta"]))
     env.close()
     before = (tmp_path / "log.mdb").read_bytes()
 
@@ -498,7 +498,7 @@ async def test_an_anchor_that_cannot_be_written_stops_nothing(
 
     async with EventLog.open(tmp_path, registry) as log:
         with anyio.fail_after(5), monkeypatch.context() as patched:
-            patched.setattr("eventlog.files.anchor.os.pwrite", refuse)
+            patched.setattr("eventlog.files.log_directory.os.pwrite", refuse)
             await log.append("s", [Noted("a")], 0)
             await log.append("s", [Noted("b")], 1)
     (tmp_path / "log.anchor").unlink()
@@ -656,9 +656,9 @@ async def test_reads_go_on_while_much_is_written(tmp_path: Path):
 async def test_a_stream_with_events_and_no_record_is_damage(tmp_path: Path, count: int) -> None:
     await fill(tmp_path / "log", count)
     env = Environment(tmp_path / "log" / "log.mdb", TABLES)
-    with env.read() as txn, txn.cursor(env.tables["streams"]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables["streams"]) as cursor:
         keys = [key for key, _ in cursor]
-    env.write(lambda txn: [txn.delete(key, db=env.tables["streams"]) for key in keys])
+    env.write(lambda txn: [txn.delete(key, db=txn.tables["streams"]) for key in keys])
     env.close()
     async with EventLog.open(tmp_path / "log", registry) as log:
         with pytest.raises(CorruptLog, match="has events and no record"):

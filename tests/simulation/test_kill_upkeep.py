@@ -32,7 +32,7 @@ import msgspec
 import pytest
 
 from eventlog import Dropped, EventLog, EventLogError, EventRegistry, restore
-from eventlog.archive.segment import parse_name
+from eventlog.lmdb.segment import parse_name
 
 STREAMS = ["a", "b", "c", "d"]
 LIFE_S_MAX = 0.5  # after the first acknowledgement

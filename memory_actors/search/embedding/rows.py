@@ -39,9 +39,9 @@ Numbers = npt.NDArray[np.uint32]
 NO_NUMBER = bytes(_NUMBER.size)
 
 
-def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:
+def put_row(txn: Transaction, key: bytes, value: bytes) -> None:
     """Write a row in the place of the one that there is, or behind all others."""
-    places, rows = env.tables[PLACES], env.tables[ROWS]
+    places, rows = txn.tables[PLACES], txn.tables[ROWS]
     number = txn.get(key, db=places)
     if number is not None:
         txn.put(number, value, db=rows)
@@ -70,14 +70,14 @@ def stored_numbers(numbers: Numbers) -> list[bytes]:
 
 
 def rows_at(
-    env: Environment, txn: Transaction, numbers: Sequence[bytes], keys: Sequence[bytes],
-    scope: KeyScope, dimension: int,
+    txn: Transaction, numbers: Sequence[bytes], keys: Sequence[bytes], scope: KeyScope,
+    dimension: int,
 ) -> list[bytes | None]:  # fmt: skip
     """Return the rows of this dimension that have these numbers and were written under these keys.
 
     A row that is missing, belongs to another key, or is not readable, gives None.
     """
-    with txn.cursor(env.tables[ROWS]) as cursor:
+    with txn.cursor(txn.tables[ROWS]) as cursor:
         stored = cursor.getmulti(numbers)
     if len(stored) == len(numbers):
         rows = read_rows([value for _, value in stored], keys, scope)
@@ -160,15 +160,13 @@ def old_vector(data: bytes) -> Vectors | None:
     return np.frombuffer(data, np.float16).astype(np.float32)
 
 
-def delete_keys(
-    env: Environment, names: Sequence[str], keys: Iterable[bytes], txn: Transaction
-) -> None:
+def delete_keys(names: Sequence[str], keys: Iterable[bytes], txn: Transaction) -> None:
     """Delete what tables have under keys."""
     for name in names:
         for key in keys:
-            if name == PLACES and (number := txn.get(key, db=env.tables[name])) is not None:
-                txn.delete(number, db=env.tables[ROWS])
-            txn.delete(key, db=env.tables[name])
+            if name == PLACES and (number := txn.get(key, db=txn.tables[name])) is not None:
+                txn.delete(number, db=txn.tables[ROWS])
+            txn.delete(key, db=txn.tables[name])
 
 
 def place_of(table: str, key: bytes) -> bytes:
@@ -200,19 +198,17 @@ def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
     env = Environment(path, TABLES)
     try:
         with env.read() as txn:
-            found = dict(_bad_rows(env, txn, encrypted=encrypted))
+            found = dict(_bad_rows(txn, encrypted=encrypted))
             return {key[MODEL_BYTES:]: why for key, why in found.items()}
     finally:
         env.close()
 
 
-def _bad_rows(
-    env: Environment, txn: Transaction, *, encrypted: bool
-) -> Iterator[tuple[bytes, str]]:
+def _bad_rows(txn: Transaction, *, encrypted: bool) -> Iterator[tuple[bytes, str]]:
     for name in BY_DIGEST:
-        with txn.cursor(env.tables[name]) as cursor:
+        with txn.cursor(txn.tables[name]) as cursor:
             for key, value in cursor:
-                stored = txn.get(value, db=env.tables[ROWS]) if name == PLACES else value
+                stored = txn.get(value, db=txn.tables[ROWS]) if name == PLACES else value
                 bound = key if name == PLACES else b""
                 data = None if stored is None else checked(stored, bound)
                 if data is None:

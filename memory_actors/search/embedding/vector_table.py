@@ -132,7 +132,7 @@ class VectorTable:
 
     def _has_old_rows(self) -> bool:
         with self._env.read() as txn:
-            tables = (self._env.tables[name] for name in (OLD_VECTORS, OLD_TOKENS))
+            tables = (txn.tables[name] for name in (OLD_VECTORS, OLD_TOKENS))
             return any(txn.stat(table)["entries"] for table in tables)
 
     def use_model(
@@ -226,7 +226,7 @@ class VectorTable:
         model, row_name = self._model, scope.row
         keys = [model + row_name(digest) for digest in digests]
         with self._env.read() as txn:
-            rows = rows_at(self._env, txn, stored_numbers(numbers), keys, scope, dimension)
+            rows = rows_at(txn, stored_numbers(numbers), keys, scope, dimension)
         numbers[[place for place, row in enumerate(rows) if row is None]] = 0
         return rows
 
@@ -239,7 +239,7 @@ class VectorTable:
         for start in range(0, len(digests), MATRIX_ROWS):  # a look-up holds up the interpreter
             chunk = digests[start : start + MATRIX_ROWS]
             keys = [self._model + scope.row(digest) for digest in chunk]
-            with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+            with self._env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
                 found = dict(cursor.getmulti(sorted(keys)))
             numbers[start : start + len(chunk)] = numbers_of(
                 found.get(key, NO_NUMBER) for key in keys
@@ -253,10 +253,10 @@ class VectorTable:
         keys = {self._model + scope.row(digest): digest for digest in digests}
         codebook = self._codebook() if self._is_old else None
         with self._env.read() as txn:
-            with txn.cursor(self._env.tables[PLACES]) as cursor:  # read in the order they lie in
+            with txn.cursor(txn.tables[PLACES]) as cursor:  # read in the order they lie in
                 places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
             numbers, known = [number for number, _ in places], [key for _, key in places]
-            found = rows_at(self._env, txn, numbers, known, scope, dimension) if known else []
+            found = rows_at(txn, numbers, known, scope, dimension) if known else []
             rows = {keys[key]: row for key, row in zip(known, found, strict=True) if row}
             for key, digest in keys.items() if self._is_old else ():
                 if digest in rows:
@@ -269,7 +269,7 @@ class VectorTable:
         return rows
 
     def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
-        value = txn.get(key, db=self._env.tables[table])
+        value = txn.get(key, db=txn.tables[table])
         data = None if value is None else checked(value)
         return None if data is None else scope.read(data, place_of(table, key))
 
@@ -303,7 +303,7 @@ class VectorTable:
             return {}
         unknown = [d for d in digests if owner.prefix + d not in self._waiting]
         keys = {self._model + scope.row(digest): digest for digest in unknown}
-        with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+        with self._env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
             for key, _ in cursor.getmulti(sorted(keys)):
                 del keys[key]
         return keys
@@ -324,7 +324,7 @@ class VectorTable:
 
         def put(txn: Transaction) -> None:
             for key, value in values.items():
-                put_row(self._env, txn, key, value)
+                put_row(txn, key, value)
 
         try:
             with self._lock:
@@ -366,7 +366,7 @@ class VectorTable:
                 keys = sorted(self._model + scope.row(digest) for digest in some) if scope else []
                 try:
                     if keys:
-                        self._env.write(partial(delete_keys, self._env, BY_DIGEST, keys))
+                        self._env.write(partial(delete_keys, BY_DIGEST, keys))
                 except EventLogError as error:  # derived data: what stays is only in the way
                     _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -385,11 +385,11 @@ class VectorTable:
                 for place in [place for place in self._waiting if place.startswith(prefix)]:
                     self._waiting.pop(place, None)
             for name in BY_DIGEST:
-                with self._env.read() as txn, txn.cursor(self._env.tables[name]) as cursor:
+                with self._env.read() as txn, txn.cursor(txn.tables[name]) as cursor:
                     every = cursor.iternext(keys=True, values=False)
                     keys = [key for key in every if key[MODEL_BYTES:] in rows]
                 known |= {rows[key[MODEL_BYTES:]] for key in keys}
-                self._env.write(partial(delete_keys, self._env, [name], keys))
+                self._env.write(partial(delete_keys, [name], keys))
             self._env.shrink()
         damaged = self._env.path.with_suffix(DAMAGED)
         remove_named(damaged.parent, lambda name: name == damaged.name)
@@ -403,7 +403,7 @@ class VectorTable:
 
         def drop(txn: Transaction) -> None:
             for name in (*BY_DIGEST, ROWS):
-                txn.drop(self._env.tables[name], delete=False)
+                txn.drop(txn.tables[name], delete=False)
 
         with self._lock:
             self._waiting.clear()
@@ -434,13 +434,13 @@ class VectorTable:
     def fact(self, name: str) -> bytes | None:
         """Return a small fact about the derived data, such as which model made it."""
         with self._env.read() as txn:
-            value = txn.get(name.encode(), db=self._env.tables[FACTS])
+            value = txn.get(name.encode(), db=txn.tables[FACTS])
         return None if value is None else checked(value)
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
-        table = self._env.tables[FACTS]
-        self._env.write(lambda txn: txn.put(name.encode(), seal(value), db=table))
+        data = seal(value)
+        self._env.write(lambda txn: txn.put(name.encode(), data, db=txn.tables[FACTS]))
 
     def close(self) -> None:
         """Write pending rows and close the file."""
@@ -462,9 +462,9 @@ class VectorTable:
                 # A row that was deleted since it was read stays deleted.
                 row = self._old_row(txn, key, scope, codebook) if one is None else row_of(one)
                 if row is not None:
-                    put_row(self._env, txn, key, written(row, key, scope))
+                    put_row(txn, key, written(row, key, scope))
             if self._is_old:
-                delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
+                delete_keys((OLD_VECTORS, OLD_TOKENS), known, txn)
 
         try:
             self._env.write(put)

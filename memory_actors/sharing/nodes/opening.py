@@ -25,7 +25,7 @@ from eventlog import EventStore, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import MADE, open_regular
 from eventlog.postgres.database import hosts_of
-from eventlog.postgres.side_tables import settings_at
+from eventlog.postgres.tables import settings_at
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.settings_check import check as check_settings
 from memory_actors.api.system import MemorySystem, open_alone

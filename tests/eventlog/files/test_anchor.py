@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import LogUnavailable
-from eventlog.files.anchor import Anchor, Tail
+from eventlog.files.log_directory import Anchor, Tail
 
 pytestmark = pytest.mark.user
 

@@ -21,7 +21,7 @@ def env(tmp_path: Path):
 
     def fill(txn: Transaction) -> None:
         for number in range(ROWS):
-            txn.put(number.to_bytes(4, "big"), bytes(ROW_BYTES), db=env.tables["rows"])
+            txn.put(number.to_bytes(4, "big"), bytes(ROW_BYTES), db=txn.tables["rows"])
 
     env.write(fill)
     yield env
@@ -29,7 +29,7 @@ def env(tmp_path: Path):
 
 
 def read(env: Environment) -> int:
-    with env.read() as txn, txn.cursor(env.tables["rows"]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables["rows"]) as cursor:
         return sum(len(value) for _, value in cursor)
 
 
@@ -47,7 +47,7 @@ def test_pages_that_were_read_are_let_go_and_come_back(env: Environment) -> None
 
 
 def test_who_reads_meanwhile_reads_on(env: Environment) -> None:
-    with env.read() as txn, txn.cursor(env.tables["rows"]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables["rows"]) as cursor:
         for number, (key, value) in enumerate(cursor):
             if number % 500 == 0:
                 mapped.release_pages()

@@ -27,11 +27,11 @@ def churn(path: Path, seed: int, commits: int) -> None:
     def change(txn: Transaction) -> None:
         for _ in range(rng.choice([1, 5, 40])):
             if keys and rng.random() < 0.45:
-                txn.delete(keys.pop(rng.randrange(len(keys))), db=env.tables["one"])
+                txn.delete(keys.pop(rng.randrange(len(keys))), db=txn.tables["one"])
             else:
                 keys.append(rng.randbytes(rng.choice(KEY_BYTES)))
                 value = rng.randbytes(rng.choice(VALUE_BYTES))
-                txn.put(keys[-1], value, db=env.tables["one"])
+                txn.put(keys[-1], value, db=txn.tables["one"])
 
     for n in range(commits):
         env.write(change)
@@ -62,9 +62,9 @@ def test_a_file_whose_last_pages_were_never_written_opens(tmp_path: Path) -> Non
     env = opened(path)
 
     def change(txn: Transaction) -> None:
-        txn.put(b"kept", b"value", db=env.tables["one"])
-        txn.put(b"large", b"x" * 100_000, db=env.tables["one"])
-        txn.delete(b"large", db=env.tables["one"])
+        txn.put(b"kept", b"value", db=txn.tables["one"])
+        txn.put(b"large", b"x" * 100_000, db=txn.tables["one"])
+        txn.delete(b"large", db=txn.tables["one"])
 
     for _ in range(3):
         env.write(change)
@@ -73,8 +73,8 @@ def test_a_file_whose_last_pages_were_never_written_opens(tmp_path: Path) -> Non
 
     env = opened(path)
     with env.read() as txn:
-        assert txn.get(b"kept", db=env.tables["one"]) == b"value"
-    env.write(lambda txn: txn.put(b"large", b"x" * 200_000, db=env.tables["one"]))
+        assert txn.get(b"kept", db=txn.tables["one"]) == b"value"
+    env.write(lambda txn: txn.put(b"large", b"x" * 200_000, db=txn.tables["one"]))
     env.close()
     check_file(path)
 
@@ -86,11 +86,11 @@ def whole(tmp_path: Path) -> Path:
 
     def fill(txn: Transaction) -> None:
         for n in range(400):
-            txn.put(b"%04d" % n, b"v" * 100, db=env.tables["one"])
-        txn.put(b"large", b"x" * 20_000, db=env.tables["one"])
+            txn.put(b"%04d" % n, b"v" * 100, db=txn.tables["one"])
+        txn.put(b"large", b"x" * 20_000, db=txn.tables["one"])
 
     env.write(fill)
-    env.write(lambda txn: txn.delete(b"0007", db=env.tables["one"]))
+    env.write(lambda txn: txn.delete(b"0007", db=txn.tables["one"]))
     env.close()
     return path
 
@@ -164,7 +164,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def fill(txn: Transaction) -> None:
         for n in range(MANY_BYTES // 2_048):
-            txn.put(b"%08d" % n, value, db=env.tables["one"], append=True)
+            txn.put(b"%08d" % n, value, db=txn.tables["one"], append=True)
 
     env.write(fill)
     env.close()

@@ -124,8 +124,8 @@ def test_a_pipe_does_not_keep_a_repair_waiting(tmp_path: Path, name: str) -> Non
 
 
 NAMED_BY_USERS = {
-    "eventlog/lmdb/heads.py": "a file of heads may come down a pipe",
-    "eventlog/keys/signing.py": "so may a key to sign with",
+    "eventlog/keys/heads.py": "a file of heads may come down a pipe",
+    "eventlog/keys/cryptography.py": "so may a key to sign with",
     "memory_actors/base/docstrings.py": "part of the package",
     "memory_actors/cli/doctor.py": "/proc/mounts",
     "memory_actors/cli/improve.py": "a text that a user names",

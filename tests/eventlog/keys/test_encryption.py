@@ -30,7 +30,9 @@ from eventlog.core.rows import seal_record, unseal_record
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
 from eventlog.lmdb import ledger, tables
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
 from eventlog.lmdb.tables import TABLES, U64
 
@@ -75,7 +77,7 @@ def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
 
 
 def row(env: Environment, txn: Any, position: int) -> bytes:
-    data: bytes = txn.get(U64.pack(position), db=env.tables["events"])
+    data: bytes = txn.get(U64.pack(position), db=txn.tables["events"])
     return data
 
 
@@ -91,7 +93,7 @@ async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path:
     for name in ("with", "without"):
         env = Environment(tmp_path / name / "log.mdb", TABLES)
         with env.read() as txn:
-            record = check_format(env, txn)
+            record = check_format(txn)
         env.close()
         formats[name] = record.format if record else None
 
@@ -138,8 +140,8 @@ async def test_ciphertexts_that_were_swapped_are_refused(tmp_path: Path) -> None
     def swap(env: Environment, txn: Any) -> None:
         one, other = (frame.unpack(n, row(env, txn, n)) for n in (1, 3))
         for position, taken in ((1, other), (3, one)):
-            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.body)
-            txn.put(U64.pack(position), data, db=env.tables["events"])
+            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.payload.data)
+            txn.put(U64.pack(position), data, db=txn.tables["events"])
 
     changed(tmp_path / "log", swap)
     async with opened(tmp_path / "log") as log:
@@ -162,7 +164,7 @@ async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None
         data, _ = frame.pack(
             prepared, position=2, sid=taken.stream_id, version=2, recorded_at_us=0, prev=before
         )
-        txn.put(U64.pack(2), data, db=env.tables["events"])
+        txn.put(U64.pack(2), data, db=txn.tables["events"])
 
     changed(tmp_path / "log", forge)
     async with opened(tmp_path / "log") as log:
@@ -178,7 +180,7 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
         assert await log.load_snapshot("s", "1") == Snapshot(3, b"state of s")
 
     def move(env: Environment, txn: Any) -> None:
-        table, at = env.tables["snapshots"], U64.pack(3)
+        table, at = txn.tables["snapshots"], U64.pack(3)
         value = txn.get(frame.stream_id("s") + at, db=table)
         assert b"state of s" not in value
         txn.put(frame.stream_id("t") + at, value, db=table)
@@ -329,7 +331,7 @@ async def test_a_repaired_log_is_under_the_same_keys(
         await fill(log)
         await log.archive("s", [2, 3])
         await fill(log, "t")
-    changed(tmp_path / "log", lambda env, txn: txn.delete(b"keys", db=env.tables["meta"]))
+    changed(tmp_path / "log", lambda env, txn: txn.delete(b"keys", db=txn.tables["meta"]))
     with pytest.raises(CorruptLog, match="lost the identity of its keys"):
         async with opened(tmp_path / "log"):
             pass
@@ -396,7 +398,7 @@ async def test_a_repeated_append_reads_as_asked(
 
     def pack(prepared: Prepared, **given: Any) -> tuple[bytes, bytes]:
         data, chain = real(prepared, **given)
-        bodies.append(frame.unpack(given["position"], data).body)
+        bodies.append(frame.unpack(given["position"], data).payload.data)
         return data, chain
 
     async with opened(tmp_path / "log") as log:
@@ -437,7 +439,7 @@ async def test_erasing_deletes_the_key(
         assert (found.stream, report.unread_events) == (frame.stream_id("s").hex(), 6)
 
 
-@pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_files", "done"])
+@pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_stream", "done"])
 async def test_opening_finishes_an_erasure_that_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -445,7 +447,7 @@ async def test_opening_finishes_an_erasure_that_broke_off(
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")
-        of = KeyFile if broken == "forget" else type(log._erasing)
+        of = {"forget": KeyFile, "remove_stream": Archive}.get(broken, Erasing)
 
         def fail(*_: Any, **__: Any) -> None:
             raise StorageFailed("no")

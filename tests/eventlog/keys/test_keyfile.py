@@ -10,7 +10,7 @@ import pytest
 from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFailed
 from eventlog.core.frame import stream_id
 from eventlog.keys import keyfile
-from eventlog.keys.aes_gcm import StreamCipher
+from eventlog.keys.cryptography import StreamCipher
 
 pytestmark = pytest.mark.user
 

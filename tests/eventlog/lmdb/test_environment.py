@@ -40,17 +40,17 @@ def opened(path: Path, **options) -> Iterator[Environment]:
 
 
 def put(env: Environment, key: bytes, value: bytes) -> None:
-    env.write(lambda txn: txn.put(key, value, db=env.tables["one"]))
+    env.write(lambda txn: txn.put(key, value, db=txn.tables["one"]))
 
 
 def get(env: Environment, key: bytes) -> bytes | None:
     with env.read() as txn:
-        return txn.get(key, db=env.tables["one"])
+        return txn.get(key, db=txn.tables["one"])
 
 
 def test_a_change_that_raises_leaves_nothing(path: Path):
     def change(txn: Transaction) -> None:
-        txn.put(KEY, b"value", db=env.tables["one"])
+        txn.put(KEY, b"value", db=txn.tables["one"])
         raise ZeroDivisionError
 
     with opened(path) as env:
@@ -88,7 +88,7 @@ def test_two_damaged_meta_pages_are_refused(path: Path):
 def test_the_size_limit_counts_pages_in_use(path: Path):
     def fill(txn: Transaction) -> None:
         env.check_room(txn, 3000)
-        txn.put(b"%d" % len(kept), b"x" * 3000, db=env.tables["one"])
+        txn.put(b"%d" % len(kept), b"x" * 3000, db=txn.tables["one"])
 
     kept: list[int] = []
     with opened(path, size_max_bytes=200_000) as env:
@@ -99,7 +99,7 @@ def test_the_size_limit_counts_pages_in_use(path: Path):
         assert 30 < len(kept) < 67
         assert get(env, b"0") == b"x" * 3000
 
-        env.write(lambda txn: txn.delete(b"0", db=env.tables["one"]))
+        env.write(lambda txn: txn.delete(b"0", db=txn.tables["one"]))
         kept.clear()
         env.write(fill)
 
@@ -127,7 +127,7 @@ def test_a_failed_write_waits_for_readers_before_it_opens_again(path: Path):
         with env.read() as txn:
             reading.set()
             may_leave.wait(10)
-            seen.append(txn.get(KEY, db=env.tables["one"]))
+            seen.append(txn.get(KEY, db=txn.tables["one"]))
 
     def write() -> None:
         try:

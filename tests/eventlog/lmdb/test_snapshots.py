@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,8 +30,13 @@ async def make(path: Path, *versions: int) -> None:
 
 def damage(path: Path, version: int, change: Callable[[bytes], bytes]) -> None:
     env = Environment(path / "log.mdb", TABLES)
-    key, table = frame.stream_id("s") + U64.pack(version), env.tables["snapshots"]
-    env.write(lambda txn: txn.put(key, change(txn.get(key, db=table)), db=table))
+    key = frame.stream_id("s") + U64.pack(version)
+
+    def put(txn: Any) -> None:
+        table = txn.tables["snapshots"]
+        txn.put(key, change(txn.get(key, db=table)), db=table)
+
+    env.write(put)
     env.close()
 
 

@@ -188,9 +188,9 @@ async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pyt
     """The row is written once a commit, and only by appends that count."""
     written: list[dict[str, int]] = []
 
-    def note(env: Environment, txn: Any, totals: dict[str, int]) -> None:
+    def note(txn: Any, totals: dict[str, int]) -> None:
         written.append(totals)
-        put_totals(env, txn, totals)
+        put_totals(txn, totals)
 
     async with EventLog.open(tmp_path, registry) as log:
         monkeypatch.setattr("eventlog.lmdb.ledger.put_totals", note)
@@ -238,7 +238,7 @@ async def test_a_missing_row_is_never_a_new_log(tmp_path: Path, row: bytes):
     """A row that is gone is never taken for a new log."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
-    change(tmp_path, lambda env, txn: txn.delete(row, db=env.tables["meta"]))
+    change(tmp_path, lambda env, txn: txn.delete(row, db=txn.tables["meta"]))
 
     for _ in range(2):
         with pytest.raises(CorruptLog):
@@ -249,7 +249,7 @@ async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
     """A row damaged under an open log stops the appends that count, and nothing else."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
-        log._env.write(lambda txn: txn.put(ROW, b"\0" * 30, db=log._env.tables["meta"]))
+        log._env.write(lambda txn: txn.put(ROW, b"\0" * 30, db=txn.tables["meta"]))
 
         one, other = await asyncio.gather(
             log.append("s", [Noted("b")], 1, counters={"n": 1}),
@@ -270,7 +270,7 @@ async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
 
 def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
-    env.write(lambda txn: put_totals(env, txn, {"n": 1}))
+    env.write(lambda txn: put_totals(txn, {"n": 1}))
     ledger = Ledger(env)
 
     def fail(txn: Any) -> None:
@@ -291,7 +291,7 @@ def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
 
     env.write(go_on)
     with env.read() as txn:
-        assert load_totals(env, txn) == {"n": 2}
+        assert load_totals(txn) == {"n": 2}
     env.close()
 
 
@@ -320,17 +320,17 @@ def test_certain_appends_are_accepted_beside_open_ones(
     relaxed = [deltas for deltas, is_relaxed in under_way if is_relaxed]
     others = [deltas for deltas, is_relaxed in under_way if not is_relaxed]
     for deltas in relaxed:
-        tally.enter(deltas, relaxed=True)
+        tally.note(deltas, 1, relaxed=True)
     for deltas in others:
-        tally.enter(deltas, relaxed=False)
+        tally.note(deltas, 1, relaxed=False)
 
     if tally.is_certain(counters):
         for landed in powerset(others):
             count(total_of(committed, *relaxed, *landed), counters)
     for deltas in relaxed:
-        tally.leave(deltas, relaxed=True)
+        tally.note(deltas, -1, relaxed=True)
     for deltas in others:
-        tally.leave(deltas, relaxed=False)
+        tally.note(deltas, -1, relaxed=False)
     assert tally.now() == committed
     assert tally._swing == tally._accepted == {}
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
-from eventlog.files.anchor import Tail
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.writer import WriteJob, Writer
 
@@ -19,6 +19,8 @@ pytestmark = pytest.mark.anyio
 
 class FakeEnvironment:
     """Carries out writes in memory, each when the test lets it, up to a size per transaction."""
+
+    committed = 0
 
     def __init__(self, room: int = 1 << 60):
         self.gate = threading.Event()
@@ -53,6 +55,13 @@ class FakeLedger:
         return Landed(Tail(), None)
 
 
+class FakeAnchor:
+    """Remembers nothing."""
+
+    def write(self, _tail: Tail) -> None:
+        pass
+
+
 class Harness:
     """A writer over a fake environment, and what it told the loop."""
 
@@ -62,7 +71,7 @@ class Harness:
         self.writer = Writer(
             env,
             FakeLedger(),
-            committed=lambda _tail: None,
+            anchor=FakeAnchor(),
             deliver=self.deliver,
         )
 
@@ -170,16 +179,16 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
     """A job that fails half way leaves nothing, and fails alone."""
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
-        env, FakeLedger(), committed=lambda _tail: None,
+        env, FakeLedger(), anchor=FakeAnchor(),
         deliver=lambda batch, outcomes, _tail: [
             job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
         ],
     )  # fmt: skip
     futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
     jobs = [
-        lambda txn: txn.put(b"1", b"", db=env.tables["rows"]),
-        lambda txn: txn.put(b"2", b"", db=env.tables["rows"]) and txn.put(b"", 1 / 0),
-        lambda txn: txn.put(b"3", b"", db=env.tables["rows"]),
+        lambda txn: txn.put(b"1", b"", db=txn.tables["rows"]),
+        lambda txn: txn.put(b"2", b"", db=txn.tables["rows"]) and txn.put(b"", 1 / 0),
+        lambda txn: txn.put(b"3", b"", db=txn.tables["rows"]),
     ]
     for run, future in zip(jobs, futures, strict=True):
         writer.put(WriteJob(run, 1, 1, future.set_result))
@@ -188,7 +197,7 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
         outcomes = [await future for future in futures]
         await anyio.to_thread.run_sync(writer.stop)
 
-    with env.read() as txn, txn.cursor(env.tables["rows"]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables["rows"]) as cursor:
         rows = [key for key, _ in cursor]
     env.close()
     assert rows == [b"1", b"3"]

@@ -15,7 +15,7 @@ from memory_actors import MemorySystem, Settings
 psycopg = pytest.importorskip("psycopg")
 
 from eventlog import PgEventStore  # noqa: E402 - of an extra
-from eventlog.postgres import database, leases, side_tables, store  # noqa: E402 - the same
+from eventlog.postgres import database, leases, store, tables  # noqa: E402 - the same
 from eventlog.postgres.database import DatabasePlace, Lost, connect, hosts_of, run  # noqa: E402
 
 pytestmark = pytest.mark.anyio
@@ -189,8 +189,8 @@ async def test_a_lease_whose_first_renewal_has_no_answer_is_a_typed_error(url, m
 
 async def test_settings_are_read_from_a_store_that_nobody_opens(url):
     names, nowhere = (b"one", b"other"), f"{server().url}?schema=none_is_here"
-    assert await side_tables.settings_at(nowhere, *names) == [None, None]
+    assert await tables.settings_at(nowhere, *names) == [None, None]
     async with PgEventStore.open(url, registry) as log:
-        assert await side_tables.settings_at(url, *names) == [None, None]
+        assert await tables.settings_at(url, *names) == [None, None]
         await log.save_setting("other", b"value", expected=None)
-    assert await side_tables.settings_at(url, *names) == [None, b"value"]
+    assert await tables.settings_at(url, *names) == [None, b"value"]

@@ -260,7 +260,7 @@ async def test_a_read_only_disk_is_said_to_be_so(tmp_path: Path, monkeypatch: py
     def refuse(*_: Any) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("eventlog.files.atomic_directory.lock", refuse)
+    monkeypatch.setattr("eventlog.files.log_directory.lock", refuse)
     with pytest.raises(LogUnavailable, match="Read-only file system: make it writable, or name"):
         await restore(tmp_path / "backup", tmp_path / "log", registry)
 

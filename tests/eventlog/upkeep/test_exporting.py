@@ -336,7 +336,7 @@ async def test_what_is_being_erased_is_in_no_export(
     async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
         await fill(one, "ab", key="k")
         with monkeypatch.context() as patched:
-            patched.setattr("eventlog.lmdb.erase.StreamErasing.step", _no_room)
+            patched.setattr("eventlog.lmdb.erasing.Erasing.step", _no_room)
             with pytest.raises(DiskFull):
                 await one.erase("a")
         await one.export_since(0, tmp_path / "file")

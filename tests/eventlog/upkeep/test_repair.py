@@ -20,6 +20,7 @@ from eventlog import (
     LogUnavailable,
 )
 from eventlog.core.records import RepairReport
+from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import TABLES, U64
 from eventlog.upkeep.repair import repair
@@ -117,7 +118,7 @@ async def test_a_stream_ends_before_its_first_damaged_event(tmp_path: Path):
     await fill(tmp_path / "log")
 
     def damage(env: Environment, txn: Any) -> None:
-        table = env.tables["events"]
+        table = txn.tables["events"]
         data = txn.get(U64.pack(14), db=table)  # version 5 of b
         txn.put(U64.pack(14), data[:-1] + b"?", db=table)
 
@@ -154,7 +155,7 @@ async def test_a_stream_without_its_record_stays_behind(tmp_path: Path):
     await fill(tmp_path / "log")
     changed(
         tmp_path / "log",
-        lambda env, txn: txn.put(stream_id("b"), b"noise", db=env.tables["streams"]),
+        lambda env, txn: txn.put(stream_id("b"), b"noise", db=txn.tables["streams"]),
     )
     (left,) = repaired(tmp_path).left_behind
 
@@ -165,7 +166,7 @@ async def test_a_stream_without_its_record_stays_behind(tmp_path: Path):
 async def test_what_opening_refuses_can_be_repaired(tmp_path: Path):
     """Totals lost, an anchor of another log, a file cut short."""
     await fill(tmp_path / "log")
-    changed(tmp_path / "log", lambda env, txn: txn.delete(b"totals", db=env.tables["meta"]))
+    changed(tmp_path / "log", lambda env, txn: txn.delete(b"totals", db=txn.tables["meta"]))
     with pytest.raises(CorruptLog):
         async with opened(tmp_path / "log"):
             pass
@@ -209,7 +210,7 @@ async def test_it_never_writes_over_anything_nor_reads_an_open_log(tmp_path: Pat
 def without_its_end(env: Environment, txn: Any) -> None:
     """Leave nothing of the log that says how many events it had."""
     for name in ("events", "versions", "streams"):
-        txn.drop(env.tables[name], delete=False)
+        txn.drop(txn.tables[name], delete=False)
 
 
 async def test_the_anchor_knows_of_events_of_which_nothing_is_left(tmp_path: Path):
@@ -230,15 +231,15 @@ async def test_where_nothing_says_how_many_there_were_nothing_is_promised(
     assert repaired(tmp_path).is_whole  # by the log itself
     (tmp_path / "new").rename(tmp_path / "whole")
 
-    last_position = Ledger.last_position
+    tail = Ledger.tail
 
-    def damaged(self: Ledger, txn: Any) -> int:
+    def damaged(self: Ledger, txn: Any) -> Tail:
         if self._env.path.name.startswith("damaged-"):
             raise CorruptLog("its root is damaged")
-        return last_position(self, txn)
+        return tail(self, txn)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "last_position", damaged)
+        patched.setattr(Ledger, "tail", damaged)
         report = repaired(tmp_path)
 
     assert (report.events, report.missing, report.is_whole) == (0, None, False)

@@ -69,19 +69,19 @@ def opened(path: Path, names: tuple[str, ...] = NAMES) -> Iterator[Environment]:
 def fill(env: Environment, rows: int = 500, size: int = 300, table: str = "one") -> None:
     def put(txn: Transaction) -> None:
         for n in range(rows):
-            txn.put(b"%06d" % n, b"%06d" % n * (size // 6), db=env.tables[table])
+            txn.put(b"%06d" % n, b"%06d" % n * (size // 6), db=txn.tables[table])
 
     env.write(put)
 
 
 def rows_of(env: Environment, table: str = "one") -> list[tuple[bytes, bytes]]:
-    with env.read() as txn, txn.cursor(env.tables[table]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables[table]) as cursor:
         return list(cursor)
 
 
 def cut(env: Environment) -> None:
     """Make every row short: its page stays."""
-    env.write(lambda txn: [txn.put(k, b"short", db=env.tables["one"]) for k, _ in rows_of(env)])
+    env.write(lambda txn: [txn.put(k, b"short", db=txn.tables["one"]) for k, _ in rows_of(env)])
 
 
 def maps(path: Path) -> list[str]:
@@ -124,7 +124,7 @@ def test_pages_are_packed_full(path: Path):
 def test_what_was_deleted_is_in_no_page_any_more(path: Path):
     with opened(path) as env:
         fill(env)
-        env.write(lambda txn: txn.delete(b"000123", db=env.tables["one"]))
+        env.write(lambda txn: txn.delete(b"000123", db=txn.tables["one"]))
         assert b"000123" * 40 in path.read_bytes()
 
         env.shrink()
@@ -139,7 +139,7 @@ def test_entries_stored_with_a_copy_are_in_it_alone(path: Path):
         fill(env, 3)
         aside = path.with_name("aside")
         shutil.copy(path, aside)
-        env.shrink(lambda txn, _: txn.put(b"note", b"stored", db=env.tables["two"]))
+        env.shrink(lambda txn, _: txn.put(b"note", b"stored", db=txn.tables["two"]))
 
         assert rows_of(env, "two") == [(b"note", b"stored")]
     with opened(aside) as env:
@@ -157,12 +157,12 @@ def test_a_reader_finishes_in_the_old_file(path: Path):
         with env.read() as txn:
             assert in_thread(env.shrink).after_bytes
             in_thread(lambda: cut(env))
-            with txn.cursor(env.tables["one"]) as cursor:
+            with txn.cursor(txn.tables["one"]) as cursor:
                 assert list(cursor) == before
             assert in_thread(lambda: rows_of(env))[0][1] == b"short"
             assert any("deleted" in name for name in maps(path))
             assert rows_of(env)[0][1] == b"short"  # a transaction within another
-            assert txn.get(b"000001", db=env.tables["one"]) == before[1][1]
+            assert txn.get(b"000001", db=txn.tables["one"]) == before[1][1]
         assert not any("deleted" in name for name in maps(path))
 
 
@@ -180,7 +180,7 @@ def test_writes_and_reads_from_many_threads_lose_nothing(path: Path):
 
     def write(n: int) -> None:
         key = b"%d-%06d" % (n, len(written))
-        env.write(lambda txn: txn.put(key, key * 20, db=env.tables["one"]))
+        env.write(lambda txn: txn.put(key, key * 20, db=txn.tables["one"]))
         written.add(key)
 
     def read(_: int) -> None:
@@ -210,7 +210,7 @@ def test_closing_waits_for_a_reader_of_the_old_file(path: Path):
         with env.read() as txn:
             reading.set()
             may_leave.wait(10)
-            seen.append(txn.stat(env.tables["one"])["entries"])
+            seen.append(txn.stat(txn.tables["one"])["entries"])
 
     env = Environment(path, NAMES)
     fill(env)
@@ -262,7 +262,7 @@ def test_pages_seen_by_a_reader_are_not_reused(path: Path):
         with env.read() as txn:
             for _ in range(20):
                 in_thread(lambda: (cut(env), fill(env)))
-            with txn.cursor(env.tables["one"]) as cursor:
+            with txn.cursor(txn.tables["one"]) as cursor:
                 assert all(value == key * 50 for key, value in cursor)
 
 
@@ -596,7 +596,7 @@ async def test_the_transactions_of_all_files_are_counted_together(tmp_path: Path
         for _ in range(4):
             await log.shrink(force=True)
             numbers.append(log._env.last_transaction())
-            assert log._env.last_transaction() == log._intake._anchor.read().transaction
+            assert log._env.last_transaction() == log._files.anchor.read().transaction
     async with log_in(tmp_path) as log:
         numbers.append(log._env.last_transaction())
 
@@ -624,7 +624,7 @@ def of_format(path: Path, number: int) -> None:
         def put(txn: Transaction) -> None:
             for name, of_table in rows.items():
                 for key, value in of_table:
-                    txn.put(key, value, db=env.tables[name])
+                    txn.put(key, value, db=txn.tables[name])
 
         env.write(put)
     (path / "log.anchor").unlink()
@@ -677,7 +677,7 @@ async def test_a_store_of_any_other_format_is_refused_and_untouched(tmp_path: Pa
         await write(log, 50)
     with opened(tmp_path / "log.mdb", TABLES) as env:
         other = seal_record(FormatRecord(number, 5, 6, 7))
-        env.write(lambda txn: txn.put(b"format", other, db=env.tables["meta"]))
+        env.write(lambda txn: txn.put(b"format", other, db=txn.tables["meta"]))
     before = (tmp_path / "log.mdb").read_bytes()
 
     with pytest.raises(UnknownEvent, match=f"format {number}"):

@@ -23,8 +23,7 @@ from eventlog import (
     InMemoryLog,
     PayloadDropped,
 )
-from eventlog.archive import segment
-from eventlog.upkeep import archiving
+from eventlog.lmdb import erasing, segment
 
 registry = EventRegistry()
 
@@ -74,7 +73,7 @@ class AgreeingStores(RuleBasedStateMachine):
         self.memory = InMemoryLog(registry, clock=lambda: self.now_us)
         self.stack = AsyncExitStack()
         self.small = [
-            patch.object(archiving, "SEGMENT_EVENTS", 3),
+            patch.object(erasing, "STUBS_AT_ONCE", 3),
             patch.object(segment, "BLOCK_BYTES", 500),
         ]
         for limit in self.small:

@@ -70,7 +70,7 @@ def rewrite(position: int, change: Callable[[bytes], bytes], *, reseal: bool) ->
     """Return a change of a frame's bytes, with the CRC made right or left as it was."""
 
     def run(env: Environment, txn: Transaction) -> None:
-        key, table = U64.pack(position), env.tables["events"]
+        key, table = U64.pack(position), txn.tables["events"]
         data = change(txn.get(key, db=table))
         if reseal:
             crc = zlib.crc32(data[4:]) ^ int.from_bytes(key, "big")
@@ -81,15 +81,15 @@ def rewrite(position: int, change: Callable[[bytes], bytes], *, reseal: bool) ->
 
 
 def put(table: str, key: bytes, value: bytes) -> Change:
-    return lambda env, txn: txn.put(key, value, db=env.tables[table])
+    return lambda env, txn: txn.put(key, value, db=txn.tables[table])
 
 
 def drop(table: str, key: bytes) -> Change:
-    return lambda env, txn: txn.delete(key, db=env.tables[table])
+    return lambda env, txn: txn.delete(key, db=txn.tables[table])
 
 
 def swap(env: Environment, txn: Transaction) -> None:
-    table = env.tables["events"]
+    table = txn.tables["events"]
     first, second = (txn.get(U64.pack(position), db=table) for position in (1, 2))
     txn.put(U64.pack(1), second, db=table)
     txn.put(U64.pack(2), first, db=table)
@@ -97,7 +97,7 @@ def swap(env: Environment, txn: Transaction) -> None:
 
 def record_of(sid: bytes, **changes) -> Change:
     def run(env: Environment, txn: Transaction) -> None:
-        table = env.tables["streams"]
+        table = txn.tables["streams"]
         record = unseal_record(txn.get(sid, db=table), StreamRecord, "")
         txn.put(sid, seal_record(msgspec.structs.replace(record, **changes)), db=table)
 

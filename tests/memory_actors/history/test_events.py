@@ -66,5 +66,5 @@ async def test_what_is_not_asked_for_need_not_be_readable(open_memory: Any, foll
 
 def damage(log: EventLog, position: int) -> None:
     """Put noise in the place of an event."""
-    events = log._env.tables["events"]
-    log._env.write(lambda txn: txn.put(U64.pack(position), b"noise", db=events))
+    key = U64.pack(position)
+    log._env.write(lambda txn: txn.put(key, b"noise", db=txn.tables["events"]))

@@ -76,7 +76,7 @@ def write_older(path: Path, owner: Owner, model: bytes) -> None:
             for table, each in data.items():
                 value = scope.written(each, table.encode() + key)
                 sealed = struct.pack(">I", zlib.crc32(value)) + value
-                txn.put(key, sealed, db=env.tables[table])
+                txn.put(key, sealed, db=txn.tables[table])
 
     env.write(put)
     env.close()
@@ -86,7 +86,7 @@ def counts(path: Path) -> tuple[int, ...]:
     env = Environment(path, TABLES)
     with env.read() as txn:
         tables = (ROWS, OLD_VECTORS, OLD_TOKENS)
-        found = tuple(txn.stat(env.tables[name])["entries"] for name in tables)
+        found = tuple(txn.stat(txn.tables[name])["entries"] for name in tables)
     env.close()
     return found
 
@@ -112,8 +112,8 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Owner:
 def make_older(path: Path) -> None:
     """Turn the rows of a store into what older ones have."""
     env = Environment(path, TABLES)
-    with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
-        rows = [(key, number, txn.get(number, db=env.tables[ROWS])[4:]) for key, number in cursor]
+    with env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
+        rows = [(key, number, txn.get(number, db=txn.tables[ROWS])[4:]) for key, number in cursor]
 
     def put(txn) -> None:
         for key, number, row in rows:
@@ -127,9 +127,9 @@ def make_older(path: Path) -> None:
                 data[OLD_TOKENS] = old
             for table, each in data.items():
                 sealed = struct.pack(">I", zlib.crc32(each)) + each
-                txn.put(key, sealed, db=env.tables[table])
-            txn.delete(key, db=env.tables[PLACES])
-            txn.delete(number, db=env.tables[ROWS])
+                txn.put(key, sealed, db=txn.tables[table])
+            txn.delete(key, db=txn.tables[PLACES])
+            txn.delete(number, db=txn.tables[ROWS])
 
     env.write(put)
     env.close()
@@ -231,8 +231,8 @@ def test_damaged_older_rows_are_named(tmp_path: Path) -> None:
     write_older(tmp_path / FILE, EVERYBODY, model)
     assert damaged_rows(tmp_path / FILE, encrypted=False) == {}
     env = Environment(tmp_path / FILE, TABLES)
-    env.write(lambda txn: txn.put(model + DIGESTS[0], b"junk", db=env.tables[OLD_TOKENS]))
-    env.write(lambda txn: txn.put(model + DIGESTS[1], b"junk", db=env.tables[OLD_VECTORS]))
+    env.write(lambda txn: txn.put(model + DIGESTS[0], b"junk", db=txn.tables[OLD_TOKENS]))
+    env.write(lambda txn: txn.put(model + DIGESTS[1], b"junk", db=txn.tables[OLD_VECTORS]))
     env.close()
     assert sorted(damaged_rows(tmp_path / FILE, encrypted=False)) == DIGESTS[:2]
 

@@ -499,10 +499,10 @@ async def test_lost_token_states_are_made_again_before_a_search_answers(
         await filled(memory.user("u"), 20)
         before = await memory.user("u").retrieve("word3 place3", top_k=60)
     env = Environment(tmp_path / "memory" / "derived.mdb", TABLES)
-    with env.read() as txn, txn.cursor(env.tables[ROWS]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables[ROWS]) as cursor:
         keys = [key for key, _ in cursor]
     for key in keys[:5]:
-        env.write(lambda txn, key=key: txn.delete(key, db=env.tables[ROWS]))
+        env.write(lambda txn, key=key: txn.delete(key, db=txn.tables[ROWS]))
     env.close()
     async with open_memory() as memory:
         assert await memory.user("u").retrieve("word3 place3", top_k=60) == before

@@ -177,9 +177,9 @@ async def test_a_table_that_is_written_in_another_order_changes_no_answer(
 def reverse_rows(path: Path) -> None:
     """Let the first row be the last."""
     env = Environment(path, TABLES)
-    places, rows = env.tables[PLACES], env.tables[ROWS]
 
     def put(txn: Any) -> None:
+        places, rows = txn.tables[PLACES], txn.tables[ROWS]
         numbers = [number for number, _ in txn.cursor(rows)]
         other = dict(zip(numbers, reversed(numbers), strict=True))
         values = {number: txn.get(number, db=rows) for number in numbers}

@@ -292,7 +292,7 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes, url)
     del node_of(one).placement.leases._renew
     assert await one.user("ada").count() == 0
     with services.embeddings._table._env.read() as txn:
-        assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
+        assert txn.stat(txn.tables["embeddings"])["entries"] == 0
     assert list((node_of(one).memory._erasing._directory / "indexes").iterdir()) == []
     assert found_in_database(url, "user:ada", "Ada skis") == set()
 

@@ -60,7 +60,7 @@ async def test_an_encrypted_stores_files_hold_no_users_words(
 
     The same search finds canaries and vectors in a store that is not encrypted.
     """
-    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
+    monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     text = "the text whose vector is looked for"
     async with open_memory(summarizer=SHORT, recall_audit="plain", encrypt=encrypt) as memory:
         await canaries_everywhere(memory, "eve")
@@ -97,7 +97,7 @@ async def test_keys_of_an_index_cannot_be_guessed(
         rows = {}
         with memory._log._env.read() as txn:
             for table in ("keys", "requests"):
-                with txn.cursor(memory._log._env.tables[table]) as cursor:
+                with txn.cursor(txn.tables[table]) as cursor:
                     rows[table] = [key[16:32] for key, _ in cursor]
 
     assert len(rows["keys"]) == len(rows["requests"]) == 1

@@ -15,7 +15,7 @@ from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import DiskFull, LogUnavailable, StorageFailed
-from eventlog.lmdb import erase as stream_erasing
+from eventlog.lmdb import erasing as stream_erasing
 from memory_actors import (
     BeingErasedError,
     Item,
@@ -75,7 +75,7 @@ async def test_no_file_and_no_answer_has_an_erased_user(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No file and no answer has a trace of an erased user."""
-    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
+    monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     KeyStore(directory).create(USER)
     async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
         await memory.user("bob").add("canoe on the lake")
@@ -304,10 +304,10 @@ async def test_the_next_call_erases_what_an_error_left(
     def fail(*_: Any, **__: Any) -> Any:
         raise DiskFull("no room")
 
-    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
+    monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
-        for owner, name in ((VectorTable, "erase"), (stream_erasing.StreamErasing, "step")):
+        for owner, name in ((VectorTable, "erase"), (stream_erasing.Erasing, "step")):
             with monkeypatch.context() as patched:
                 patched.setattr(owner, name, fail)
                 with pytest.raises(DiskFull):
@@ -405,7 +405,7 @@ async def test_a_user_whose_events_are_damaged_can_be_erased(
         env = memory._log._env
 
         def damage(txn: Any) -> None:
-            table = env.tables["events"]
+            table = txn.tables["events"]
             key = (4).to_bytes(8, "big")
             data = txn.get(key, db=table)
             txn.put(key, data[:-3] + b"???", db=table)

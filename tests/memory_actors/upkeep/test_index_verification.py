@@ -51,12 +51,11 @@ def index_file(store: Path, suffix: str = ".words") -> Path:
 def change_row(store: Path, digest: bytes, change: Change) -> None:
     """Change what is stored of a text, and give it the checksum that it should have."""
     env = Environment(store / "derived.mdb", TABLES)
-    rows = env.tables[ROWS]
-    with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
         ((key, number),) = (one for one in cursor if one[0][MODEL_BYTES:] == digest)
-        data = change(txn.get(number, db=rows)[4:])
+        data = change(txn.get(number, db=txn.tables[ROWS])[4:])
     sealed = zlib.crc32(data, zlib.crc32(key)).to_bytes(4, "big") + data
-    env.write(lambda txn: txn.put(number, sealed, db=rows))
+    env.write(lambda txn: txn.put(number, sealed, db=txn.tables[ROWS]))
     env.close()
 
 
@@ -163,9 +162,9 @@ async def test_a_vector_that_cannot_be_is_found_with_its_memory(
 async def test_an_embedding_that_fails_its_checksum_is_found(store: Path) -> None:
     path = store / "derived.mdb"
     env = Environment(path, TABLES)
-    with env.read() as txn, txn.cursor(env.tables[ROWS]) as cursor:
+    with env.read() as txn, txn.cursor(txn.tables[ROWS]) as cursor:
         key, value = next(iter(cursor))
-    env.write(lambda txn: txn.put(key, value[:-1] + b"?", db=env.tables[ROWS]))
+    env.write(lambda txn: txn.put(key, value[:-1] + b"?", db=txn.tables[ROWS]))
     env.close()
 
     (found,) = findings(store)

@@ -24,8 +24,8 @@ async def test_what_is_whole_goes_on_living(
             await memory.user("ada").add(f"note {n}")
             await memory.user("bob").add(f"boat {n}")
     env = Environment(tmp_path / "memory" / "log.mdb", TABLES)
-    env.write(lambda txn: txn.put(U64.pack(7), b"noise", db=env.tables["events"]))
-    env.write(lambda txn: txn.put(b"totals", b"noise", db=env.tables["meta"]))
+    env.write(lambda txn: txn.put(U64.pack(7), b"noise", db=txn.tables["events"]))
+    env.write(lambda txn: txn.put(b"totals", b"noise", db=txn.tables["meta"]))
     env.close()
 
     report = repair_store(tmp_path / "memory", tmp_path / "new")

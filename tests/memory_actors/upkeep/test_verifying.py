@@ -141,10 +141,10 @@ def change_rows(directory: Path, table: str, change: Any) -> None:
     env = Environment(directory / "log.mdb", TABLES)
 
     def put(txn: Any) -> None:
-        with txn.cursor(env.tables[table]) as cursor:
+        with txn.cursor(txn.tables[table]) as cursor:
             rows = list(cursor)
         for key, value in rows:
-            txn.put(key, change(key, value), db=env.tables[table])
+            txn.put(key, change(key, value), db=txn.tables[table])
 
     env.write(put)
     env.close()

@@ -56,8 +56,8 @@ async def test_a_user_with_a_damaged_event_is_refused(open_memory, tmp_path) -> 
     key = U64.pack(entry.position)
 
     def damage(txn: Any) -> None:
-        whole = txn.get(key, db=env.tables["events"])
-        txn.put(key, whole[:-1] + bytes([whole[-1] ^ 1]), db=env.tables["events"])
+        whole = txn.get(key, db=txn.tables["events"])
+        txn.put(key, whole[:-1] + bytes([whole[-1] ^ 1]), db=txn.tables["events"])
 
     env.write(damage)
     env.close()

@@ -28,13 +28,11 @@ from eventlog import (
     PayloadDropped,
     StorageFailed,
 )
-from eventlog.archive import archive, block, segment
-from eventlog.archive.archive import Archive
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
-from eventlog.lmdb import tables
+from eventlog.lmdb import archive, erasing, segment, tables
+from eventlog.lmdb.archive import Archive
+from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import TABLES, U64
-from eventlog.upkeep import archiving
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +77,7 @@ def in_files(path: Path, wanted: str) -> set[str]:
 
 
 def without_codec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block, "zstandard", None)
+    monkeypatch.setattr(segment, "zstandard", None)
 
 
 # --- what lies where
@@ -89,7 +87,8 @@ async def test_shrinking_leaves_a_payload_in_the_archive_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A payload is in the archive alone once the file has shrunk."""
-    monkeypatch.setattr(block, "_compress", lambda raw: (block.ZLIB, stored(raw)))
+    without_codec(monkeypatch)
+    monkeypatch.setattr(segment, "ZLIB_LEVEL", 0)  # so that content is found in it
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))
@@ -100,11 +99,6 @@ async def test_shrinking_leaves_a_payload_in_the_archive_alone(
         await log.drop_archived(FOREVER)
         assert in_files(tmp_path, text(3)) == set()
         assert (await log.verify()).ok
-
-
-def stored(raw: bytes) -> bytes:
-    """Return zlib that compresses nothing, so that content is found in it."""
-    return block.zlib.compress(raw, 0)
 
 
 async def test_files_are_private_and_named_by_stream_id(tmp_path: Path):
@@ -213,7 +207,7 @@ async def test_the_event_loop_never_reads_a_file(tmp_path: Path, monkeypatch: An
 
 def test_what_is_kept_decompressed_is_bounded(tmp_path: Path):
     kept = Archive(tmp_path, cache_bytes=300_000)
-    entries = [block.Entry(n, bytes(16), bytes(140_000)) for n in range(5)]
+    entries = [segment.Entry(n, bytes(16), bytes(140_000)) for n in range(5)]
     written = kept.write(S, 1, entries)
 
     for _ in range(3):
@@ -307,8 +301,8 @@ async def test_nothing_is_removed_where_the_records_are_damaged(tmp_path: Path):
     key = S + (1).to_bytes(4, "big")
 
     def damage(env: Environment, txn: Any) -> None:
-        value = txn.get(key, db=env.tables["segments"])
-        txn.put(key, value[:-1] + bytes([value[-1] ^ 1]), db=env.tables["segments"])
+        value = txn.get(key, db=txn.tables["segments"])
+        txn.put(key, value[:-1] + bytes([value[-1] ^ 1]), db=txn.tables["segments"])
 
     change(tmp_path, damage)
     async with opened(tmp_path) as log:
@@ -388,7 +382,7 @@ async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path)
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._archiving.replace = refuse
+        log._erasing.replace = refuse
         with pytest.raises(DiskFull):
             await log.archive("s", range(1, 11))
 
@@ -404,7 +398,7 @@ async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._archiving.replace = fail
+        log._erasing.replace = fail
         with pytest.raises(StorageFailed):
             await log.archive("s", range(1, 11))
         assert len(segments(tmp_path)) == 1
@@ -417,14 +411,14 @@ async def test_an_event_changed_during_archiving_is_left_alone(tmp_path: Path):
     """An event that changed while it was archived is left alone."""
     async with opened(tmp_path) as log:
         await fill(log)
-        real = log._archiving.take
+        real = log._erasing.write_segment
 
-        def take(*arguments: Any) -> Any:
-            batch = real(*arguments)
-            batch.hot[3] = batch.hot[3]._replace(header=bytes(113))
-            return batch
+        def write_segment(*arguments: Any) -> Any:
+            moving = real(*arguments)
+            moving.hot[3] = moving.hot[3]._replace(header=bytes(113))
+            return moving
 
-        log._archiving.take = take
+        log._erasing.write_segment = write_segment
         with pytest.raises(CorruptLog, match="event 4 has changed"):
             await log.archive("s", range(1, 11))
 
@@ -453,7 +447,7 @@ async def test_a_full_log_can_be_archived_and_shrunk(tmp_path: Path):
 
 
 async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 5)
+    monkeypatch.setattr(erasing, "STUBS_AT_ONCE", 5)
     async with opened(tmp_path) as log:
         await fill(log)
         for delay_ms in range(0, 12, 2):
@@ -468,7 +462,7 @@ async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, 
 
 
 async def test_reads_and_appends_go_on_meanwhile(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 100)
+    monkeypatch.setattr(erasing, "STUBS_AT_ONCE", 100)
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         expected = [text(n) for n in range(2000)]
@@ -592,23 +586,23 @@ async def test_an_unreadable_file_is_unavailable_not_damaged(tmp_path: Path, mon
 
 def stub_elsewhere(env: Environment, txn: Any) -> None:
     """Point an event's stub to its neighbour's payload, with a right CRC."""
-    rows = [txn.get(U64.pack(position), db=env.tables["events"]) for position in (2, 3)]
+    rows = [txn.get(U64.pack(position), db=txn.tables["events"]) for position in (2, 3)]
     place = frame.unpack(2, rows[0]).place
-    txn.put(U64.pack(3), frame.stub(3, rows[1], place), db=env.tables["events"])
+    txn.put(U64.pack(3), frame.stub(3, rows[1], place), db=txn.tables["events"])
 
 
 def stub_nowhere(env: Environment, txn: Any) -> None:
-    row = txn.get(U64.pack(3), db=env.tables["events"])
-    txn.put(U64.pack(3), frame.stub(3, row, frame.Place(9, 32, 0)), db=env.tables["events"])
+    row = txn.get(U64.pack(3), db=txn.tables["events"])
+    txn.put(U64.pack(3), frame.stub(3, row, frame.Place(9, 32, 0)), db=txn.tables["events"])
 
 
 def lose_record(env: Environment, txn: Any) -> None:
-    txn.delete(S + (1).to_bytes(4, "big"), db=env.tables["segments"])
+    txn.delete(S + (1).to_bytes(4, "big"), db=txn.tables["segments"])
 
 
 def lose_key(env: Environment, txn: Any) -> None:
     prefix = S + frame.hashlib.sha256(b"000").digest()[:16]
-    txn.delete(prefix + U64.pack(3), db=env.tables["keys"])
+    txn.delete(prefix + U64.pack(3), db=txn.tables["keys"])
 
 
 @pytest.mark.parametrize("damage", [stub_elsewhere, stub_nowhere, lose_record])
@@ -677,9 +671,9 @@ async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
         await log.drop_archived(FOREVER)
 
     def count(env: Environment, txn: Any) -> None:
-        record = tables.load_segment(env, txn, FIRST)
+        record = tables.load_segment(txn, FIRST)
         other = msgspec.structs.replace(record, events=29)
-        tables.put_segment(env, txn, FIRST, other)
+        tables.put_segment(txn, FIRST, other)
 
     change(tmp_path, count)
 

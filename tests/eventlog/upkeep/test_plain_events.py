@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from eventlog import EventLog, EventRegistry, VerifyReport
 from eventlog.core import frame
-from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvents
 from eventlog.core.rows import key_rows, seal_record
 from eventlog.keys import keyfile
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check
 from eventlog.upkeep import event_walk
+from eventlog.upkeep.event_walk import END, LIBRARY, PackedEnds, PlainEvents
 from eventlog.upkeep.verification import Verification
 
 needs_c = pytest.mark.skipif(
@@ -86,17 +86,17 @@ class Opened:
         self.rows: dict[str, list[tuple[bytes, bytes]]] = {}
         with log._env.read() as txn:
             for table in TABLES:
-                with txn.cursor(log._env.tables[table]) as cursor:
+                with txn.cursor(txn.tables[table]) as cursor:
                     self.rows[table] = list(cursor)
 
     @contextmanager
     def changed(self, table: str, *rows: tuple[bytes, bytes | None]) -> Iterator[None]:
         """Put rows, None for one that is to go; afterwards they are as before."""
-        handle = self.log._env.tables[table]
         before = dict(self.rows.get(table, ()))
 
         def put(rows: Any) -> None:
             def run(txn: Any) -> None:
+                handle = txn.tables[table]
                 for key, value in rows:
                     if value is None:
                         txn.delete(key, db=handle)

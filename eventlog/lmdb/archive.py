@@ -10,30 +10,29 @@ never read on the event loop: there `entry` raises `NotInMemory`, and the caller
 """
 
 import hashlib
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from eventlog.archive import segment as segments
-from eventlog.archive.block import ArchiveBlock, Entry
-from eventlog.archive.segment import SegmentId
 from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import (
     DIRECTORY_MODE,
-    opened,
+    open_regular,
     remove_named,
     storing,
     sync_to_disk,
     write_whole,
 )
+from eventlog.lmdb import segment as segments
+from eventlog.lmdb.segment import ArchiveBlock, Entry, SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
-READ_BYTES = 1 << 20
 
 _logger = get_logger("eventlog")
 
@@ -42,7 +41,7 @@ class NotInMemory(Exception):
     """The block has to be read from its file, and this is the event loop."""
 
 
-class WrittenBlock(msgspec.Struct, frozen=True):
+class WrittenSegment(msgspec.Struct, frozen=True):
     """A segment that is on disk."""
 
     segment: SegmentId
@@ -96,22 +95,16 @@ class Archive:
             while self._cached_bytes > self._cache_bytes:
                 self._cached_bytes -= len(self._blocks.popitem(last=False)[1].raw)
 
-    def walk(self, segment: SegmentId) -> Iterator[tuple[int, ArchiveBlock]]:
-        """Yield each block of a segment with its offset, past the cache."""
-        return segments.walk(self.directory, segment)
-
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
-        digest = hashlib.sha256()
-        with suppress(OSError), opened(self.directory / segment.name) as file:
-            while data := file.read(READ_BYTES):
-                digest.update(data)
-            return digest.digest()
+        path = self.directory / segment.name
+        with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
         return b""
 
     # --- write
 
-    def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenBlock:
+    def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenSegment:
         """Write a segment, for good. Its number is `number`, or the next that has no file.
 
         :raises DiskFull: the disk is full; no file remains.
@@ -132,7 +125,7 @@ class Archive:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)  # it is there, and not for good
                 raise
-        return WrittenBlock(segment, places, len(data), hashlib.sha256(data).digest())
+        return WrittenSegment(segment, places, len(data), hashlib.sha256(data).digest())
 
     def remove(self, gone: Collection[SegmentId]) -> None:
         """Remove the files of segments, and what is remembered of them."""

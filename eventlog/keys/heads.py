@@ -3,28 +3,22 @@
 Whoever has a head outside the store can prove later that the history up to it is the same, event
 for event and in the same order: each stream's chain covers all its events (frame.py), and `digest`
 covers the chains of all events in order of position. `verify` shows that the chains follow from
-what is stored, and `check_heads` that they are those that were published. Erasing and archiving
-change no chain, so heads outlive them. A head holds no names: streams are there under their ids.
+what is stored, and that they are those that were published. Erasing and archiving change no chain,
+so heads outlive them. A head holds no names: streams are there under their ids.
 
-A file of heads may be signed (signing.py). The signature covers the JSON of `Heads` with sorted
-keys.
+A file of heads may be signed (cryptography.py). The signature covers the JSON of `Heads` with
+sorted keys.
 """
 
-import hashlib
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
-from eventlog.keys import signing
-from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.file import Transaction
-from eventlog.lmdb.tables import U64, stream_records
+from eventlog.keys.cryptography import is_signed, sign
 
 FORMAT = 1
 
@@ -40,49 +34,27 @@ class HeadsFile(msgspec.Struct, frozen=True):
     """Ed25519, in hex digits."""
 
 
-def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
-    """Return where the log stands in a transaction. Reads all of it."""
-    digest, position = _digest(env, txn)
-    streams = {
-        sid.hex(): Head(record.version, record.chain.hex())
-        for sid, record in stream_records(env, txn)
-    }
-    return Heads(FORMAT, now_us, position, digest, streams)
+def compare_log(heads: Heads, events: int, digest: str, found: Found) -> None:
+    """Report a difference between published heads and the log up to their position.
 
-
-def _digest(env: Environment, txn: Transaction, until: int | None = None) -> tuple[str, int]:
-    """Return the digest over the chains of all events up to a position, and their number."""
-    digest, count = hashlib.sha256(), 0
-    with txn.cursor(env.tables["events"]) as cursor:
-        for data in islice(cursor.iternext(keys=False, values=True), until):
-            digest.update(frame.chain_of(data))
-            count += 1
-    return digest.hexdigest(), count
-
-
-def check_heads(env: Environment, txn: Transaction, heads: Heads, found: Found) -> None:
-    """Report each difference between the log and its published heads."""
-    digest, count = _digest(env, txn, max(heads.position, 0))
-    if count < heads.position:
-        found(count, b"", f"the log has {count} events of the {heads.position} that were published")
+    `events` is the number of its events up to there, `digest` is over their chains.
+    """
+    if events < heads.position:
+        message = f"the log has {events} events of the {heads.position} that were published"
+        found(events, b"", message)
     elif digest != heads.digest:
         found(0, b"", "the log up to the published head is not the one that was published")
-    for name, head in heads.streams.items():
-        _check_stream(env, txn, bytes.fromhex(name), head, found)
 
 
-def _check_stream(env: Environment, txn: Transaction, sid: bytes, head: Head, found: Found) -> None:
-    if head.version == 0:
-        return
-    at = txn.get(sid + U64.pack(head.version), db=env.tables["versions"])
-    data = None if at is None else txn.get(at, db=env.tables["events"])
-    if at is None or data is None:
+def compare_event(head: Head, sid: bytes, position: int, chain: bytes, found: Found) -> None:
+    """Report a difference between a published head and the event at its version.
+
+    `chain` is the chain value of that event, empty if there is none.
+    """
+    if head.version and not chain:
         found(0, sid, f"version {head.version} was published and is not there")
-    elif frame.chain_of(data).hex() != head.chain:
-        found(U64.unpack(at)[0], sid, f"version {head.version} is not the one that was published")
-
-
-# --- files
+    elif head.version and chain.hex() != head.chain:
+        found(position, sid, f"version {head.version} is not the one that was published")
 
 
 def write_heads(path: Path, heads: Heads, private_key: Path | None = None) -> None:
@@ -91,7 +63,7 @@ def write_heads(path: Path, heads: Heads, private_key: Path | None = None) -> No
     :raises MissingExtra: signing needs a package that is not installed.
     :raises LogUnavailable: the key cannot be read, or the file not be written.
     """
-    signature = None if private_key is None else signing.sign(_signed(heads), private_key).hex()
+    signature = None if private_key is None else sign(_signed(heads), private_key).hex()
     data = msgspec.json.format(msgspec.json.encode(HeadsFile(heads, signature)))
     try:
         write_whole(path, data)
@@ -115,7 +87,7 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
         raise LogUnavailable(f"{path} is no file of heads: {error}") from error
     if file.heads.format != FORMAT:
         raise LogUnavailable(f"{path} has format {file.heads.format}, not {FORMAT}: upgrade")
-    if public_key is not None and not signing.is_signed(_signed(file.heads), signature, public_key):
+    if public_key is not None and not is_signed(_signed(file.heads), signature, public_key):
         raise CorruptLog(f"{path} is not signed by the owner of {public_key}: do not rely on it")
     return file.heads
 

@@ -6,26 +6,26 @@ import zlib
 import pytest
 
 from eventlog import CorruptLog, MissingCodec, UnknownEvent
-from eventlog.archive import block
-from eventlog.archive.block import Entry
+from eventlog.lmdb import segment
+from eventlog.lmdb.segment import Entry
 
 PLACE = b"stream" * 4
 ENTRIES = [Entry(n, bytes([n]) * 16, b"payload %d " % n * n) for n in range(1, 9)]
-CODEC_AT, RAW_AT, STORED_AT = 9, 12, 16
+CODEC_AT, RAW_AT, STORED_AT, HEADER_BYTES = 9, 12, 16, 20
 
 
 @pytest.fixture(params=["zstd", "zlib"])
 def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Compress with each codec; without zstandard installed, zlib is taken."""
     if request.param == "zlib":
-        monkeypatch.setattr(block, "zstandard", None)
-    elif block.zstandard is None:
+        monkeypatch.setattr(segment, "zstandard", None)
+    elif segment.zstandard is None:
         pytest.skip("zstandard is not installed")
     return request.param
 
 
 def entries(packed: bytes, count: int = len(ENTRIES)) -> list[Entry]:
-    taken = block.unpack(packed, PLACE)
+    taken = segment.unpack(packed, PLACE)
     return [taken.entry(slot) for slot in range(count)]
 
 
@@ -44,84 +44,84 @@ def resealed(data: bytes) -> bytes:
     ],
 )
 def test_one_entry_of_any_size_makes_a_block(one: Entry):
-    assert entries(block.pack([one], PLACE), 1) == [one]
+    assert entries(segment.pack([one], PLACE), 1) == [one]
 
 
 @pytest.mark.usefixtures("codec")
 def test_any_flipped_bit_shows():
-    data = block.pack(ENTRIES, PLACE)
+    data = segment.pack(ENTRIES, PLACE)
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises((CorruptLog, UnknownEvent)):
-            block.unpack(bytes(damaged), PLACE)
+            segment.unpack(bytes(damaged), PLACE)
 
 
 @pytest.mark.usefixtures("codec")
 def test_a_block_cut_short_or_too_long_shows():
-    data = block.pack(ENTRIES, PLACE)
+    data = segment.pack(ENTRIES, PLACE)
     for size in range(len(data)):
         with pytest.raises(CorruptLog):
-            block.unpack(data[:size], PLACE)
+            segment.unpack(data[:size], PLACE)
     with pytest.raises(CorruptLog):
-        block.unpack(data + b"x", PLACE)
+        segment.unpack(data + b"x", PLACE)
 
 
 def test_a_block_in_another_place_shows():
     with pytest.raises(CorruptLog, match="CRC"):
-        block.unpack(block.pack(ENTRIES, PLACE), b"another")
+        segment.unpack(segment.pack(ENTRIES, PLACE), b"another")
 
 
 @pytest.mark.parametrize("slot", [-1, len(ENTRIES), 70_000])
 def test_a_slot_that_is_not_there_is_refused(slot: int):
     with pytest.raises(CorruptLog, match="slot"):
-        block.unpack(block.pack(ENTRIES, PLACE), PLACE).entry(slot)
+        segment.unpack(segment.pack(ENTRIES, PLACE), PLACE).entry(slot)
 
 
 @pytest.mark.usefixtures("codec")
 def test_a_bomb_does_not_go_off():
     """The block states a small size, and would decompress to a large one."""
     small, large = (
-        block.pack(ENTRIES, PLACE),
-        block.pack([Entry(1, bytes(16), bytes(1 << 24))], b""),
+        segment.pack(ENTRIES, PLACE),
+        segment.pack([Entry(1, bytes(16), bytes(1 << 24))], b""),
     )
-    stored = large[block.HEADER_BYTES :]
-    header = bytearray(small[: block.HEADER_BYTES])
+    stored = large[HEADER_BYTES:]
+    header = bytearray(small[:HEADER_BYTES])
     header[CODEC_AT] = large[CODEC_AT]
     struct.pack_into(">I", header, STORED_AT, len(stored))
 
     with pytest.raises(CorruptLog, match="does not decompress"):
-        block.unpack(resealed(bytes(header) + stored), PLACE)
+        segment.unpack(resealed(bytes(header) + stored), PLACE)
 
 
 def test_unknown_formats_and_codecs_are_not_called_damage():
     """A newer format and an unknown codec are refused as unknown, not as damage."""
-    data = block.pack(ENTRIES, PLACE)
+    data = segment.pack(ENTRIES, PLACE)
     for at, what in ((8, "format 7"), (CODEC_AT, "codec 7")):
         newer = data[:at] + b"\7" + data[at + 1 :]
         with pytest.raises(UnknownEvent, match=what):
-            block.unpack(resealed(newer), PLACE)
+            segment.unpack(resealed(newer), PLACE)
 
 
 def test_a_missing_zstandard_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Without zstandard, a block that needs it says what to install."""
-    if block.zstandard is None:
+    if segment.zstandard is None:
         pytest.skip("zstandard is not installed")
-    data = block.pack(ENTRIES, PLACE)
-    monkeypatch.setattr(block, "zstandard", None)
+    data = segment.pack(ENTRIES, PLACE)
+    monkeypatch.setattr(segment, "zstandard", None)
 
     with pytest.raises(MissingCodec, match="pip install zstandard"):
-        block.unpack(data, PLACE)
+        segment.unpack(data, PLACE)
 
 
 def test_with_zstandard_a_block_of_zlib_is_read_as_before(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as without:
-        without.setattr(block, "zstandard", None)
-        data = block.pack(ENTRIES, PLACE)
+        without.setattr(segment, "zstandard", None)
+        data = segment.pack(ENTRIES, PLACE)
 
-    assert data[CODEC_AT] == block.ZLIB
+    assert data[CODEC_AT] == segment.ZLIB
     assert entries(data) == ENTRIES
 
 
@@ -132,17 +132,17 @@ def test_a_wrong_size_is_refused_before_memory_is_taken(raw_bytes: int):
 
     Even one whose CRC is right: nobody may make a reader take gigabytes.
     """
-    data = bytearray(block.pack(ENTRIES, PLACE))
+    data = bytearray(segment.pack(ENTRIES, PLACE))
     struct.pack_into(">I", data, RAW_AT, raw_bytes)
 
     with pytest.raises(CorruptLog):
-        block.unpack(resealed(bytes(data)), PLACE)
+        segment.unpack(resealed(bytes(data)), PLACE)
 
 
 def test_content_that_is_no_block_is_damage():
     """CRC and size are right, but the slots do not add up."""
     for raw, slots in ((b"x", 1), (bytes(28), 1 << 12), (bytes(29), 1)):
         stored = zlib.compress(raw)
-        header = struct.pack(">I4sBBHII", 0, b"EVBK", 1, block.ZLIB, slots, len(raw), len(stored))
+        header = struct.pack(">I4sBBHII", 0, b"EVBK", 1, segment.ZLIB, slots, len(raw), len(stored))
         with pytest.raises(CorruptLog):
-            block.unpack(resealed(header + stored), PLACE)
+            segment.unpack(resealed(header + stored), PLACE)

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from eventlog import CorruptLog, LogUnavailable
-from eventlog.archive import block, segment
-from eventlog.archive.block import Entry
-from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.frame import Place
+from eventlog.lmdb import segment
+from eventlog.lmdb.segment import Entry, SegmentId
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SID = frame.stream_id("golden")
@@ -28,7 +27,7 @@ def written(directory: Path, entries: list[Entry], of: SegmentId = FIRST) -> lis
 
 @pytest.mark.parametrize("codec", ["zlib", "zstd"])
 def test_a_segment_of_the_first_release_is_still_read(codec: str):
-    if codec == "zstd" and block.zstandard is None:
+    if codec == "zstd" and segment.zstandard is None:
         pytest.skip("zstandard is not installed")
     directory = GOLDEN / f"segment_v1_{codec}"
 

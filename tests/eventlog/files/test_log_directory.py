@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from eventlog import LogUnavailable, StorageFailed
-from eventlog.files import atomic_directory as placing_module
-from eventlog.files.atomic_directory import finish_restore, put_in_place, say_ready, written
+from eventlog.files import log_directory as placing_module
+from eventlog.files.log_directory import finish_restore, put_in_place, say_ready, written
 
 pytestmark = pytest.mark.user
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from eventlog import CorruptLog, EventLogError, KeyGone
 from eventlog.core import frame
-from eventlog.keys.aes_gcm import NONCE_BYTES, OVERHEAD_BYTES, StreamCipher
+from eventlog.keys.cryptography import NONCE_BYTES, OVERHEAD_BYTES, StreamCipher
 
 CIPHER = StreamCipher(b"k" * 32, b"s" * 16)
 PLACES = st.builds(

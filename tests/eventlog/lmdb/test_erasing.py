@@ -19,10 +19,12 @@ from eventlog import (
     Snapshot,
     StorageFailed,
 )
-from eventlog.archive import block
 from eventlog.core import frame
-from eventlog.lmdb import erase
+from eventlog.lmdb import erasing as erasing_module
+from eventlog.lmdb import segment
+from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.tables import TABLES, U64, scan
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +95,7 @@ async def others_are_whole(log: EventLog) -> bool:
 
 async def test_no_erased_byte_is_left_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """No byte of an erased payload is left in any file."""
-    monkeypatch.setattr(block, "zstandard", None)
+    monkeypatch.setattr(segment, "zstandard", None)
     async with opened(tmp_path) as log:
         await fill(log)
         assert len(canaries_in(tmp_path)) >= 3
@@ -122,7 +124,7 @@ async def test_no_row_says_what_was_asked_of_an_erased_stream(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
     with env.read() as txn:
         left = {
-            table: len(list(scan(env, txn, table, frame.stream_id(NAME))))
+            table: len(list(scan(txn, table, frame.stream_id(NAME))))
             for table in ("keys", "requests", "snapshots")
         }
     env.close()
@@ -138,7 +140,7 @@ async def test_the_chain_verifies_from_what_stays(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
 
     def change(txn: Any) -> None:
-        table = env.tables["events"]
+        table = txn.tables["events"]
         data = bytearray(txn.get(U64.pack(9), db=table))
         data[40] ^= 1  # a size, in the header
         resealed = frame.erased(9, bytes(data), 5)
@@ -163,7 +165,7 @@ async def test_an_event_cannot_be_erased_alone(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", TABLES)
 
     def change(txn: Any) -> None:
-        table = env.tables["events"]
+        table = txn.tables["events"]
         data = txn.get(U64.pack(1), db=table)
         txn.put(U64.pack(1), frame.erased(1, data, 5), db=table)
 
@@ -181,8 +183,8 @@ async def test_a_long_stream_is_erased_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A long stream is erased piece by piece, and others write meanwhile."""
-    monkeypatch.setattr(erase, "STUBS_AT_ONCE", 16)
-    monkeypatch.setattr(erase, "ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(erasing_module, "STUBS_AT_ONCE", 16)
+    monkeypatch.setattr(erasing_module, "ROWS_AT_ONCE", 16)
     async with opened(tmp_path) as log:
         await fill(log, 400)
         erasing = asyncio.create_task(log.erase(NAME, projections=["canary view"]))
@@ -201,7 +203,7 @@ async def test_from_its_first_transaction_on_the_stream_reads_as_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every read says erased, also where the payload is still in the file."""
-    monkeypatch.setattr(erase.StreamErasing, "step", failing(DiskFull("no room")))
+    monkeypatch.setattr(Erasing, "step", failing(DiskFull("no room")))
     async with opened(tmp_path) as log:
         await fill(log)
         with pytest.raises(DiskFull):
@@ -229,16 +231,23 @@ def failing(error: Exception) -> Any:
     return fail
 
 
-@pytest.mark.parametrize("step", ["step", "remove_files", "done"])
+@pytest.mark.parametrize(
+    ("of", "step"),
+    [
+        (Erasing, "step"),
+        (Archive, "remove_stream"),
+        (Erasing, "done"),
+    ],
+)
 @pytest.mark.parametrize("how", ["again", "reopen"])
 async def test_a_second_call_or_opening_finishes_after_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, how: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: type, step: str, how: str
 ):
     """A second call, or the next opening, finishes an erasure that an error broke off."""
     async with opened(tmp_path) as log:
         await fill(log)
         with monkeypatch.context() as patched:
-            patched.setattr(erase.StreamErasing, step, failing(DiskFull("no room")))
+            patched.setattr(of, step, failing(DiskFull("no room")))
             with pytest.raises(DiskFull):
                 await log.erase(NAME, projections=["canary view"])
         await log.append(NAME, [Noted("new", "new")], 40)
@@ -260,7 +269,7 @@ async def test_a_full_disk_at_opening_leaves_the_rest_for_later(
     async with opened(tmp_path) as log:
         await fill(log)
         with monkeypatch.context() as patched:
-            patched.setattr(erase.StreamErasing, "step", failing(DiskFull("no room")))
+            patched.setattr(Erasing, "step", failing(DiskFull("no room")))
             with pytest.raises(DiskFull):
                 await log.erase(NAME, projections=["canary view"])
     with monkeypatch.context() as patched:

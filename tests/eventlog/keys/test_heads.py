@@ -19,7 +19,7 @@ from eventlog import (
     load_heads,
     write_heads,
 )
-from eventlog.keys import signing
+from eventlog.keys import cryptography
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ async def test_heads_hold_no_names_and_no_content(tmp_path: Path):
 @pytest.fixture
 def keys(tmp_path: Path) -> tuple[Path, Path]:
     paths = tmp_path / "private.pem", tmp_path / "public.pem"
-    signing.new_key(*paths)
+    cryptography.new_key(*paths)
     return paths
 
 
@@ -140,7 +140,7 @@ def test_heads_that_were_changed_are_not_relied_on(
 
 
 def test_heads_signed_by_somebody_else_are_not_relied_on(tmp_path: Path, keys: tuple[Path, Path]):
-    signing.new_key(tmp_path / "other.pem", tmp_path / "other.pub")
+    cryptography.new_key(tmp_path / "other.pem", tmp_path / "other.pub")
     write_heads(tmp_path / "heads.json", some_heads(), tmp_path / "other.pem")
 
     with pytest.raises(CorruptLog):
@@ -149,7 +149,7 @@ def test_heads_signed_by_somebody_else_are_not_relied_on(tmp_path: Path, keys: t
 
 def test_a_key_is_never_written_over(keys: tuple[Path, Path], tmp_path: Path):
     with pytest.raises(LogUnavailable, match="cannot make"):
-        signing.new_key(keys[0], tmp_path / "new.pub")
+        cryptography.new_key(keys[0], tmp_path / "new.pub")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"heads": {"format": 2}}', b"[1]"])
@@ -164,4 +164,4 @@ def test_without_the_extra_it_is_said_what_to_install(
 ):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     with pytest.raises(MissingExtra, match="crypto"):
-        signing.new_key(tmp_path / "a", tmp_path / "b")
+        cryptography.new_key(tmp_path / "a", tmp_path / "b")

@@ -1,1 +1,0 @@
-"""Payloads that only audits need, in compressed blocks in files of their own."""

@@ -1,0 +1,295 @@
+"""The directory of a log: its files, the anchor of its end, and how a new one comes whole.
+
+The head anchor is a small file that remembers where the log ended. LMDB keeps two meta pages and
+believes the newer one that it can read. A damaged newest page therefore rolls the last transaction
+back without a word, and nothing inside the file can tell. The anchor lies outside it: after each
+commit it gets the position and the chain value of the last event, and the number of LMDB's
+transaction (for commits without events). At the next open the event at that position must be there
+with that chain, and no later transaction may be missing.
+
+LMDB counts transactions from 1 in each file. Shrinking a log gives it a new file, so what is
+compared is counted over all files the log has had: the new one stores how many were committed
+before it. Its numbers are therefore higher than any in the old one. A crash between the swap and
+the anchor leaves an anchor that lags, as after a power loss; the old file in the place of the new
+one, or a new one that lost its last commit, is behind the anchor and is refused.
+
+The anchor is written after the commit and not synced with it (a second fsync would halve the
+throughput), so it may lag after a power loss, and never leads. Two slots are written in turn, so a
+torn write leaves the other.
+
+A new directory comes whole, or not at all: it is made under another name and then renamed. Whoever
+dies meanwhile leaves a directory with `_MARK` in it, which the next one with the same wish may
+remove; one of the user's own that happens to have that name has no mark and is left alone. The mark
+goes after the rename: an empty file too many harms nobody, a directory that nobody may remove would
+be in the way for ever.
+
+A restore needs two renames: the old log goes aside, then the new one comes. Between the two there
+is none, and whoever opened it would begin an empty one. Therefore the marker `_READY` says that the
+new one is complete, and `finish_restore` does the second rename for a process that crashed before
+it.
+"""
+
+import fcntl
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from eventlog.core.errors import LogUnavailable
+from eventlog.core.logs import get_logger
+from eventlog.files.datafile import (
+    DIRECTORY_MODE,
+    MADE,
+    OWNER_ONLY,
+    beside,
+    holder,
+    lock,
+    make_directory,
+    open_regular,
+    opened,
+    storing,
+    sync_to_disk,
+    unlock,
+)
+
+LOG = "log.mdb"
+"""The tables."""
+ANCHOR = "log.anchor"
+"""The end of the log."""
+ARCHIVE = "archive"
+"""The directory of payloads that were moved out of the tables: see archive.py."""
+RESTORING = ".restoring"
+"""Suffix of a log that is being restored."""
+
+_MARK = ".unfinished"
+_READY = ".ready"
+
+_SLOT = struct.Struct(">QQ32s")
+_CRC_BYTES = 4
+SLOTS = 2
+
+_logger = get_logger("eventlog")
+
+
+class Tail(NamedTuple):
+    """The end of a log. Compares by transaction."""
+
+    transaction: int = 0
+    position: int = 0
+    chain: bytes = b""
+
+    @property
+    def is_known(self) -> bool:
+        """True if anything was ever committed, as far as the anchor can be read."""
+        return self.transaction > 0
+
+
+class Anchor:
+    """The last tail known to be committed."""
+
+    def __init__(self, path: Path):
+        try:
+            self._fd = open_regular(path, os.O_RDWR | MADE)
+        except OSError as error:
+            raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+        self._turn = 0
+
+    def read(self) -> Tail:
+        """Return the newest whole slot, `Tail()` if there is none."""
+        size = _SLOT.size + _CRC_BYTES
+        return max(_unpack(os.pread(self._fd, size, turn * size)) for turn in range(SLOTS))
+
+    def write(self, tail: Tail) -> None:
+        """Remember a commit. A failure is logged: the anchor then lags, and the log goes on."""
+        data = _SLOT.pack(*tail)
+        data += zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+        self._turn = (self._turn + 1) % SLOTS
+        try:
+            os.pwrite(self._fd, data, self._turn * len(data))
+        except OSError as error:
+            _logger.warning("anchor not written", error=str(error))
+
+    def close(self) -> None:
+        """Sync and close. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            _logger.warning("anchor not synced", error=str(error))
+        finally:
+            os.close(fd)
+
+
+def read_anchor(path: Path) -> Tail:
+    """Return the content of the anchor at a path, and close it. It is made if it is missing."""
+    anchor = Anchor(path)
+    try:
+        return anchor.read()
+    finally:
+        anchor.close()
+
+
+def _unpack(data: bytes) -> Tail:
+    content, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
+    if len(content) != _SLOT.size or zlib.crc32(content).to_bytes(_CRC_BYTES, "big") != crc:
+        return Tail()
+    transaction, position, chain = _SLOT.unpack(content)
+    return Tail(transaction, position, chain if position else b"")
+
+
+class ClosedLog:
+    """The log in a directory, which is looked at and never opened."""
+
+    def __init__(self, directory: Path):
+        self.path = directory / LOG
+        """Its file."""
+        self.anchor = directory / ANCHOR
+        """The file that says how far it had got, so that lost commits show."""
+        self._lock = directory / f"{LOG}.lock"
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its file; 0 if there is none."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def owner(self) -> str | None:
+        """Return its owner and opening time, or None. Takes the lock briefly, shared."""
+        try:
+            with opened(self._lock) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return holder(file.fileno())
+        except FileNotFoundError:
+            pass
+        return None
+
+    def check(self) -> None:
+        """Look at the pages of its file as opening does, and not at what they say.
+
+        :raises CorruptLog: one is damaged or missing.
+        """
+        from eventlog.files.pages import check_file  # numpy, which most callers do not need
+
+        check_file(self.path)
+
+
+# --- whole, or not at all
+
+
+@contextmanager
+def written(directory: Path, suffix: str) -> Iterator[Path]:
+    """Give a new directory beside the wanted one; it is removed unless it was renamed.
+
+    :raises LogUnavailable: it cannot be made.
+    :raises DiskFull: what the system said of a write.
+    :raises StorageFailed: what the system said of a write.
+    """
+    scratch = beside(directory, suffix)
+    try:
+        if (scratch / _MARK).exists() or _is_empty(scratch):
+            _discard(scratch)  # of a process that died
+        make_directory(directory.parent)
+        scratch.mkdir(DIRECTORY_MODE)
+        (scratch / _MARK).touch(OWNER_ONLY)
+    except OSError as error:
+        raise LogUnavailable(f"cannot make {scratch}: {error.strerror}") from error
+    try:
+        with storing(directory):
+            yield scratch
+    finally:
+        with suppress(OSError):
+            _discard(scratch)
+
+
+def _is_empty(directory: Path) -> bool:
+    return directory.is_dir() and not any(directory.iterdir())
+
+
+def _discard(scratch: Path) -> None:
+    """Remove a directory: first the mark that it is whole, last the mark that it may go."""
+    (scratch / _READY).unlink(missing_ok=True)
+    for path in scratch.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != _MARK:
+            path.unlink()
+    (scratch / _MARK).unlink(missing_ok=True)
+    scratch.rmdir()
+
+
+def files_in(directory: Path) -> list[Path]:
+    """Return every file that was put into a directory, sorted."""
+    marks = {directory / _MARK, directory / _READY}
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path not in marks)
+
+
+def say_ready(scratch: Path) -> None:
+    """Note, for good, that a directory is whole and only has to be given its name."""
+    _sync(scratch)
+    (scratch / _READY).touch(OWNER_ONLY)
+    sync_to_disk(scratch)
+
+
+def put_in_place(scratch: Path, directory: Path) -> None:
+    """Give a directory that is whole its name, for good, once all of it is on disk."""
+    _sync(scratch)
+    scratch.rename(directory)
+    for mark in (_MARK, _READY):
+        (directory / mark).unlink(missing_ok=True)
+    sync_to_disk(directory)
+    sync_to_disk(directory.parent)
+
+
+def _sync(directory: Path) -> None:
+    for path in [*directory.rglob("*"), directory]:
+        sync_to_disk(path)
+
+
+def finish_restore(directory: Path) -> None:
+    """Put a restored log in its place, where a process died just before that.
+
+    An empty directory there was made by an opening since then, and gives way.
+
+    :raises LogUnavailable: it cannot be seen whether there is one, or moved there.
+    """
+    scratch = beside(directory, RESTORING)
+    try:
+        if (scratch / _READY).exists() and (not directory.exists() or _is_empty(directory)):
+            put_in_place(scratch, directory)
+    except OSError as error:
+        raise LogUnavailable(f"cannot open {directory}: {error.strerror}") from error
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[bool]:
+    """Keep everybody out of a log; say whether there is one.
+
+    :raises LogUnavailable: there is something else, or it cannot be written to.
+    :raises LogLocked: somebody has it open.
+    """
+    fd = None
+    try:
+        if _is_empty(directory):
+            directory.rmdir()
+        if directory.exists():
+            if not (directory / LOG).exists():
+                raise LogUnavailable(
+                    f"{directory} holds something that is no log: name another directory"
+                )
+            fd = lock(beside(directory / LOG, ".lock"))
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot use {directory}: {error.strerror}: make it writable, or name another directory"
+        ) from error
+    try:
+        yield fd is not None
+    finally:
+        if fd is not None:
+            unlock(fd)
