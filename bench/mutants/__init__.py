@@ -102,7 +102,6 @@ TESTS = {
     "memory_actors/compaction/replacing.py": COMPACTED,
     "memory_actors/compaction/schedule.py": (f"{COMPACTION}/test_schedule.py",),
     "memory_actors/compaction/selection.py": COMPACTED,
-    "memory_actors/compaction/series.py": COMPACTED,
     "eventlog/core/rules.py": LOG,
     "eventlog/lmdb/ledger.py": LOG,
 }  # fmt: skip

@@ -39,6 +39,7 @@ from memory_actors.base.weights import Weights, check_weights
 from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
+from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
@@ -128,7 +129,7 @@ class UserReads:
         usual_order: Order = "kind" if several else "score"
         most = TOP_K if token_budget is None else BUDGET_TOP_K
         asked = Query(
-            text=query,
+            text=composed(query),
             kinds=kinds,
             top_k=most if top_k is None else check_top_k(top_k),
             now_us=self._scope.now_us(),

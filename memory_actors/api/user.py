@@ -261,7 +261,7 @@ class UserMemory(UserReads):
         :raises InvalidInputError: nothing is given, or it cannot be pinned.
         """
         if content is None and metadata is None and pinned is None:
-            raise InvalidInputError("nothing to update: give a content, metadata, or pinned")
+            raise InvalidInputError("nothing to update: give what changes, such as content")
         self._scope.check_writable()
         matches = predicate(filters)
         kind, row = await found(self._scope, memory_id)

@@ -167,14 +167,17 @@ class _Compiler:
         return _all_of(parts)
 
     def _condition(self, path: str, name: str, given: object, where: str) -> FilterPart:
+        if path == IS_COMPRESSED and name in ("in", "nin"):
+            found = self._group("or", given, where, 0, partial(self._field, path))
+            return found if name == "in" else _negated(found)
         operand = json_copy(given.isoformat() if isinstance(given, date) else given, where)
-        if path == IS_COMPRESSED and name == "eq" and operand is False:
-            name, operand = "ne", True  # metadata says it only of what is
         self._spend(where, len(msgspec.json.encode((path, operand))))
         if name == "exists" and not isinstance(operand, bool):
             raise InvalidInputError(f"{where} needs true or false, not {operand!r:.80}")
         negative = name in NEGATED or (name == "exists" and not operand)
         name = NEGATED.get(name, name)
+        if path == IS_COMPRESSED and name == "eq" and operand is False:
+            operand, negative = True, not negative  # metadata says it only of what is
         test = _at(path, _OPERATORS[name](operand, where))
         holds = FilterPart(test, name, path=path, operand=operand)
         return _negated(holds) if negative else holds

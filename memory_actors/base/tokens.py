@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Mapping
 from functools import lru_cache
-from re import findall
+from re import findall, sub
 from typing import Final, Protocol
 
 import msgspec
@@ -44,6 +44,7 @@ class WordEstimate(msgspec.Struct, frozen=True):
 _PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00c0-\u024f]+|[\u00c0-\u024f]+"
 _PUNCTUATION: Final = r"[!-/:-@\[-`{-~]+"
 _NOT_ASCII: Final = r"[^\x00-\x7f]+"
+_RULE: Final = r"([\u2500-\u259f\u2026])\1{1,3}"  # of a frame, a tree or a bar: one token or two
 _COMMON: Final = frozenset(  # a quarter or more of the words of an English text, few of others
     findall(
         "[a-z]+",
@@ -122,7 +123,7 @@ def _amounts(text: str) -> tuple[float, ...]:
     foreign = 1 - min(1.0, common / (_ENGLISH_SHARE * len(pieces))) if pieces else 0.0
     long = [length for length in map(len, pieces) if length > 6]
     capitals = sum(map("a".__gt__, pieces))
-    others = "" if text.isascii() else "".join(findall(_NOT_ASCII, text))
+    others = "" if text.isascii() else "".join(findall(_NOT_ASCII, sub(_RULE, r"\1", text)))
     return (
         len(pieces),
         foreign * (sum(long) - 6 * len(long)),

@@ -87,7 +87,7 @@ def check_ttl(value: object) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise InvalidInputError(f"ttl_s must be a number of seconds above 0, not {value!r:.80}")
-    return min(float(value), TTL_S_MAX) if math.isfinite(value) else math.inf
+    return math.inf if value == math.inf else float(min(value, TTL_S_MAX))
 
 
 def check_maker(name: object, maker: str) -> str:

@@ -52,6 +52,8 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     if not create:
         check_store(app)
     async with opening(app, alerts=[CallbackSink(_tell)]) as memory:
+        if app.user is not None and not create and not app.json and not app.is_server:
+            await _note_unknown(memory, memory.user(app.user))  # a server names no users
         yield memory
 
 
@@ -89,8 +91,6 @@ def with_user(
         async with opened(app, create=create) as memory:
             user_id = await chosen_user(app, memory)
             user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
-            if not create and not app.json and not app.is_server:  # that names no users
-                await _note_unknown(memory, user)
             return await work(user)
 
     return run(whole)

@@ -58,8 +58,8 @@ def described(memory: Memory) -> Text:
         marks.append(f"key {memory.key}")
     if is_relationship(memory):
         marks.append(validity(as_record(Relationship, memory)))
-    if memory.session_id:
-        marks.append(f"session {memory.session_id}")
+    named = (("session", memory.session_id), ("agent", memory.agent_id))
+    marks += [f"{name} {value}" for name, value in named if value]
     if isinstance(memory, Hit) and memory.superseded_by:
         marks.append(f"superseded by {memory.superseded_by}")
     if memory.origins:
@@ -144,7 +144,6 @@ def print_memory(memory: Memory) -> None:
 
 def _facts(memory: Memory) -> dict[str, Any]:
     metadata = memory.metadata and msgspec.json.encode(memory.metadata).decode()
-    data = memory.data if isinstance(memory.data, dict) else {}
     working, seen = memory.memory_type == MemoryType.WORKING, ""
     if memory.times_seen != 1 and memory.last_seen_at is not None:
         seen = f"{memory.times_seen} times, last {local(memory.last_seen_at)}"
@@ -152,12 +151,14 @@ def _facts(memory: Memory) -> dict[str, Any]:
         "id": memory.memory_id,
         "type": type_of(memory),
         "key": memory.key if working else "",
-        "agent": data.get("agent_id", "") if not working else "",
+        "agent": memory.agent_id,
+        "source": said_by(memory) if memory.origins else "",
         "when": "" if is_relationship(memory) else local(memory.occurred_at),
         "added": local(memory.created_at),
         "session": memory.session_id,
         "role": memory.role,
         "pinned": "yes" if memory.pinned else "",
+        "expires": "" if memory.expires_at is None else local(memory.expires_at),
         "seen": seen,
         "metadata": metadata,
         "size": f"{size(memory.size_bytes)} ({size(memory.stored_bytes)} in the log)",

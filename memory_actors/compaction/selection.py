@@ -5,12 +5,14 @@ series. Ten kinds of commit messages are ten topics, and so ten clusters. One su
 all ten, since each is said again and again. Clusters are of one series if
 
 - the texts of each are few different ones, numbers aside, and short;
-- all memories have the same metadata, or, where it differs or is empty, begin with the same words;
+- all memories have the same metadata, or, where it differs or is empty, begin with the same two
+  words, or with a label: a number, a hash, or a word with a colon;
 - all were said in the same role;
 - there is a time within the ranges of all of them;
 - the different texts together fit into half of a summary.
 
-Memories that each say something else stay in their own clusters, however alike they begin.
+A memory outside all clusters that says what a series says is of that series. Memories that each
+say something else stay in their own clusters, however alike they begin.
 """
 
 import re
@@ -130,17 +132,26 @@ async def clustered(
 
 
 async def _with_series(scope: Scope, batch: Old, found: list[Points]) -> list[Points]:
-    """Return clusters with those that are of one series joined."""
+    """Return clusters with those of one series joined, and with its entries among the noise."""
     some = [batch.some(members) for members in found]
-    candidates = [may_be_entries(cluster.rows) for cluster in some]
-    if sum(candidates) < 2:
-        return found
     repeated = [
-        entries(cluster.rows, await said_by(scope, cluster)) if candidate else None
-        for cluster, candidate in zip(some, candidates, strict=True)
+        entries(cluster.rows, await said_by(scope, cluster))
+        if may_be_entries(cluster.rows)
+        else None
+        for cluster in some
     ]
+    series = [(place, one) for place, one in enumerate(repeated) if one is not None]
+    if not series:
+        return found
+    members = list(found)
+    alone = np.setdiff1d(np.arange(len(batch.rows)), np.concatenate(found))
+    short = np.array([n for n in alone.tolist() if may_be_entries([batch.rows[n]])], dtype=int)
+    for n, text in zip(short, await said_by(scope, batch.some(short)), strict=True):
+        place = next((place for place, one in series if one.takes(batch.rows[n], text)), None)
+        if place is not None:
+            members[place] = np.append(members[place], n)
     return [
-        np.sort(np.concatenate([found[place] for place in places])) for places in joined(repeated)
+        np.sort(np.concatenate([members[place] for place in places])) for places in joined(repeated)
     ]
 
 
@@ -217,7 +228,8 @@ REPEATED_MIN: Final = 3
 TEXT_BYTES_MAX: Final = 500
 """A longer text is no entry of a series: nobody reads it to see."""
 BEGINNING_WORDS: Final = 2
-_NUMBERED: Final = re.compile(r"\S*\d\S*")
+_NUMBERED: Final = re.compile(r"\S*(?:\d|\b[a-f]{7,40}\b)\S*")
+"""A few hashes of Git have no digit."""
 
 
 class SeriesEntries(NamedTuple):
@@ -230,6 +242,12 @@ class SeriesEntries(NamedTuple):
     start_us: int
     end_us: int
 
+    def takes(self, row: Row, text: str) -> bool:
+        """Say whether a memory outside all clusters is one more of these entries."""
+        role, common = self.form
+        same = isinstance(common, tuple) or common == _metadata(row)
+        return same and role == getattr(row, "role", None) and _masked(text) in self.texts
+
 
 def may_be_entries(rows: Sequence[Row]) -> bool:
     """Say whether a cluster may be of a series, as far as is known without its texts."""
@@ -239,9 +257,9 @@ def may_be_entries(rows: Sequence[Row]) -> bool:
 
 def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
     """Return the entries of a series from rows in order of time, None for other clusters."""
-    texts = frozenset(_NUMBERED.sub("#", normalised(text)) for text in said)
-    beginnings = {tuple(text.split()[:BEGINNING_WORDS]) for text in texts}
-    metadata = {msgspec.json.encode(row.metadata, order="sorted") for row in rows}
+    texts = frozenset(map(_masked, said))
+    beginnings = set(map(_beginning, texts))
+    metadata = set(map(_metadata, rows))
     if len(texts) * REPEATED_MIN > len(said):
         return None
     if len(metadata) == 1 and rows[0].metadata:
@@ -252,6 +270,19 @@ def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
         return None
     form = (getattr(rows[0], "role", None), common)
     return SeriesEntries(form, texts, rows[0].occurred_at_us, rows[-1].occurred_at_us)
+
+
+def _masked(text: str) -> str:
+    return _NUMBERED.sub("#", normalised(text))
+
+
+def _metadata(row: Row) -> bytes:
+    return msgspec.json.encode(row.metadata, order="sorted")
+
+
+def _beginning(text: str) -> tuple[str, ...]:
+    first = text.split()[:BEGINNING_WORDS]
+    return tuple(first[:1] if first[0] == "#" or first[0].endswith(":") else first)
 
 
 def joined(found: Sequence[SeriesEntries | None]) -> list[list[int]]:

@@ -10,12 +10,20 @@ REPLYING: Final = frozenset({"assistant", "system", "tool"})
 CHAT_ROLES: Final = REPLYING | {USER}
 """Parts in a chat with an assistant. Any other role is the name of a person."""
 DIGEST_BYTES = 16  # chance collisions are out of the question, and a base of digests stays small
-RECIPE = "spoken/2"
-"""Names what an embedder gets of a text: `spoken`, then, since 2, `composed`. Vectors of another
-recipe are not found, so they are made anew."""
+RECIPE = "spoken/3"
+"""Names what an embedder gets of a text: `spoken`, then `composed`, as that has been since 3.
+Vectors of another recipe are not found, so they are made anew."""
 
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
-_INVISIBLE = re.compile("[\u00ad\u2060\ufeff]")  # soft hyphen, word joiner, byte order mark
+# Quotation marks, hyphens and minus; then what nobody sees: soft hyphen, zero-width space and
+# joiner, marks of direction, word joiner, variation selectors, byte order mark. The zero-width
+# non-joiner stays: it parts words in Persian.
+_UNUSUAL = re.compile(
+    "[\u02bc\u2018\u2019\u201c\u201d\u2010\u2011\u2212"
+    "\u00ad\u200b\u200d-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]"
+)
+_USUAL = dict.fromkeys("\u02bc\u2018\u2019", "'") | dict.fromkeys("\u201c\u201d", '"')
+_USUAL |= dict.fromkeys("\u2010\u2011\u2212", "-")
 
 
 def spoken(content: str, role: str | None) -> str:
@@ -43,11 +51,14 @@ def normalised(text: str) -> str:
 def composed(text: str) -> str:
     """Return a text in one spelling: Unicode form NFKC, digits of all scripts as 0 to 9.
 
-    Duplicates, words and embeddings all compare this form. Idempotent.
+    Quotation marks and hyphens are those of ASCII, and characters that nobody sees go. Duplicates,
+    names, words, queries and embeddings all compare this form. Idempotent.
     """
     if text.isascii():
         return text
-    shown = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    shown = unicodedata.normalize("NFKC", text)
+    spelt = _UNUSUAL.sub(lambda found: _USUAL.get(found[0], ""), shown)
+    shown = unicodedata.normalize("NFKC", spelt)
     return _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), shown)
 
 

@@ -143,6 +143,10 @@ class Blocking:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._wrapped(getattr(self._handle, name))
 
+    def __dir__(self) -> set[str]:
+        """Return the names of the handle's public attributes, too, for completion."""
+        return {*super().__dir__(), *(one for one in dir(self._handle) if not one.startswith("_"))}
+
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__}>"
 

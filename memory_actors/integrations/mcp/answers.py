@@ -34,6 +34,7 @@ class ShownMemory(_OfMemory, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     session_id: str | None = None
     role: str | None = None
+    agent_id: str | None = None
     key: str | None = None
     pinned: bool = False
     times_seen: int = 1

@@ -13,7 +13,6 @@ Validity is half-open, [from, to): the moment a fact ends is the moment the next
 that ends where it begins is never valid: it was contradicted at once, and is kept as a record.
 """
 
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
@@ -27,6 +26,7 @@ from immutables import Map
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Direction
 from memory_actors.kinds.kind import Row
+from memory_actors.kinds.phrasing import composed, normalised
 from memory_actors.kinds.rows import Draft, HeldRows
 
 Edge: TypeAlias = tuple[str, str, str]
@@ -44,8 +44,7 @@ _NONE: Map[str, Any] = Map()
 
 def name_key(name: str) -> str:
     """Return the form that two spellings of one name share."""
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    return " ".join(unicodedata.normalize("NFKC", folded).split())
+    return normalised(composed(name).casefold())
 
 
 @lru_cache(maxsize=1024)  # relations are few, and asked for several times by each event

@@ -4,7 +4,8 @@ Theory. Two texts share a word when they share its stem: `paints`, `painted` and
 word, `OAuth 2.1` is `oauth` and `2.1`. The rules, in order:
 
 1. `composed` and casefold, so that full-width letters, ligatures, digits of other scripts and
-   capitals make no difference; Latin letters lose their accents and strokes (`Łódź` is `lodz`).
+   capitals make no difference; Latin letters lose their accents and strokes (`Łódź` is `lodz`),
+   Hebrew and Arabic their vowel points, Cyrillic its stresses; Persian letters are the Arabic ones.
 2. Runs of letters, marks and digits are words; an apostrophe inside stays (`don't` is `dont`), a
    possessive goes (`Ada's` is `ada`).
 3. Runs with a digit may go on over `.`, `:`, `-` and `_` (`2.1`, `14:30`, `v1.2.3`, `abc-123`),
@@ -65,20 +66,30 @@ _PAIRED: Final = (
 )
 # Marks belong to the letter before them; `\w` leaves them out. In India's scripts whole blocks are
 # words but for their full stops.
-_MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
+_MARKS: Final = "\u0483-\u0487\u0900-\u0963\u0970-\u0dff"
 _ACCENTS: Final = pattern("(?<=[a-z])[\u0300-\u036f]+")
-_STROKES: Final = str.maketrans(
-    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ħ": "h", "ŧ": "t"}
-    | {"\u0131": "i"}  # dotless
+# Marks that a text may leave out: those that no letter is composed with, and points of vowels.
+_OPTIONAL: Final = pattern(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20dc]+"
 )
+_LETTERS: Final = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ħ": "h", "ŧ": "t"}
+    | {"\u0131": "i", "ƀ": "b", "ǥ": "g", "ɨ": "i", "ƶ": "z", "\u02bb": "'"}  # dotless i; okina
+    | {"\u06a9": "\u0643", "\u06cc": "\u064a", "\u066b": ".", "\u066c": ","}  # kaf, yeh; decimals
+)
+"""Letters without strokes, and those of Persian as Arabic has them."""
 _EMOJI: Final = (
     "[\U0001f1e6-\U0001f1ff]{2}"  # a flag
-    "|[\u231a-\u23ff\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
+    "|[#*]\u20e3"  # a key
+    "|[\u00a9\u00ae\u2194-\u2199\u21a9\u21aa\u231a-\u23ff\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe"
+    "\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d"
+    "\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
 )
 _LETTER: Final = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
 _RUN: Final = pattern(
     rf"([{_PAIRED}]+)|({_EMOJI})"
-    rf"|({_LETTER}+(?:['\u2019]{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
+    rf"|({_LETTER}+(?:'{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
 )
 _ALONE: Final = pattern(f"[{_HAN}]")
 _JOINTS: Final = pattern(r"[._:\-]+")
@@ -92,8 +103,8 @@ def words(text: str) -> list[str]:
     """Return the words of a text, repeats included, in no order that means anything."""
     folded = composed(text[:CHARACTERS_MAX]).casefold()
     if not folded.isascii():
-        parted = unicodedata.normalize("NFD", folded.translate(_STROKES))
-        folded = unicodedata.normalize("NFC", _ACCENTS.sub("", parted))
+        parted = unicodedata.normalize("NFD", folded).translate(_LETTERS)
+        folded = _OPTIONAL.sub("", unicodedata.normalize("NFC", _ACCENTS.sub("", parted)))
     found: list[str] = []
     plain: list[str] = []
     for paired, emoji, word in _RUN.findall(folded):
@@ -106,8 +117,7 @@ def words(text: str) -> list[str]:
         elif _DIGIT.search(word) or "_" in word:
             found += _identifier(word)
         else:  # without its apostrophes, and without a possessive
-            bare = word.replace("\u2019", "'").removesuffix("'s")
-            plain.append(bare.replace("'", ""))
+            plain.append(word.removesuffix("'s").replace("'", ""))
     found += stems([word for word in plain if word not in STOP_WORDS])
     return [word[:WORD_CHARACTERS_MAX] for word in found]
 

@@ -139,7 +139,7 @@ def clauses(text: str) -> list[Clause]:
 
 def tokens(text: str) -> list[Token]:
     """Return the words and marks of a text."""
-    plain = composed(text).replace("\u2019", "'").strip(" \"'")
+    plain = composed(text).strip(" \"'")
     if "'" in plain:
         for pattern, instead in _CONTRACTIONS:
             plain = pattern.sub(instead, plain)

@@ -31,7 +31,7 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import BlockRow, blocks, in_order, text, under_sections
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
 from memory_actors.search.reading import Found, texts
@@ -213,7 +213,7 @@ class ContextDocument(ContextWriting):
         asked = top_k
         while True:
             now_us = self._scope.now_us()
-            request = Query(query, [context.KIND], asked, now_us, folds=False)
+            request = Query(composed(query), [context.KIND], asked, now_us, folds=False)
             hits = await retrieval.retrieve(self._scope.services, live, request)
             mine = [hit for hit in hits if hit.data["document"] == self.name]
             if len(mine) >= top_k or len(hits) < asked:

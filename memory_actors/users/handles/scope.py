@@ -24,7 +24,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import MemoryType
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
-from memory_actors.base.validation import check_optional_name
+from memory_actors.base.validation import TTL_S_MAX, check_optional_name
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.user_state import LimitsByTier, UserState
 from memory_actors.observing.metrics import LatencyWatch, Metrics
@@ -109,7 +109,7 @@ class Scope:
         ttl_s = self.ttl_s
         if ttl_s is None:
             ttl_s = self.services.settings.ttl_s.get(MemoryType(kind), inf)
-        return None if ttl_s == inf else now_us + int(ttl_s * 1e6)
+        return None if ttl_s == inf else now_us + int(min(ttl_s, TTL_S_MAX) * 1e6)
 
     def prunes(self, asked: bool | None) -> bool:
         """Return whether a call may make room: as it says, or as the handle does."""

@@ -39,6 +39,24 @@ async def test_the_same_name_and_type_are_one_entity(open_memory) -> None:
             await user.entities.get("Alice")
 
 
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("Room ٤", "Room 4"),
+        ("Jean\u2011Luc", "Jean-Luc"),
+        ("O\u2019Neill", "o'neill"),
+        ("❤\ufe0f Co", "❤ Co"),
+        ("of\u00adfice", "Of\ufb01ce"),
+    ],
+)
+async def test_a_name_in_another_spelling_is_the_same_name(open_memory, name, again) -> None:
+    async with open_memory() as memory:
+        entities = memory.user("u").entities
+        first = await entities.add_entity(name)
+        assert (await entities.get(again)).memory_id == first.memory_id
+        assert (await entities.add_entity(again)).operation == "unchanged"
+
+
 async def test_one_of_several_equal_calls_is_new(open_memory) -> None:
     """Of equal entities and relationships that are added at the same time, one is new."""
     async with open_memory() as memory:

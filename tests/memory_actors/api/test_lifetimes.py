@@ -114,6 +114,15 @@ async def test_a_summary_is_made_of_nothing_that_expires(open_memory, clock) -> 
         assert await user.count() == 6
 
 
+async def test_a_time_to_live_of_any_length_ends_within_a_hundred_years(open_memory) -> None:
+    async with open_memory(ttl_s={MemoryType.ENTITY: 1e300}) as memory:
+        user = memory.user("ada")
+        await user.add("a", ttl_s=1e300)
+        await user.add("b", "entity")
+        last = datetime.now(UTC) + timedelta(days=365 * 101)
+        assert all(one.expires_at < last for one in await user.list_memories())
+
+
 @pytest.mark.parametrize("ttl_s", [0, -1, float("nan"), "soon"])
 async def test_a_time_to_live_is_a_number_above_zero(memory, ttl_s) -> None:
     with pytest.raises(InvalidInputError, match="ttl_s"):

@@ -469,3 +469,20 @@ def test_a_bad_order_is_refused(fields: Any) -> None:
 
 def test_the_operators_of_these_tests_are_all_there_are() -> None:
     assert " ".join(filters._KNOWN) == KNOWN
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        False, {"eq": False}, {"ne": True}, {"in": [False]}, {"in": [False, None]}, {"nin": [True]},
+        {"not": True}, {"not": {"ne": False}}, {"not": {"nin": [False]}},
+    ],
+)  # fmt: skip
+def test_is_compressed_false_matches_what_is_not_by_any_operator(asked: Any) -> None:
+    """Metadata says `is_compressed` only of what is."""
+    for test, wanted in (
+        (predicate({"is_compressed": asked}), True),
+        (predicate({"not": {"is_compressed": asked}}), False),
+    ):
+        assert test is not None
+        assert (test({}), test({"is_compressed": True})) == (wanted, not wanted)

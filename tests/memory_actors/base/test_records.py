@@ -33,6 +33,26 @@ def test_every_struct_that_callers_get_back_goes_into_json() -> None:
     assert {name for name in structs if not issubclass(public[name], Returned)} == HANDED_IN
 
 
+async def test_receipts_hits_and_memories_are_read_as_dicts_are(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        added = [await user.add(f"a {kind}", kind) for kind in MemoryType]
+        found = [await user.get(one["memory_id"]) for one in added]
+        for told in (*added, *found, *await user.retrieve("a")):
+            assert told["memory_id"] == told.memory_id
+            assert dict(told) == {name: getattr(told, name) for name in told.keys()}  # noqa: SIM118
+            with pytest.raises(KeyError):
+                told["nothing"]
+
+
+async def test_the_operation_of_a_first_add_is_add_for_every_kind(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        added = {kind: (await user.add(f"a {kind}", kind)).operation for kind in MemoryType}
+        assert set(added.values()) == {"add"}
+        assert (await user.working.set("k", 1)).operation == "add"
+
+
 def check(told: Any) -> None:
     fields = told.to_dict()
     assert json.loads(told.to_json()) == fields

@@ -6,6 +6,7 @@ many tokens four tokenizers make of each (`python -m bench tokens` measures more
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,22 @@ def test_the_calibrated_estimate_is_within_a_tenth(kind: str, family: str) -> No
 def test_older_families_agree_but_for_chinese(kind: str, family: str) -> None:
     text, exact = "".join(SAMPLES[kind]["lines"]), SAMPLES[kind]["tokens"][family]
     assert abs(CalibratedEstimate().count(text) / exact - 1) < 0.1
+
+
+TREE = (
+    "src/\n├── main.py\n│   ├── api/\n│   │   ├── routes.py\n│   │   └── models.py\n│   └── db.py\n"
+)
+FRAME = f"┌{'─' * 14}┬{'─' * 14}┐\n│ name{' ' * 9} │ value{' ' * 8} │\n└{'─' * 14}┴{'─' * 14}┘\n"
+
+
+@pytest.mark.parametrize(("drawn", "tokens"), [(TREE, (42, 41, 40)), (FRAME, (34, 34, 33))])
+def test_lines_drawn_in_markdown_count_as_tokenizers_count_them(
+    drawn: str, tokens: Sequence[int]
+) -> None:
+    """Tokens of GPT-4o, Qwen 3.6 and DeepSeek V4: a run of one character is a token or two."""
+    count = CalibratedEstimate().count(drawn * 5)
+    assert all(abs(count / (5 * exact) - 1) < 0.1 for exact in tokens)
+    assert max(tokens) * 5 <= CalibratedEstimate().most(drawn * 5)
 
 
 @pytest.mark.parametrize("kind", PROMPTS)

@@ -1,6 +1,7 @@
 """add, search, list, get, delete, restore."""
 
 import json
+import re
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_people_see_text_id_speaker_and_local_time(program) -> None:
         said = program.ok(*command)
         for part in ("likes tea", "Ada", short_id(memory["memory_id"]), "2024-05-01 17:30"):
             assert part in said, command
+
+
+def test_people_see_which_agent_wrote_a_memory_its_source_and_its_end(program) -> None:
+    program.ok("add", "likes tea", "--agent", "travel", "--source", "a page", "--ttl", "600")
+    (memory,) = program.json("list")
+    for command in (("search", "tea"), ("list",), ("get", memory["memory_id"])):
+        said = program.ok(*command)
+        assert re.search("agent +travel", said), command
+        assert "from a page" in said, command
+    assert re.search(r"expires +\d{4}-", said)
 
 
 def test_a_time_without_a_zone_is_local(program) -> None:
@@ -183,6 +194,21 @@ def test_users_are_listed(program) -> None:
         program.ok("add", "x", "--user", name)
     assert program.ok("users").split() == ["anna", "ben"]
     assert program.json("users") == ["anna", "ben"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["search", "tea"], ["list"], ["count"], ["erase", "--yes"], ["purge", "--source", "x"],
+        ["log"], ["replay", "--as-of", "2020-01-01"], ["diff", "2020-01-01", "2020-01-02"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_mistyped_user_is_said_to_be_unknown_with_the_closest_one(program, line) -> None:
+    program.ok("add", "likes tea", "--user", "anna")
+    said = program(*line, "--user", "ana").stderr
+    assert "There is no user ana here. Is it anna? `memory-actors users` lists them." in said
+    assert "no user" not in program(*line, "--user", "anna").stderr
 
 
 def test_a_memory_is_updated_by_its_id(program) -> None:

@@ -40,7 +40,7 @@ def test_the_log_shows_all_users_or_one(program: Any, ids: dict[str, str]) -> No
     said = program.ok("log")
     for part in ("long_term.restored", "likes tea", "someone else", "DeleteMemory"):
         assert part in said
-    assert "Nothing happened" in program.ok("log", "--user", "nobody")
+    assert "Nothing happened" in program("log", "--user", "nobody").stdout
 
 
 def test_a_followed_log_prints_json_until_interrupted(program: Any, ids: dict[str, str]) -> None:

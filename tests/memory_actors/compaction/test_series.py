@@ -47,6 +47,9 @@ def items(texts: Sequence[str], start: datetime = LONG_AGO, **fields: Any) -> li
         ("User committed code: {message} (#{n})", ENGLISH),
         ("Commit {n:07x}: {message}", PORTUGUESE),
         ("Usuário fez o commit {n}: {message}", PORTUGUESE),
+        ("commit: {message}", ENGLISH),
+        ("Commitado: {message}", PORTUGUESE),
+        ("PROJ-{n}: {message}", ENGLISH),
     ],
 )
 async def test_a_hundred_commits_become_one_summary(
@@ -106,6 +109,21 @@ def test_the_same_metadata_makes_a_series_of_texts_that_begin_otherwise() -> Non
     assert found(cluster(fixed), cluster(tested)) == [[0], [1]]
     assert found(cluster(fixed, kind="commit"), cluster(tested, kind="commit")) == [[0, 1]]
     assert found(cluster(fixed, kind="commit"), cluster(tested, kind="call")) == [[0], [1]]
+
+
+def test_a_memory_alone_is_of_the_series_that_says_the_same() -> None:
+    series = entries(*cluster(FIX, role="user"))
+    assert series is not None
+    assert series.takes(Told(0, role="user"), "Commit 7: fix it")
+    assert not series.takes(Told(0, role="user"), "Commit 7: test it")
+    assert not series.takes(Told(0), "Commit 7: fix it")
+
+
+def test_a_label_makes_a_series_of_texts_that_go_on_otherwise() -> None:
+    for label in ("commit:", "[7f35510]", "abcdefa", "PROJ-7:", "repo@fedcbaf"):
+        fixed, tested = [f"{label} fix it"] * 6, [f"{label} test it"] * 6
+        assert found(cluster(fixed), cluster(tested)) == [[0, 1]]
+    assert found(cluster(["commit fix it"] * 6), cluster(["commit test it"] * 6)) == [[0], [1]]
 
 
 def test_a_series_has_room_in_half_of_a_summary() -> None:

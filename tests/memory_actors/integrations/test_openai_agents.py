@@ -22,6 +22,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
+from memory_actors.base.validation import CONTENT_BYTES_MAX, LONG_BYTES_MAX
 from memory_actors.integrations.openai_agents import (
     REST_BYTES_MAX,
     MemoryActorsSession,
@@ -81,6 +82,18 @@ async def test_each_item_comes_back_when_it_is_popped(session, item) -> None:
     assert await session.pop_item() == item
     assert await session.pop_item() is None
     assert await session.get_items() == []
+
+
+@pytest.mark.parametrize("size", [1, CONTENT_BYTES_MAX + 1, 1 << 20, LONG_BYTES_MAX - 1_000])
+async def test_a_session_takes_items_of_any_size_that_the_log_takes(session, size: int) -> None:
+    long = "x" * size
+    items: list[Any] = [
+        {"role": "user", "content": [{"type": "input_image", "image_url": f"data:{long}"}]},
+        {"type": "function_call_output", "call_id": "c", "output": long},
+        {"role": "user", "content": "what is this?"},
+    ]
+    await session.add_items(items)
+    assert await session.get_items() == items
 
 
 async def test_clearing_leaves_what_is_no_item(session, memory) -> None:

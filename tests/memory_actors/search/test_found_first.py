@@ -60,6 +60,10 @@ async def test_a_theme_is_found_however_often_it_is_repeated(memory, lines: int)
         ("الرقم ٤٥٦٧ للطلب", "4567"),
         ("Łódź branch opens", "lodz"),
         ("Went out on Sunday 🎿", "🎿"),
+        ("Press ⬅\ufe0f to return", "⬅"),
+        ("Family day 👨\u200d👩\u200d👧 at the zoo", "👨\u200d👩\u200d👧"),
+        ("The ticket is JIRA\u20111234", "JIRA-1234"),
+        ("من کتاب دارم", "كتاب"),
     ],
 )
 async def test_another_spelling_of_the_same_letters_finds_it(memory, fact, query) -> None:
@@ -67,7 +71,28 @@ async def test_another_spelling_of_the_same_letters_finds_it(memory, fact, query
     assert await first(user, query) == fact
 
 
-@pytest.mark.parametrize(("first", "again"), [("Call ٤٥٦٧", "Call 4567"), ("of\ufb01ce", "office")])
+@pytest.mark.parametrize(
+    "query",
+    ["2026-04-04", "\uff12\uff10\uff12\uff16-04-04", "٤ April ٢٠٢٦", "2026\u201104\u201104"],
+)
+async def test_a_date_is_understood_in_the_digits_of_any_script(memory, query: str) -> None:
+    user = memory.user("ada")
+    for day, fact in (("03-01", "went sailing"), ("04-04", "went climbing"), ("05-21", "cooked")):
+        await user.add(fact, occurred_at=f"2026-{day}T10:00:00Z")
+    assert await first(user, f"What did I do on {query}?") == "went climbing"
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ("Call ٤٥٦٧", "Call 4567"),
+        ("of\ufb01ce", "office"),
+        ("I\u2019m an \u201cartist\u201d", 'I\'m an "artist"'),
+        ("a well\u2011known band", "a well-known band"),
+        ("loves ❤\ufe0f tea", "loves ❤ tea"),
+        ("\u200esuper\u200bnova", "supernova"),
+    ],
+)
 async def test_a_fact_in_another_spelling_is_the_same_fact(memory, first, again) -> None:
     user = memory.user("ada")
     await user.add(first)

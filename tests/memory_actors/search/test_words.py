@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_actors.kinds.phrasing import composed
 from memory_actors.search.indexes.words import CHARACTERS_MAX, WORD_CHARACTERS_MAX, words
 
 
@@ -55,6 +56,20 @@ def test_identifiers_are_kept_whole_and_found_by_their_parts(text: str, expected
         ("❤\ufe0f", "❤"),
         ("👩\u200d💻", "👩💻"),
         ("🇩🇪", "(🇩🇪)"),
+        ("⬅\ufe0f", "⬅"),
+        ("#\ufe0f\u20e3", "#\u20e3"),
+        ("JIRA\u20111234", "JIRA-1234", "JIRA\u22121234"),
+        ("\u0663\u066b\u0664", "3.4"),
+        ("ǿre", "ore"),
+        ("super\u200bnova", "supernova", "super\u200dnova"),
+        ("葛\U000e0100城", "葛城"),
+        ("приста\u0301нь", "пристань"),
+        ("п'ять", "п\u2019ять", "п\u02bcять"),
+        ("שָׁבַת", "שבת", "ש\u05c1בת"),
+        ("هٰذا", "هذا"),
+        ("کتابی", "كتابي"),
+        ("क्\u200dष", "क्ष"),
+        ("v\u20d7ector", "vector"),
     ],
 )
 def test_spellings_of_the_same_word_are_one_word(spellings: tuple[str, ...]):
@@ -95,6 +110,11 @@ def test_compatible_forms_are_the_same_word():
 def test_long_runs_and_texts_are_cut():
     assert [len(word) for word in words("x" * 500)] == [WORD_CHARACTERS_MAX]
     assert words("a1 " + " " * CHARACTERS_MAX + "lost") == ["a1"]
+
+
+@given(st.text(max_size=200))
+def test_a_text_in_one_spelling_stays_as_it_is(text: str):
+    assert composed(composed(text)) == composed(text)
 
 
 @given(st.text(max_size=200))

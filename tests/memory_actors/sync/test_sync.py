@@ -27,6 +27,7 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.operations import OPERATIONS, OWNERS
+from memory_actors.api.user import HANDLES
 from memory_actors.sync import MemorySystem, UserMemory
 from memory_actors.sync.blocking import CLASSES, Loop, blocking_class
 
@@ -253,6 +254,12 @@ def test_the_stub_is_what_the_script_makes() -> None:
     made.__file__ = str(path)
     exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
     assert made.stub() == path.parents[1].joinpath("memory_actors/sync/__init__.pyi").read_text()
+
+
+def test_completion_shows_the_handles_of_the_kinds(memory: MemorySystem) -> None:
+    user = memory.user("u")
+    handles = {name for name in HANDLES if not name.startswith("_")}
+    assert handles | {"user_id", "retrieve"} <= set(dir(user))
 
 
 def test_every_method_shows_the_docstring_and_the_types_of_the_async_one() -> None:

@@ -54,6 +54,14 @@ async def test_the_tiers_allow_what_they_promise(open_memory) -> None:
     }
 
 
+async def test_by_default_a_store_has_no_price_and_room_for_100_000_facts(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        memories, *_ = (await user.usage()).kinds["long_term"].quotas
+        cost = await user.estimate_monthly_cost()
+        assert (memories.limit, cost.tier, cost.tier_price_usd) == (100_000, "local", 0.0)
+
+
 async def test_a_tier_is_durable_and_can_be_overridden_in_settings(open_memory) -> None:
     tiers = {Tier.FREE: Plan(limits=Limits(long_term_memories=2), price_usd=1.5)}
     async with open_memory(tiers=tiers, default_tier=Tier.ENTERPRISE) as memory:

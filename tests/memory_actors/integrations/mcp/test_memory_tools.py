@@ -260,8 +260,10 @@ async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
     info = Implementation(name="Claude Code", version="1")
     async with serve(client_info=info) as client:
         done = await client.call_tool("remember", {"content": "Ann likes tea"})
+        recalled = await client.call_tool("recall", {"query": "tea"})
     why = await memory.user("ada").why(done.structured_content["id"])
     assert why.steps[0].agent_id == "Claude Code"
+    assert recalled.structured_content["memories"][0]["agent_id"] == "Claude Code"
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
         ("recall", {"query": "x", "limit": 0}, "recall: limit must be"),
         ("list_memories", {"filters": {"or": 3}}, "or"),
         ("get_memory", {"id": "mem_none"}, "explain_memory tells what became of it"),
-        ("update_memory", {"id": "mem_none"}, "nothing to update"),
+        ("update_memory", {"id": "mem_none"}, "give what changes, such as content"),
         ("remember_many", {"items": []}, "length"),
         ("remember_many", {"items": [{"content": "x"}] * (MANY_MAX + 1)}, "length"),
     ],
