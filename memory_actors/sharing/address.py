@@ -8,10 +8,8 @@ socket is reached through the open directory, where the system has that; where t
 sockets, it is a port of the loopback interface, and the secret keeps others out.
 """
 
-import asyncio
 import errno
 import fcntl
-import ipaddress
 import os
 import re
 import secrets
@@ -37,8 +35,6 @@ BACKLOG: Final = 128
 _SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
-GIVEN_UP_LOOKS: Final = 50
-"""A second: in that time a process that takes a store over opens it, or gives up."""
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
@@ -120,7 +116,7 @@ def read_address(directory: Path) -> Address | None:
             address = msgspec.json.decode(file.read(ADDRESS_BYTES_MAX), type=Address)
     except (OSError, ValueError, LogUnavailable):  # a name that no file can have, or no JSON
         return None
-    return address if is_loopback(address.host) else None
+    return address if address.port is None or is_loopback(address.host) else None
 
 
 @contextmanager
@@ -213,18 +209,6 @@ def forget_socket(directory: Path) -> None:
         (directory / SOCKET).unlink(missing_ok=True)
 
 
-async def forget_owner(directory: Path, secrets: Container[str]) -> None:
-    """Remove the owner's address of a store that is closed here, unless the next owner wrote it.
-
-    In its turn: nobody opens the store between the look and the removal. The process that has the
-    turn now rewrites the file, or gives up: this call waits for that, but not long.
-    """
-    for _ in range(GIVEN_UP_LOOKS):
-        if forget_now(directory, secrets):
-            return
-        await asyncio.sleep(LOOK_AGAIN_S)
-
-
 def forget_now(directory: Path, secrets: Container[str]) -> bool:
     """Remove the file if it is one of ours, and return whether it no longer is there."""
     turn = OpeningTurn(directory)
@@ -243,6 +227,8 @@ def forget_now(directory: Path, secrets: Container[str]) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Say whether only this machine can reach an address."""
+    import ipaddress  # only for addresses that are no sockets of a directory
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

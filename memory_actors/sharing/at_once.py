@@ -1,22 +1,28 @@
-"""A call of the owner that blocks the thread, for the few operations that are not awaited.
+"""A call of the owner that blocks the thread.
 
-They read what the owner has at hand. A connection of its own carries each: that of the client
-belongs to its event loop, which waits as well.
+It serves the few operations that are not awaited, and short programs that have no event loop. Each
+call has a connection of its own: that of a client belongs to its event loop, which waits as well.
 """
 
-import asyncio
 import os
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import Address, reachable
+from memory_actors.sharing.address import Address, reachable, read_address
 from memory_actors.sharing.choices import Choices
+from memory_actors.sharing.declaration import Invocation
+from memory_actors.sharing.generated_operations import DECLARED
+from memory_actors.sharing.invocations import call_of
 from memory_actors.sharing.values import error_of
+
+if TYPE_CHECKING:
+    import asyncio
 
 WAIT_S: Final = 10.0
 LOOK_S_MAX: Final = 1.0
@@ -28,7 +34,7 @@ class OwnedHere(NamedTuple):
     """An owner in this process."""
 
     answer: Callable[[frames.Call], bytes]
-    loop: asyncio.AbstractEventLoop
+    loop: "asyncio.AbstractEventLoop"
     release: Callable[[], object]
     """Lets go of the store, without the loop. Blocks."""
 
@@ -38,9 +44,9 @@ OWNED_HERE: Final[dict[str, OwnedHere]] = {}
 
 
 def ask_at_once(
-    directory: Path, choices: Choices, call: frames.Call, find: Callable[[], Address | None]
-) -> bytes:
-    """Return the answer of the owner of a store, who is where `find` says.
+    directory: Path, choices: Choices, invocation: Invocation, find: Callable[[], Address | None]
+) -> Any:
+    """Return the result of an operation from the owner of a store, who is where `find` says.
 
     A change of owners is waited for, for a moment.
 
@@ -48,9 +54,11 @@ def ask_at_once(
     :raises DeadlineExceededError: the owner says nothing.
     """
     until_s = time.monotonic() + LOOK_S_MAX
+    call, _ = call_of(0, invocation)
     while True:
         try:
-            return _answer(directory, choices, call, find())
+            answer = _answer(directory, choices, call, find())
+            return DECLARED[invocation.name].decoded(answer)
         except DeadlineExceededError:  # an OSError too, but somebody has the store
             raise
         except (OSError, SystemClosedError) as error:
@@ -87,3 +95,18 @@ def _asked(directory: Path, address: Address, hello: frames.Hello, call: frames.
                 if isinstance(message, frames.CallFailed | frames.Refused):
                     raise error_of(message.error)
     raise ConnectionError("the connection was lost")
+
+
+class BlockingCaller:
+    """Has operations carried out by the owner of a store; each call blocks the thread."""
+
+    def __init__(self, directory: Path):
+        self._directory = directory
+
+    def at_once(self, invocation: Invocation) -> Any:
+        """Carry out an operation, and return its result. Raises what `ask_at_once` raises."""
+        return ask_at_once(self._directory, {}, invocation, partial(read_address, self._directory))
+
+    async def call(self, invocation: Invocation) -> Any:
+        """Do the same, for handles whose methods are awaited: no event loop has to run."""
+        return self.at_once(invocation)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
+import anyio
 import msgspec
 
 from eventlog.core.records import OnDropped
@@ -30,12 +31,11 @@ from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import (
     ERASURES,
-    Waiting,
     call_of,
-    deadline_s,
     from_here,
     nothing,
 )
+from memory_actors.sharing.links import Waiting
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
 
 if TYPE_CHECKING:
@@ -175,9 +175,7 @@ class Client:
     def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
-        message, _ = call_of(0, invocation)
-        said = ask_at_once(self.directory, self.choices, message, self.address)
-        return DECLARED[invocation.name].decoded(said)
+        return ask_at_once(self.directory, self.choices, invocation, self.address)
 
     async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
         """Open a replay of a user; return its handle, its moment, and how much of then is lost."""
@@ -241,7 +239,7 @@ class Client:
         if asked is None:
             self._number += 1
             asked = Asked(self._number)
-        message, kept = call_of(asked.number, invocation, deadline_s())
+        message, kept = call_of(asked.number, invocation, _deadline_s())
         waiting = Waiting(message, kept)
         waiting.after = asked.after
         if not self._waiting:
@@ -355,3 +353,11 @@ class Client:
         waiting, self._waiting = list(self._waiting.values()), {}
         for one in waiting:
             one.fail(error)
+
+
+def _deadline_s() -> float | None:
+    """Return the seconds that a caller on this event loop has left; None: all there are."""
+    until_s = anyio.current_effective_deadline()
+    if until_s == float("inf"):
+        return None
+    return max(0.0, until_s - asyncio.get_running_loop().time())

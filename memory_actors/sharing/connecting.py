@@ -27,7 +27,8 @@ from memory_actors.sharing.address import (
 )
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import same
-from memory_actors.sharing.frames import FrameLink, Said
+from memory_actors.sharing.frames import Said
+from memory_actors.sharing.links import FrameLink
 from memory_actors.sharing.values import error_of
 
 if TYPE_CHECKING:

@@ -1,20 +1,22 @@
-"""Invocations: their arguments by name, the user concerned, their messages, and who waits."""
+"""Invocations: their arguments by name, the user concerned, and their messages."""
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing import frames
-from memory_actors.sharing.declaration import How, Invocation
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.values import Found, packed, unpacked
+
+ERASURES: Final = "system.watch_erasures"
+FORGET: Final = "node.forget"
+"""Between nodes: let go of all that you keep of a user, who is being erased."""
 
 
 def arguments(invocation: Invocation) -> dict[str, Any]:
@@ -62,14 +64,6 @@ def call_of(
     return frames.Call(number, invocation.name, invocation.on, arguments, deadline_s), kept
 
 
-def deadline_s() -> float | None:
-    """Return the seconds that a caller on this event loop has left; None: all there are."""
-    until_s = anyio.current_effective_deadline()
-    if until_s == float("inf"):
-        return None
-    return max(0.0, until_s - asyncio.get_running_loop().time())
-
-
 def _absolute(invocation: Invocation) -> tuple[Sequence[object], Mapping[str, object]]:
     """Return arguments with paths as they are for every process."""
     _, _, args, kwargs = invocation
@@ -106,52 +100,3 @@ def from_here(message: frames.Call, position: int) -> frames.Call:
 def nothing(*_: object) -> Any:
     """Stand for a function where there is none."""
     return None
-
-
-# --- calls of a client that have no result yet
-
-ERASURES: Final = "system.watch_erasures"
-FORGET: Final = "node.forget"
-"""Between nodes: let go of all that you keep of a user, who is being erased."""
-
-
-class Waiting:
-    """A call that has no result yet."""
-
-    def __init__(self, message: frames.Call, kept: list[Any]):
-        self.message = message
-        self.kept = kept
-        """The functions and events among its arguments."""
-        self.after: int | None = None
-        """The position of the log when it was first sent."""
-        self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
-        """Of an iteration; None when it ends."""
-        self.raised: dict[bytes, BaseException] = {}
-        """The exceptions that the caller's functions raised: they come back as they were."""
-        self.is_endless = message.operation == ERASURES or (
-            message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
-        )
-        self.taken = 0
-        """Items that were taken."""
-        self.tasks: set[asyncio.Task[None]] = set()
-        """They pass on what the caller sets, and call what it gave."""
-
-    def events(self) -> Iterator[tuple[int, asyncio.Event]]:
-        """Yield the events among its arguments, each with its number."""
-        for place, one in enumerate(self.kept):
-            if isinstance(one, asyncio.Event):
-                yield place, one
-
-    def settle(self, value: bytes) -> None:
-        """Give it its result."""
-        if not self.result.done():
-            self.result.set_result(value)
-        self.items.put_nowait(None)
-
-    def fail(self, error: BaseException) -> None:
-        """Set an error as the result."""
-        if not self.result.done():
-            self.result.set_exception(error)
-            self.result.exception()  # nobody may be waiting any more
-        self.items.put_nowait(None)

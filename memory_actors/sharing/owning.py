@@ -16,10 +16,11 @@ opens it.
 
 # ruff: noqa: SLF001 - an owner's objects are taken apart here
 
+import asyncio
 import gc
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
@@ -36,9 +37,9 @@ from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.sharing import remote
 from memory_actors.sharing.address import (
+    LOOK_AGAIN_S,
     Address,
     forget_now,
-    forget_owner,
     forget_socket,
     listening,
 )
@@ -51,6 +52,9 @@ from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.long_term import LongTermMemory
 
 _logger = get_logger("memory_actors.sharing")
+
+GIVEN_UP_LOOKS: Final = 50
+"""A second: in that time a process that takes a store over opens it, or gives up."""
 
 
 async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
@@ -71,7 +75,7 @@ async def owned(
     """
     held, orphaned, secrets = AsyncExitStack(), ExitStack(), set[str]()
     # Both last: who waits for the end reads it.
-    held.push_async_callback(forget_owner, directory, secrets)
+    held.push_async_callback(_forget_owner, directory, secrets)
     orphaned.callback(forget_now, directory, secrets)
     memory = await open_alone(directory, parts, held, orphaned=orphaned)
 
@@ -107,6 +111,18 @@ async def owned(
     held.callback(_owned.pop, memory, None)
     orphaned.callback(_become_client, memory)
     return await _loaded(memory) if keeps else memory
+
+
+async def _forget_owner(directory: Path, secrets: Container[str]) -> None:
+    """Remove the owner's address of a store that is closed here, unless the next owner wrote it.
+
+    In its turn: nobody opens the store between the look and the removal. The process that has the
+    turn now rewrites the file, or gives up: this call waits for that, but not long.
+    """
+    for _ in range(GIVEN_UP_LOOKS):
+        if forget_now(directory, secrets):
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
 
 
 async def _loaded(memory: MemorySystem) -> MemorySystem:

@@ -31,9 +31,10 @@ from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE, OwnedHere
 from memory_actors.sharing.choices import Choices, check
 from memory_actors.sharing.declaration import Caller, How
-from memory_actors.sharing.frames import FrameLink, Said
+from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import FORGET
+from memory_actors.sharing.links import FrameLink
 from memory_actors.sharing.values import error_bytes
 
 CONNECTIONS_MAX: Final = 512

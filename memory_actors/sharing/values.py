@@ -8,8 +8,8 @@ the original.
 Functions and asyncio events stay where they are: a number stands for them.
 """
 
-import asyncio
 import builtins
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, timedelta
@@ -122,11 +122,17 @@ def _other(value: object, kept: Kept) -> Any:
         return _extension(DATE, value.isoformat())
     if isinstance(value, timedelta):
         return _extension(TIMEDELTA, [value.days, value.seconds, value.microseconds])
-    if isinstance(value, asyncio.Event):
+    if _is_event(value):
         return _extension(EVENT, kept(value))
     if callable(value) and not isinstance(value, type):
         return _extension(FUNCTION, kept(value))
     return _extension(FOREIGN, f"{value!r:.200}")
+
+
+def _is_event(value: object) -> bool:
+    """Tell events of asyncio, which a process that has not loaded it cannot have."""
+    loaded = sys.modules.get("asyncio")
+    return loaded is not None and isinstance(value, loaded.Event)
 
 
 def _mapping(value: Mapping[Any, Any], kept: Kept, depth: int) -> Any:

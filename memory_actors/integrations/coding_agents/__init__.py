@@ -5,3 +5,9 @@ and at each prompt, `recalling.py` says what is known; at the end of a turn, `ca
 what its transcript has that is new. A project is a user of its own (`projects.py`), beside the
 person who works on it.
 """
+
+from typing import Final
+
+FIX: Final = "fix"
+SUMMARY: Final = "session summary"
+"""Values of the metadata `kind` of what is captured."""

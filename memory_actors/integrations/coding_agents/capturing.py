@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from memory_actors.base.records import Episode, Item, Step
+from memory_actors.integrations.coding_agents import FIX, SUMMARY
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.transcripts import Turn
@@ -20,8 +21,6 @@ STEPS_MAX: Final = 100
 TEXT_CHARACTERS_MAX: Final = 20_000
 """The limit for a prompt or a reply; longer ones are pasted files."""
 SUMMARY_TURNS_MAX, SUMMARY_WORDS_MAX = 1_000, 150
-FIX, SUMMARY = "fix", "session summary"
-"""Values of the metadata `kind`."""
 POSITION: Final = "captured turns of "
 """A key of working memory begins so: its value says how many turns of a session are stored."""
 CHAINED: Final = re.compile(r"&&|;|\n")

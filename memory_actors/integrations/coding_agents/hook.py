@@ -1,22 +1,27 @@
 """A hook: what a host runs at a moment of a session, `python -m …coding_agents.hook HOST`.
 
 It reads one JSON object from stdin and may write one to stdout. It never fails its host: each error
-is a line in `agent.log`, and the exit code is 0. If a process has the store open, the hook is a
-small client of it and loads neither numpy nor a model.
+is a line in `agent.log`, and the exit code is 0. If a process has the store open, it answers what
+is asked at the start of a session and at a prompt; the hook then loads no more than that needs: no
+event loop, no numpy, no model.
 """
 
 import argparse
-import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.projects import Project, project_of
-from memory_actors.sharing.system import MemorySystem, UserMemory, open_or_join
+from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
+from memory_actors.sharing.address import is_served, place_of
+
+if TYPE_CHECKING:
+    from memory_actors.sharing.declaration import Caller
+    from memory_actors.sharing.system import MemorySystem, UserMemory
 
 Moment: TypeAlias = Literal["start", "prompt", "turn"]
 
@@ -83,36 +88,70 @@ def event_of(host: str, data: bytes) -> Event | None:
     )
 
 
-async def answer(
-    event: Event, place: str, person: str, parts: Mapping[str, Any]
-) -> dict[str, Any] | None:
+def answer(event: Event, place: str, person: str) -> dict[str, Any] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
         return None
-    async with open_or_join(place, **parts) as memory:
-        if event.moment == "turn":
-            await _captured(event, project, memory)
-            return None
-        users = [
-            memory.user(project.user_id, agent_id=event.host, session_id=event.session_id),
-            memory.user(person, agent_id=event.host),
-        ]
-        text = await _recalled(event, users)
+    owned = place_of(place)
+    if event.moment != "turn" and isinstance(owned, Path) and is_served(owned):
+        text = _at_once(_recalled(event, _users_of_owner(owned, event, project, person)))
+    else:
+        text = _with_store(event, place, project, person)
     if not text:
         return None
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
 
 
-async def _recalled(event: Event, users: Sequence[UserMemory]) -> str:
-    from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
+def _users_of_owner(
+    directory: Path, event: Event, project: Project, person: str
+) -> "Sequence[UserMemory]":
+    """Return handles of the two users; their calls block until the owner has answered."""
+    from memory_actors.base.on import On
+    from memory_actors.sharing.at_once import BlockingCaller
+    from memory_actors.sharing.remote import UserMemory as RemoteUser
 
+    caller = cast("Caller", BlockingCaller(directory))  # recalling only awaits single calls
+    ons = (On(project.user_id, event.host, event.session_id), On(person, event.host))
+    return [cast("UserMemory", RemoteUser(caller, on.checked())) for on in ons]
+
+
+def _at_once(work: Coroutine[Any, Any, str]) -> str:
+    """Run a coroutine whose calls block, without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return str(ended.value)
+    raise RuntimeError("a call did not block")
+
+
+def _with_store(event: Event, place: str, project: Project, person: str) -> str:
+    """Open or join the store, and recall or capture there."""
+    import asyncio
+
+    from memory_actors.sharing.system import open_or_join
+
+    async def work() -> str:
+        async with open_or_join(place, **_parts(place)) as memory:
+            if event.moment == "turn":
+                await _captured(event, project, memory)
+                return ""
+            users = [
+                memory.user(project.user_id, agent_id=event.host, session_id=event.session_id),
+                memory.user(person, agent_id=event.host),
+            ]
+            return await _recalled(event, users)
+
+    return asyncio.run(asyncio.wait_for(work(), WORK_S_MAX))
+
+
+async def _recalled(event: Event, users: "Sequence[UserMemory]") -> str:
     if event.moment == "start":
         return await at_start(users)
     return await at_prompt(users, event.prompt, event.session_id) if event.prompt.strip() else ""
 
 
-async def _captured(event: Event, project: Project, memory: MemorySystem) -> None:
+async def _captured(event: Event, project: Project, memory: "MemorySystem") -> None:
     from memory_actors.integrations.coding_agents.capturing import Session, capture
     from memory_actors.integrations.coding_agents.hosts import HOSTS
     from memory_actors.integrations.coding_agents.transcripts import turns
@@ -131,12 +170,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         event = event_of(given.host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
-        if event is not None:
-            work = answer(event, given.data, given.user, _parts(given.data))
-            told = asyncio.run(asyncio.wait_for(work, WORK_S_MAX))
-            if told is not None:
-                sys.stdout.write(msgspec.json.encode(told).decode())
-                sys.stdout.flush()
+        told = None if event is None else answer(event, given.data, given.user)
+        if told is not None:
+            sys.stdout.write(msgspec.json.encode(told).decode())
+            sys.stdout.flush()
     except Exception as error:  # a host must never fail with us
         pausing.log(f"{given.host}: {type(error).__name__}: {error}")
     return 0

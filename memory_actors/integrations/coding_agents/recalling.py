@@ -1,12 +1,14 @@
 """What is brought back: at the start of a session what matters, at a prompt what answers it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memory_actors.base.records import Hit, Memory
 from memory_actors.base.tokens import CalibratedEstimate
-from memory_actors.integrations.coding_agents.capturing import FIX, SUMMARY
-from memory_actors.sharing.system import UserMemory
+from memory_actors.integrations.coding_agents import FIX, SUMMARY
+
+if TYPE_CHECKING:
+    from memory_actors.sharing.system import UserMemory
 
 START_TOKENS: Final = 2_000
 PROMPT_TOKENS: Final = 800
@@ -21,7 +23,7 @@ ITEM_CHARACTERS_MAX: Final = 1_000
 _estimate: Final = CalibratedEstimate()
 
 
-async def at_start(users: Sequence[UserMemory], token_budget: int = START_TOKENS) -> str:
+async def at_start(users: "Sequence[UserMemory]", token_budget: int = START_TOKENS) -> str:
     """Return the documents of a project and a person, and what the last sessions were about."""
     project, *_ = users
     documents = [text.strip() for user in users if (text := await user.context.render())]
@@ -40,7 +42,7 @@ async def at_start(users: Sequence[UserMemory], token_budget: int = START_TOKENS
 
 
 async def at_prompt(
-    users: Sequence[UserMemory],
+    users: "Sequence[UserMemory]",
     prompt: str,
     session_id: str,
     answered_min: float = ANSWERED_MIN,

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, REPLIED, WRITERS
 
@@ -178,6 +179,28 @@ def test_a_session_is_captured_and_told_to_the_next_one(home: Path, shop: Path) 
     assert not pausing.log_path().exists()
     pausing.pause([project_of(shop).user_id])
     assert hooked(home, start, data) is None
+
+
+@pytest.mark.anyio
+async def test_a_hook_beside_an_owner_loads_no_event_loop_and_no_engine(
+    home: Path, shop: Path, open_memory: Any
+) -> None:
+    WRITERS["claude-code"](home, shop)
+    code = (
+        "import sys; from memory_actors.integrations.coding_agents.hook import main; main()\n"
+        "sys.exit(repr({'asyncio', 'anyio', 'lmdb', 'numpy', 'structlog'} & set(sys.modules)))"
+    )
+    start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
+    async with open_memory() as memory:
+        await backfill(memory, ["claude-code"])
+        done = await anyio.run_process(
+            [sys.executable, "-c", code, "claude-code", "--data", str(home / "memory")],
+            input=json.dumps(start).encode(),
+            check=False,
+        )
+
+    assert REPLIED in json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert done.stderr == b"set()\n"
 
 
 @pytest.mark.parametrize("sent", [b"", b"[]", b"\xff", b'{"hook_event_name": 3}'])
