@@ -17,6 +17,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
     Ran,
     Reply,
     failure,
+    id_of,
     lines,
     member,
     text_of,
@@ -46,32 +47,32 @@ def session_id(path: Path) -> str:
 def entries(path: Path) -> Iterator[Entry]:
     """Yield what was said and done."""
     asked: dict[object, Ran] = {}
-    for _, line in lines(path):
+    for number, line in lines(path):
         if line.get("isSidechain") or line.get("isMeta") or line.get("isCompactSummary"):
             continue
         if line.get("type") == "user":
-            yield from _of_user(line, asked)
+            yield from _of_user(line, id_of(line.get("uuid"), number), asked)
         elif line.get("type") == "assistant":
-            yield from _of_assistant(line, asked)
+            yield from _of_assistant(line, id_of(line.get("uuid"), number), asked)
 
 
-def _of_user(line: Line, asked: dict[object, Ran]) -> Iterator[Entry]:
+def _of_user(line: Line, its_id: str, asked: dict[object, Ran]) -> Iterator[Entry]:
     content = member(line, "message", "content")
     for part in content if isinstance(content, list) else ():
         run = asked.pop(part.get("tool_use_id"), None) if isinstance(part, dict) else None
         if run is not None:
             failed = part.get("is_error") is True
-            said = text_of(part.get("content"), "text") or "failed"
+            said = text_of(part.get("content"), "text")
             yield run._replace(error=failure(said) if failed else "")
     text = REMINDER.sub("", text_of(content, "text")).strip()
     if text and not text.startswith(BY_THE_PROGRAM):
-        yield Prompt(str(line.get("uuid")), text, time_of(line.get("timestamp")))
+        yield Prompt(its_id, text, time_of(line.get("timestamp")))
 
 
-def _of_assistant(line: Line, asked: dict[object, Ran]) -> Iterator[Entry]:
+def _of_assistant(line: Line, its_id: str, asked: dict[object, Ran]) -> Iterator[Entry]:
     content: Any = member(line, "message", "content")
     if text := text_of(content, "text").strip():
-        yield Reply(str(line.get("uuid")), text, time_of(line.get("timestamp")))
+        yield Reply(its_id, text, time_of(line.get("timestamp")))
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and part.get("type") == "tool_use":
             name, given = str(part.get("name")), part.get("input")

@@ -96,4 +96,4 @@ def _error(output: object) -> str:
     if code is None and (found := EXIT_CODE.search(said[:500])):
         code = int(found[1])
     failed = code not in (None, 0) or member(output, "success") is False
-    return failure(said) or "failed" if failed else ""
+    return failure(said) if failed else ""

@@ -18,6 +18,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
     Ran,
     Reply,
     failure,
+    id_of,
     lines,
     member,
     text_of,
@@ -53,8 +54,8 @@ def session_id(path: Path) -> str:
 
 def entries(path: Path) -> Iterator[Entry]:
     """Yield what was said and done."""
-    for message in _messages(path):
-        time, its_id = time_of(message.get("timestamp")), str(message.get("id"))
+    for number, message in enumerate(_messages(path)):
+        time, its_id = time_of(message.get("timestamp")), id_of(message["id"], number)
         text = text_of(message.get("content"), "text").strip()
         if message.get("type") == "user" and text:
             yield Prompt(its_id, text, time)
@@ -90,5 +91,5 @@ def _run(call: Any) -> Ran:
         name,
         command=str(member(given, "command") or ""),
         file=str(file or ""),
-        error=failure(said if isinstance(said, str) else "failed") if failed else "",
+        error=failure(said) if failed else "",
     )

@@ -12,7 +12,10 @@ from eventlog.files.datafile import opened
 
 REMOTE: Final = re.compile(r'^\s*\[remote "([^"\n]*)"\]\s*$((?:\n(?!\s*\[).*)*)', re.MULTILINE)
 URL: Final = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.MULTILINE)
-ADDRESS: Final = re.compile(r"^(?:[a-z+]+://)?(?:[^@/\s]+@)?([^:/\s]+)(?::\d+(?=/))?[:/]+(.+?)/*$")
+ADDRESS: Final = re.compile(
+    r"^(?:[a-z+]+://(?:[^/\s]*@)?|(?:[^@/\s]+@)?)([^@:/\s.][^@:/\s]*)(?::\d+(?=/))?[:/]+(.+?)/*$"
+)
+"""Matches host and path, without the name and the password before the host."""
 FILE_BYTES_MAX: Final = 1 << 20
 
 

@@ -8,19 +8,21 @@ itself alone.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from eventlog.files.datafile import opened
+from memory_actors.base.json_text import without_halves
 
 Line: TypeAlias = dict[str, Any]
 """The JSON object in a line of a transcript."""
 
-ERROR_CHARACTERS_MAX: Final = 300
-"""The limit for the output of a failed command that is kept."""
+ERROR_CHARACTERS_MAX: Final = 20_000
+"""The limit for the end of a failed command's output: more than is kept, so that it is cleaned."""
 LINE_BYTES_MAX: Final = 16 << 20
 """Longer ones are pictures."""
+ID_LENGTH_MAX: Final = 100
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -50,7 +52,7 @@ class Ran(NamedTuple):
     file: str = ""
     """The file that it changed, if it was one."""
     error: str = ""
-    """The beginning of what went wrong; empty: nothing did."""
+    """The end of what it said of its failure; empty: it did not fail."""
 
 
 Entry: TypeAlias = Prompt | Reply | Ran
@@ -85,14 +87,27 @@ def turns(entries: Iterable[Entry]) -> Iterator[Turn]:
 def lines(path: Path) -> Iterator[tuple[int, Line]]:
     """Yield the number and the object of each line that holds one; the last may be half written."""
     with opened(path) as file:
-        for number, line in enumerate(file):
-            if len(line) <= LINE_BYTES_MAX:
-                try:
-                    read = msgspec.json.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    continue
-                if isinstance(read, dict):
-                    yield number, read
+        for number, line in enumerate(_short_lines(file)):
+            try:
+                read = msgspec.json.decode(without_halves(line.decode(errors="replace")))
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            if isinstance(read, dict):
+                yield number, read
+
+
+def _short_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; nothing in place of one that is too long."""
+    while line := file.readline(LINE_BYTES_MAX):
+        is_long = False
+        while len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            is_long, line = True, file.readline(LINE_BYTES_MAX)
+        yield b"" if is_long else line
+
+
+def id_of(said: object, number: int) -> str:
+    """Return the id of a message, or else its number in the transcript."""
+    return said if isinstance(said, str) and 0 < len(said) <= ID_LENGTH_MAX else str(number)
 
 
 def time_of(said: object, otherwise: datetime = EPOCH) -> datetime:
@@ -101,9 +116,9 @@ def time_of(said: object, otherwise: datetime = EPOCH) -> datetime:
         return otherwise
     try:
         time = datetime.fromisoformat(said)
-    except ValueError:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         return otherwise
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def text_of(content: object, *types: str) -> str:
@@ -128,7 +143,6 @@ def member(of: object, *path: str) -> Any:
     return of
 
 
-def failure(said: str) -> str:
-    """Return the lines of an error that tell the most: the end, where programs say what failed."""
-    shown = "\n".join(line.strip() for line in said.splitlines() if line.strip())
-    return shown if len(shown) <= ERROR_CHARACTERS_MAX else f"…{shown[-ERROR_CHARACTERS_MAX:]}"
+def failure(said: object) -> str:
+    """Return the end of the output of a failed command."""
+    return (said.strip() if isinstance(said, str) else "")[-ERROR_CHARACTERS_MAX:] or "failed"
