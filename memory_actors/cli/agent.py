@@ -8,6 +8,12 @@ import click
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.cli import options
+from memory_actors.cli.mcp import (
+    dry_run_option,
+    may_change,
+    place_in_configuration,
+    yes_option,
+)
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
@@ -31,8 +37,6 @@ from memory_actors.integrations.mcp import check_installed
 PLUGIN_HOST = "claude-code"
 
 host_argument = click.argument("host", type=click.Choice(list(HOSTS)))
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-yes_option = click.option("--yes", is_flag=True, help="Write without asking.")
 everywhere_option = click.option(
     "--everywhere", is_flag=True, help="For all projects, not only the one in this directory."
 )
@@ -59,7 +63,7 @@ def install(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
     if find_spec("detect_secrets") is None:
         raise MissingExtraError("hooks need the extra: pip install 'memory-actors[agents]'")
     in_data_directory(app)
-    command = Command(app.url or str(app.directory.absolute()), app.user_id)
+    command = Command(place_in_configuration(app), app.user_id)
     if not _carried_out(app, host, command, dry_run, yes):
         return
     ensure_model(app)
@@ -145,28 +149,29 @@ def _paused(app: App, projects: frozenset[str]) -> None:
 
 
 def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:
-    """Show the change, ask, and make it; return True if it was made."""
+    """Show the change, ask, and make it; say whether it is in force."""
+    changes, commands = [], list[list[str]]()
     if host == PLUGIN_HOST:
         shown, commands = _of_plugin(command)
-        changes = []
     else:
         changes = [one for one in hooks_change(host, command) if not one.is_none]
-        shown, commands = [change.diff for change in changes], []
-    if not app.json:
-        say("\n".join(shown) or f"{HOSTS[host].title} is so already.")
-    written = not dry_run and bool(changes or commands)
+        shown = [change.diff for change in changes]
+    is_change = bool(changes or commands)
+    told = "\n".join(shown) or f"{HOSTS[host].title} is so already."
+    written = may_change(app, told, is_change=is_change, dry_run=dry_run, yes=yes)
+    failures: list[str] = []
     if written:
-        if not yes and not app.json:
-            click.confirm("Do this?", abort=True)
         for change in changes:
             change.write()
         if host == PLUGIN_HOST:
-            _change_plugin(app, command, commands)
+            failures = _change_plugin(command, commands)
     if app.json:
-        print_json({"host": host, "changes": shown, "written": written})
+        print_json({"host": host, "changes": shown, "written": written, "failures": failures})
     elif written:
+        for failure in failures:
+            note(failure, "yellow")
         note(f"{HOSTS[host].title}: done.")
-    return written
+    return written or not (is_change or dry_run)
 
 
 def _of_plugin(command: Command | None) -> tuple[list[str], list[list[str]]]:
@@ -178,12 +183,13 @@ def _of_plugin(command: Command | None) -> tuple[list[str], list[list[str]]]:
     return [f"Writes the plugin {plugin_directory()}:", *files, "Runs:", *shown], commands
 
 
-def _change_plugin(app: App, command: Command | None, commands: list[list[str]]) -> None:
+def _change_plugin(command: Command | None, commands: list[list[str]]) -> list[str]:
+    """Add the plugin, or remove it (None); return what failed and is the user's to do."""
     if command is not None:
         write_plugin(command)
+    failures = ["`claude` is not on the PATH: run these commands where it is."]
     if has_claude():
-        run_claude(commands)
-    elif not app.json:
-        note("`claude` is not on the PATH: run these commands where it is.", "yellow")
+        failures = run_claude(commands)
     if command is None:
         remove_plugin()
+    return failures

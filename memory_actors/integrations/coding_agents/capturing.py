@@ -145,10 +145,10 @@ async def _summarise(user: UserMemory, session: Session, last: Turn) -> None:
         return
     said.reverse()  # the oldest first
     who = {"user": "user", "assistant": "agent"}
-    texts = [f"{who.get(one.role or '', 'agent')}: {one.content}" for one in said]
+    texts = tuple(f"{who.get(one.role or '', 'agent')}: {one.content}" for one in said)
     summary = "\n".join(texts)
     if len(summary.split()) > SUMMARY_WORDS_MAX:
-        cluster = Cluster(texts=texts, times=[one.occurred_at for one in said])
+        cluster = Cluster(texts=texts, times=tuple(one.occurred_at for one in said))
         summary = await ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX).summarize(cluster)
     metadata = {"kind": SUMMARY, LAST_TURN: last.prompt.id}
     known = await _summary_of(user, session)

@@ -5,6 +5,7 @@ in the user's name (commands, reminders, interruptions). Lines of type "assistan
 uses of tools. Lines of sub-agents (`isSidechain`) are no part of the conversation.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,8 @@ BY_THE_PROGRAM: Final = ("<command-", "<local-command-", "<bash-", "<task-", "[R
 
 def transcripts() -> Iterator[Path]:
     """Yield all transcripts; those of sub-agents, in folders of their own, are left out."""
-    yield from (Path.home() / ".claude" / "projects").glob("*/*.jsonl")
+    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+    yield from home.glob("projects/*/*.jsonl")
 
 
 def working_directory(path: Path) -> str | None:

@@ -18,7 +18,7 @@ class Host(NamedTuple):
     session_id: Callable[[Path], str]
     """From a transcript to the session as hooks name it."""
     hooks_file: str | None
-    """The file that configures its hooks, relative to the home directory; None: a plugin does."""
+    """The file that configures its hooks, beside that of its MCP servers; None: a plugin does."""
     next_step: str
 
 
@@ -38,7 +38,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         codex.transcripts,
         codex.working_directory,
         codex.session_id,
-        ".codex/hooks.json",
+        "hooks.json",
         "Start Codex and trust the hooks: `/hooks` lists them",
     ),
     "gemini-cli": Host(
@@ -47,7 +47,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         gemini_cli.transcripts,
         gemini_cli.working_directory,
         gemini_cli.session_id,
-        ".gemini/settings.json",
+        "settings.json",
         "Start Gemini CLI again: `/hooks panel` lists the hooks",
     ),
 }

@@ -92,8 +92,8 @@ def hooks_change(host: str, command: Command | None) -> list[ConfigurationChange
 
     :raises InvalidInputError: a file is damaged.
     """
-    path = Path.home() / str(HOSTS[host].hooks_file)
     server_path = config_path(host)
+    path = server_path.with_name(str(HOSTS[host].hooks_file))
     if command is None:
         server = removing(host, server_path)
     else:
@@ -109,13 +109,23 @@ def _with_hooks(host: str, hooks: Mapping[str, list[dict[str, Any]]], text: str)
     there = read.get("hooks", {}) if isinstance(read, dict) else {}
     for event in EVENTS[host]:
         known = there.get(event, []) if isinstance(there, dict) else []
-        others = [one for one in known if HOOK_MODULE not in json.dumps(one)]
-        wanted = [*others, *hooks.get(event, [])]
+        if not isinstance(known, list):
+            raise InvalidInputError(f"{event!r} of its hooks is no list")
+        wanted = [one for group in known for one in _without_ours(group)] + hooks.get(event, [])
         if wanted != known and wanted:
             text = jsonc.with_member(text, ("hooks", event), wanted, comments=True)
         elif wanted != known:
             text = jsonc.without_member(text, ("hooks", event), comments=True)
     return text
+
+
+def _without_ours(group: Any) -> list[Any]:
+    """Return a group of hooks without ours, or nothing if it had no others."""
+    if HOOK_MODULE not in json.dumps(group):
+        return [group]
+    listed = group.get("hooks") if isinstance(group, dict) else None
+    theirs = [one for one in listed or () if HOOK_MODULE not in json.dumps(one)]
+    return [{**group, "hooks": theirs}] if theirs else []
 
 
 # --- the plugin of Claude Code
@@ -155,14 +165,13 @@ def plugin_files(command: Command) -> dict[str, str]:
 def plugin_commands(*, install: bool) -> list[list[str]]:
     """Return the commands of Claude Code that add the plugin, or remove it."""
     plugin = f"{NAME}@{NAME}"
-    if install:
-        return [
-            ["claude", "plugin", "marketplace", "add", str(plugin_directory())],
-            ["claude", "plugin", "install", plugin],
-        ]
+    uninstall = ["claude", "plugin", "uninstall", plugin]
+    if not install:
+        return [uninstall, ["claude", "plugin", "marketplace", "remove", NAME]]
     return [
-        ["claude", "plugin", "uninstall", plugin],
-        ["claude", "plugin", "marketplace", "remove", NAME],
+        *([uninstall] if plugin_directory().exists() else []),  # it keeps a copy of the former
+        ["claude", "plugin", "marketplace", "add", str(plugin_directory())],
+        ["claude", "plugin", "install", plugin],
     ]
 
 
@@ -186,18 +195,25 @@ def remove_plugin() -> None:
     shutil.rmtree(plugin_directory(), ignore_errors=True)
 
 
-def run_claude(commands: Sequence[Sequence[str]]) -> None:
-    """Run commands of Claude Code.
+def run_claude(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Run commands of Claude Code; return the failures of those that remove something.
 
-    :raises InvalidInputError: one fails.
+    They fail where a user has removed it by hand.
+
+    :raises InvalidInputError: another one fails.
     """
+    failures = []
     for command in commands:
         try:
             code, said = ended(command, Path.cwd(), CLAUDE_S_MAX, {})
         except TimeoutError:
             code, said = 1, f"no answer in {CLAUDE_S_MAX:.0f} s"
         if code != 0:
-            raise InvalidInputError(f"`{shlex.join(command)}` failed: {said.strip()}")
+            failure = f"`{shlex.join(command)}` failed: {said.strip()}"
+            if "uninstall" not in command and "remove" not in command:
+                raise InvalidInputError(failure)
+            failures.append(failure)
+    return failures
 
 
 def has_claude() -> bool:

@@ -20,6 +20,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.mcp import jsonc, toml_table
 
 NAME: Final = "memory-actors"
+MOVED: Final = {"codex": "CODEX_HOME"}
+"""The variables that name another directory of a client's configuration."""
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
 
 
@@ -163,7 +165,8 @@ def config_path(client: str, project: Path | None = None) -> Path:
     if project is None:
         of_user = it.of_user
         plain = of_user if isinstance(of_user, str) else of_user.get(sys.platform, of_user["linux"])
-        path = Path.home() / plain
+        moved = os.environ.get(MOVED.get(client, ""))
+        path = Path(moved, Path(plain).name) if moved else Path.home() / plain
     elif it.of_project is None:
         raise InvalidInputError(f"{it.title} has no configuration for projects: leave it out")
     else:

@@ -9,14 +9,21 @@ from typing import Any
 
 import anyio
 import pytest
+from click.testing import CliRunner
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, REPLIED, WRITERS
 
+from memory_actors import InvalidInputError
+from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import backfill
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
 from memory_actors.integrations.coding_agents.hook import event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import Command, hooks_change
+from memory_actors.integrations.coding_agents.installing import (
+    Command,
+    hooks_change,
+    plugin_directory,
+)
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
@@ -30,6 +37,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
     lines,
     turns,
 )
+from memory_actors.integrations.mcp.clients import config_path
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
 
 HOOK = [sys.executable, "-P", "-m", "memory_actors.integrations.coding_agents.hook"]
@@ -82,7 +90,7 @@ def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -
 def test_lines_that_other_programs_have_broken_are_read(home: Path, shop: Path) -> None:
     """Halves of surrogate pairs, missing or giant ids, and impossible times cost no line."""
     path = WRITERS["claude-code"](home, shop)
-    odd = [
+    odd: list[dict[str, Any]] = [
         {"uuid": None, "timestamp": "0001-01-01T00:00:00+14:00"},
         {"uuid": "x" * 1000, "timestamp": 7},
     ]
@@ -281,7 +289,7 @@ def test_a_project_is_named_by_the_host_and_path_of_its_remote(
 
 @pytest.mark.parametrize("host", ["codex", "gemini-cli"])
 def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) -> None:
-    path = home / str(HOSTS[host].hooks_file)
+    path = config_path(host).with_name(str(HOSTS[host].hooks_file))
     path.parent.mkdir(parents=True)
     other = {"hooks": [{"type": "command", "command": "theirs"}]}
     path.write_text(json.dumps({"hooks": {"SessionStart": [other]}}, indent=2) + "\n")
@@ -299,6 +307,71 @@ def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) ->
     assert "--data /data --user ada" in installed["SessionStart"][1]["hooks"][0]["command"]
     assert all(change.is_none for change in again)
     assert json.loads(path.read_text()) == json.loads(before)
+
+
+def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> None:
+    """Somebody put a hook of their own beside ours; and into a member that holds no list."""
+    path = config_path("codex").with_name("hooks.json")
+    for change in hooks_change("codex", Command("/data", "ada")):
+        change.write()
+    read = json.loads(path.read_text())
+    theirs = {"type": "command", "command": "theirs"}
+    read["hooks"]["Stop"][0]["hooks"].append(theirs)
+    path.write_text(json.dumps(read))
+
+    for change in hooks_change("codex", None):
+        change.write()
+
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
+    path.write_text('{"hooks": {"Stop": {"command": "theirs"}}}')
+    for command in (None, Command("/data", "ada")):
+        with pytest.raises(InvalidInputError, match="'Stop' of its hooks is no list"):
+            hooks_change("codex", command)
+
+
+def test_codex_is_configured_where_it_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
+
+    paths = [change.path for change in hooks_change("codex", Command("/data", "ada"))]
+
+    assert paths == [home / "elsewhere" / name for name in ("config.toml", "hooks.json")]
+
+
+def test_a_plugin_that_was_removed_by_hand_can_be_uninstalled(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that is installed again is what it is to be: the program keeps a copy."""
+    said = home / "said"
+    program = home / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {said}\n[ "$2" != uninstall ]\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    install = ["agent", "install", "claude-code", "--yes", "--data", str(home / "memory")]
+
+    def agent(*arguments: str) -> Any:
+        return CliRunner().invoke(main, arguments)
+
+    first, second = agent(*install), agent(*install)
+    removed = agent("agent", "uninstall", "claude-code", "--yes")
+
+    assert (first.exit_code, second.exit_code, removed.exit_code) == (0, 0, 0)
+    assert "`claude plugin uninstall memory-actors@memory-actors` failed" in removed.output
+    assert not plugin_directory().exists()
+    ran = [line.removeprefix("plugin ").split()[0] for line in said.read_text().splitlines()]
+    assert ran == [
+        "marketplace", "install", "uninstall", "marketplace", "install", "uninstall", "marketplace"
+    ]  # fmt: skip
+
+
+def test_a_password_is_not_written_into_a_configuration(home: Path) -> None:
+    url = "postgresql://me:secret@db.example/memory"
+    done = CliRunner().invoke(main, ["agent", "install", "codex", "--yes", "--data", url])
+
+    assert done.exit_code != 0
+    assert "leave the password out" in done.output
+    assert not config_path("codex").exists()
 
 
 def hooked(home: Path, event: dict[str, Any], data: Path) -> Any:
