@@ -19,7 +19,7 @@ from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.transcripts import Turn
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
-TURNS_AT_ONCE: Final = 100
+TURNS_AT_ONCE: Final = 25
 STEPS_MAX: Final = 50
 """The limit for the steps of an episode, as memory has it: the last ones are kept."""
 STEP_CHARACTERS_MAX: Final = 2_000
