@@ -194,8 +194,8 @@ def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
     evicted = max(0, len(turn.runs) - STEPS_MAX)
     steps = []
     for number, run in enumerate(turn.runs[evicted:], evicted + 1):
-        done = f"changed {run.file}" if run.file else run.command.strip() or f"used {run.tool}"
-        action = cleaner.clean(done, STEP_CHARACTERS_MAX)
+        used = f"changed {run.file}" if run.file else f"used {run.tool or 'a tool'}"
+        action = cleaner.clean(run.command.strip() or used, STEP_CHARACTERS_MAX)
         steps.append(Step(number=number, action=action, error=_failure(run.error, cleaner) or None))
     return Episode(
         memory_id=f"{session.source}:{turn.prompt.id}:episode",

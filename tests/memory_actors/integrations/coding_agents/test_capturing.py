@@ -107,6 +107,45 @@ def test_lines_that_other_programs_have_broken_are_read(home: Path, shop: Path) 
     assert first.prompt.time == second.prompt.time == EPOCH
 
 
+def test_a_session_of_an_older_gemini_is_read(home: Path, shop: Path) -> None:
+    """It is one object over many lines, with the id of the session in it."""
+    newer = WRITERS["gemini-cli"](home, shop)
+    first, *messages = [json.loads(line) for line in newer.read_text().splitlines()]
+    path = newer.with_suffix(".json")
+    path.write_text(json.dumps(first | {"messages": messages}, indent=2))
+
+    found = [list(turns(HOSTS["gemini-cli"].entries(one))) for one in (newer, path)]
+
+    assert found[0] == found[1]
+    assert HOSTS["gemini-cli"].session_id(path) == first["sessionId"]
+
+
+@pytest.mark.parametrize("host", WRITERS)
+def test_an_id_may_be_anything(host: str, home: Path, shop: Path) -> None:
+    path = WRITERS[host](home, shop)
+    text = path.read_text()
+    for known, other in (('"t1"', "{}"), ('"c1"', "[]"), ('"u4"', "5"), ('"m2"', "{}")):
+        text = text.replace(known, other)
+    path.write_text(text)
+
+    (turn,) = turns(HOSTS[host].entries(path))
+
+    assert turn.prompt.text == ASKED
+
+
+@pytest.mark.anyio
+async def test_one_transcript_ends_no_backfill(home: Path, shop: Path, open_memory: Any) -> None:
+    """Not one of a directory, or of a session, whose name no memory can have."""
+    WRITERS["claude-code"](home, shop)
+    WRITERS["claude-code"](home, Path("/" + "x" * 600), "other")
+    WRITERS["gemini-cli"](home, shop, "x" * 600)
+    async with open_memory() as memory:
+        done = await backfill(memory, ["gemini-cli", "claude-code"])
+
+    assert done.projects == ("project:github.com/acme/shop",)
+    assert (done.sessions, len(done.skipped)) == (1, 2)
+
+
 def test_a_line_that_is_too_long_is_left_out(home: Path, shop: Path) -> None:
     path = WRITERS["claude-code"](home, shop)
     with path.open("ab") as file:
@@ -114,7 +153,7 @@ def test_a_line_that_is_too_long_is_left_out(home: Path, shop: Path) -> None:
 
     *_, (number, last) = lines(path)
 
-    assert (number, last) == (14, {"type": "last"})
+    assert (number, last.value) == (14, {"type": "last"})
 
 
 @pytest.mark.anyio
@@ -156,7 +195,7 @@ async def test_a_backfill_stores_each_message_once(
 def said(number: int, reply: str | None = None, *runs: Ran) -> Turn:
     """Return a turn of a session."""
     time = EPOCH + timedelta(minutes=number)
-    replied = None if reply is None else Reply(f"r{number}", reply, time)
+    replied = None if reply is None else Reply(reply, time)
     return Turn(Prompt(f"p{number}", f"prompt {number}", time), runs, replied)
 
 
