@@ -30,7 +30,7 @@ from memory_actors.base.weights import SIGNALS
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds import long_term
 from memory_actors.search.candidates import EmbeddedQuery
-from memory_actors.search.embedding.default import embedder_of
+from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.mixtures import OF_STATES, Mixture, states_count
 from memory_actors.search.query import Query, foreign_share

@@ -55,8 +55,8 @@ from memory_actors.kinds.user_state import UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.observing.metrics import LatencyWatch, Metrics, NoMetrics
 from memory_actors.observing.monitor import MemoryMonitor
-from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
+from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import DAMAGED

@@ -53,7 +53,7 @@ _INSTEAD: Final[Mapping[str, str | None]] = {
 _UNSUPPORTED: Final = frozenset({"unsupported_parameter", "unsupported_value"})
 _THOUGHTS: Final = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CODE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,63}")
-_NO_KEY: Final = "none"  # the client insists on one
+NO_KEY: Final = "none"  # the client insists on one
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class ChatClient:
         self._timeout_s = timeout_s
         self._deadline_s = (retries + 1) * timeout_s + retries * PAUSE_S_MAX
         self._unsupported: set[str] = set()
-        self._openai = _openai()
+        self._openai = openai_client("an LLM")
         self._client = self._openai.AsyncOpenAI(
             api_key=_checked_key(api_key, needed=not url),
             base_url=url or OPENAI_URL,
@@ -151,7 +151,7 @@ class ChatClient:
             wanted = {"name": "answer", "strict": True, "schema": schema}
             limits["response_format"] = {"type": "json_schema", "json_schema": wanted}
         try:
-            with anyio.fail_after(self._deadline_s), _quiet():
+            with anyio.fail_after(self._deadline_s), quiet():
                 return self._read(await self._ask(messages, limits))
         except LLMError:
             raise
@@ -293,7 +293,7 @@ def _checked_key(api_key: str | None, *, needed: bool) -> str:
         )
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidInputError("the API key has characters that no key has: copy it again")
-    return key or _NO_KEY
+    return key or NO_KEY
 
 
 def _code(value: object) -> str:
@@ -311,7 +311,7 @@ def _says_little(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep the client's own log lines to warnings: clients before 3 log the question at DEBUG."""
     token = _asking.set(True)
     try:
@@ -320,12 +320,16 @@ def _quiet() -> Iterator[None]:
         _asking.reset(token)
 
 
-def _openai() -> Any:
+def openai_client(needs: str) -> Any:
+    """Return the client library.
+
+    :raises MissingExtraError: it is not installed; `needs` says what needs it.
+    """
     try:
         import openai
     except ImportError as error:
         raise MissingExtraError(
-            "an LLM needs openai: run `pip install 'memory-actors[llm]'`"
+            f"{needs} needs openai: run `pip install 'memory-actors[llm]'`"
         ) from error
     logging.getLogger("openai._base_client").addFilter(_says_little)
     return openai

@@ -17,7 +17,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction import Extract, Extractor
-from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
+from memory_actors.search.embedding.named import DEFAULT, maker_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.sharing.address import place_of, server_url, shown
 
@@ -204,8 +204,11 @@ def shared_options(names: Collection[str], hidden: Collection[str]) -> list[clic
         _shared(
             "--embedder",
             "embedder",
-            type=click.Choice(list(EMBEDDERS)),
-            help=f"The embedding model.  [default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
+            type=embedder_name,
+            metavar="NAME",
+            help="The embedding model: default, multilingual, openai:…, ollama:…, fastembed:…, "
+            "onnx:… or the URL of an endpoint.  "
+            f"[default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
         ),
         _shared(
             "--node-host",
@@ -308,6 +311,15 @@ def local_time(argument: str) -> datetime:
         raise click.BadParameter(
             f"{argument!r:.80} is not ISO 8601: write for example 2024-05-01T12:00"
         ) from error
+
+
+def embedder_name(argument: str) -> str:
+    """Return the name of an embedder."""
+    try:
+        maker_of(argument)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return argument
 
 
 def a_moment(argument: str) -> int | datetime:

@@ -22,7 +22,7 @@ from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DATA_VARIABLE, DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
-from memory_actors.search.embedding.default import DEFAULT
+from memory_actors.search.embedding.named import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, is_there
 from memory_actors.sharing.address import is_shared

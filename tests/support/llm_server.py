@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from support.fakes import FakeEmbedder
+
 
 class Server:
     """The requests of a server, and its script: a method of `Handler` and its arguments.
@@ -33,7 +35,8 @@ class Handler(BaseHTTPRequestHandler):
         self.state.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.state.bodies.append(json.loads(body))
         self.close_connection = True
-        name, *given = self.state.script.pop(0) if self.state.script else ("says", "A summary.")
+        usual = ("embeds",) if self.path.endswith("/embeddings") else ("says", "A summary.")
+        name, *given = self.state.script.pop(0) if self.state.script else usual
         getattr(self, name)(*given)
 
     def says(self, text: str | None, finish_reason: str = "stop") -> None:
@@ -41,6 +44,13 @@ class Handler(BaseHTTPRequestHandler):
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason}
         self.sends(json.dumps({"object": "chat.completion", "choices": [choice]}).encode())
+
+    def embeds(self, dimension: int = 384) -> None:
+        """Answer with a vector for each text, last one first: an index says which is whose."""
+        texts = self.state.bodies[-1]["input"]
+        vectors = FakeEmbedder(dimension=dimension).embed(texts).tolist()
+        data = [{"index": n, "embedding": one} for n, one in reversed([*enumerate(vectors)])]
+        self.sends(json.dumps({"object": "list", "data": data}).encode())
 
     def sends(self, body: bytes) -> None:
         """Answer 200 with anything."""

@@ -331,7 +331,8 @@ class SystemMachine(RuleBasedStateMachine):
         assert len(told) <= 2
         assert all(hit.score >= COMPRESSED_SCORE_MIN for hit in told)
         for memory in [memory for memory in found if memory.memory_id in beside][:1]:
-            hits = self.run(user.retrieve(memory.content, top_k=1_000))
+            words = memory.content.rpartition("]: ")[2]  # its heading is not searched
+            hits = self.run(user.retrieve(words, top_k=1_000))
             alike = {one for hit in hits for one in hit.near_duplicates}
             assert memory.memory_id in lasting(hits) | alike, "a summary answers its own words"
         assert {m.memory_id for m in found if m.memory_type == SHORT} <= set(held.of(SHORT))

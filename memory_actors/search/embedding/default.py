@@ -10,20 +10,17 @@ all sentence vectors of a model have in common, which is what centring takes awa
 """
 
 import math
-import os
 import string
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.errors import InvalidInputError, ModelInstallError
-from memory_actors.search.embedding.multilingual import MultilingualEmbedder
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.base.errors import ModelInstallError
+from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.token_states import (
     CODED_RECIPE,
     DIMENSIONS,
@@ -43,7 +40,6 @@ from memory_actors.search.model.installed import (
     Precision,
     fingerprint,
     is_there,
-    models_dir,
 )
 
 if TYPE_CHECKING:
@@ -240,41 +236,6 @@ def _write(numbers: npt.NDArray[Any], path: Path) -> None:
         path.write_bytes(zlib.crc32(values).to_bytes(4, "big") + values)
     except OSError:
         return
-
-
-# --- by name
-
-DEFAULT: Final = "default"
-EMBEDDERS: Final[Mapping[str, Callable[[], Embedder]]] = {
-    DEFAULT: DefaultEmbedder,
-    "multilingual": MultilingualEmbedder,
-}
-
-_in_use: "Final[WeakValueDictionary[tuple[object, ...], Embedder]]" = WeakValueDictionary()
-
-
-def embedder_of(chosen: Embedder | str | None) -> Embedder:
-    """Return the embedder that has a name, the default one for None, or the one that is given.
-
-    Stores that are open at once in a process share one of a name: a model takes 20 MB or more.
-
-    :raises InvalidInputError: no embedder has that name.
-    :raises EmbedderError: the package that has its model is not installed.
-    """
-    if not isinstance(chosen, str | None):
-        return chosen
-    make = EMBEDDERS.get(chosen or DEFAULT)
-    if make is None:
-        names = " or ".join(map(repr, EMBEDDERS))
-        raise InvalidInputError(f"embedder must be {names}, or one of your own, not {chosen!r:.80}")
-    try:
-        place: Path | None = models_dir()
-    except ModelInstallError:
-        place = None
-    key = os.getpid(), place, make
-    if (found := _in_use.get(key)) is None:
-        found = _in_use[key] = make()
-    return found
 
 
 def general_texts() -> list[str]:

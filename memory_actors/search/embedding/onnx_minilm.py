@@ -49,6 +49,8 @@ _CHARACTERS_MAX = 32_768
 # The key under which the runtime finds the file of the constants.
 _CONSTANTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
+_PROVIDERS = ["CPUExecutionProvider"]
+
 TokenIds = npt.NDArray[np.int64]
 
 _log = get_logger(__name__)
@@ -82,7 +84,7 @@ class OnnxEmbedder:
         self._manifest = _manifest(folder)
         with ThreadPoolExecutor(1, "session") as other:  # each takes as long as the other
             session = other.submit(_session, folder / GRAPH_FILE)
-            self._tokenizer = _tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
+            self._tokenizer = opened_tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
             self._session = session.result()
 
     @classmethod
@@ -157,7 +159,7 @@ class OnnxEmbedder:
 
     def _run(self, outputs: list[str], batch: list[TokenIds]) -> list[Vectors]:
         try:
-            results: list[Vectors] = self._session.run(outputs, _inputs(batch))
+            results: list[Vectors] = self._session.run(outputs, padded_inputs(batch))
         except Exception as error:  # the runtime's errors share no base class
             raise EmbedderError(f"The embedding model failed: {error}. Try again.") from error
         if not np.isfinite(results[0]).all():
@@ -192,7 +194,7 @@ def _plan(lengths_tokens: list[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _inputs(batch: list[TokenIds]) -> dict[str, TokenIds]:
+def padded_inputs(batch: list[TokenIds]) -> dict[str, TokenIds]:
     """Return `input_ids` and `attention_mask`, `[texts, longest]`, padded at the end with 0."""
     shape = len(batch), max(map(len, batch))
     ids, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -218,12 +220,17 @@ def _manifest(folder: Path) -> ModelManifest:
         ) from error
 
 
-def _tokenizer(path: Path, tokens_max: int) -> Tokenizer:
+def opened_tokenizer(path: Path, tokens_max: int) -> Tokenizer:
+    """Read a tokenizer that cuts texts and does not pad them.
+
+    :raises EmbedderError: it cannot be read.
+    """
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the tokenizer raises plain Exception
         raise EmbedderError(
-            f"The tokenizer at {path} cannot be read ({error}). Delete its directory and try again."
+            f"The tokenizer at {path} cannot be read ({error}). If it is the default model's, "
+            "delete its directory and try again."
         ) from error
     tokenizer.no_padding()  # the published file pads to 128 and cuts there
     tokenizer.enable_truncation(tokens_max)
@@ -235,13 +242,22 @@ def _session(path: Path) -> Any:
         path = path.resolve()  # the runtime refuses a link to another directory
         options = _options()
         options.add_session_config_entry(_CONSTANTS_FOLDER, str(path.parent))
-        return onnxruntime.InferenceSession(
-            without_constants(path), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(without_constants(path), options, providers=_PROVIDERS)
     except Exception as error:  # the runtime's errors share no base class
         raise EmbedderError(
             f"The model at {path} cannot be opened ({error}). Delete its directory and try again."
         ) from error
+
+
+def opened_session(path: Path) -> Any:
+    """Open any model from its file, as the default one is opened: one thread, on the CPU.
+
+    :raises EmbedderError: the runtime cannot read it.
+    """
+    try:
+        return onnxruntime.InferenceSession(str(path.resolve()), _options(), providers=_PROVIDERS)
+    except Exception as error:  # the runtime's errors share no base class
+        raise EmbedderError(f"The model at {path} cannot be opened: {error}") from error
 
 
 def _options() -> onnxruntime.SessionOptions:

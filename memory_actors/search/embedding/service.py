@@ -25,6 +25,7 @@ from memory_actors.search.embedding.default import DefaultEmbedder, general_text
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.in_flight import InFlight, Outcome
+from memory_actors.search.embedding.joined import JoinedEmbedder
 from memory_actors.search.embedding.key_scopes import EVERYBODY, owner_of
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.embedding.shared import SharedDerived
@@ -74,6 +75,7 @@ class EmbeddingService(Embeddings):
         self._prepared = False
         self._unprepared = ""
         """Why it is not, as it was logged last."""
+        self._finding: asyncio.Task[Vectors] | None = None
         self._flusher: asyncio.Task[None] | None = None
 
     def check_model(self, *, reindex: bool) -> None:
@@ -110,8 +112,13 @@ class EmbeddingService(Embeddings):
             _logger.warning("the embedder gave no vector at the opening", error=reason(error))
 
     async def load(self) -> None:
-        """Load the default model in its thread, if it is installed: no first call waits for it."""
-        if isinstance(self.embedder, DefaultEmbedder) and self.embedder.is_installed:
+        """Load the default model in its thread, if it is installed: no first call waits for it.
+
+        With another model of a name, the mean of general text is begun, which takes seconds.
+        """
+        if isinstance(self.embedder, JoinedEmbedder):
+            self._begin_mean()
+        elif isinstance(self.embedder, DefaultEmbedder) and self.embedder.is_installed:
             with suppress(EmbedderError):  # logged; the first text to embed tries again
                 await self._prepare()
 
@@ -207,14 +214,22 @@ class EmbeddingService(Embeddings):
             vector of its dimension.
         """
         if self._background is None:
-            own = getattr(self.embedder, "background_mean", None)
-            if own is None:
-                self._background = await self._computed_mean()
-            else:
-                await self._prepare()  # which may take as long as it takes
-                said = await self._batcher.run(own, self._deadline_s)
-                self._background = own_mean(said, self.embedder.dimension)
+            self._background = await asyncio.shield(self._begin_mean())
         return self._background
+
+    def _begin_mean(self) -> "asyncio.Task[Vectors]":
+        """Find the mean, once for all who want it."""
+        if self._finding is None or self._finding.done():
+            self._finding = left_quietly(asyncio.create_task(self._found_mean()))
+        return self._finding
+
+    async def _found_mean(self) -> Vectors:
+        own = getattr(self.embedder, "background_mean", None)
+        if own is None:
+            return await self._computed_mean()
+        await self._prepare()  # which may take as long as it takes
+        said = await self._batcher.run(own, self._deadline_s)
+        return own_mean(said, self.embedder.dimension)
 
     async def _computed_mean(self) -> Vectors:
         """Return the mean of the bundled texts: the table keeps it, and the log, if it may."""
@@ -252,6 +267,8 @@ class EmbeddingService(Embeddings):
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Wait for what is being computed, for `wait_s` at most; write what waits and close."""
+        if self._finding is not None:
+            self._finding.cancel()
         await self._batcher.close(wait_s)
         if self._flusher is not None:
             await asyncio.wait([self._flusher])

@@ -31,7 +31,7 @@ from memory_actors.api.settings_check import check as check_settings
 from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
-from memory_actors.search.embedding.default import embedder_of
+from memory_actors.search.embedding.named import embedder_of
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.nodes.agreeing import DECIDING, NodeChoices, agree, shown, taken

@@ -11,6 +11,7 @@ from support.pages import ROOT, blocks, check_printed, printed_by
 NEEDS = {
     "agent-framework": "agent_framework",
     "anthropic": "anthropic",
+    "clients": "openai",
     "google-adk": "google.adk",
     "langgraph": "langgraph.store",
     "llama-index": "llama_index.core",
@@ -49,6 +50,9 @@ def test_the_code_of_a_page_prints_what_it_says(
         says({"type": "tool_use", "id": "t", "name": "memory", "input": command}),
         says({"type": "text", "text": "Noted."}),
     ]
+    if page == "clients":
+        server.script = [("says", "In Davos, as always.")]
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url.removesuffix("/v1"))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     monkeypatch.setenv("OPENAI_API_KEY", "none")

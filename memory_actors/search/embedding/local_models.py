@@ -1,0 +1,164 @@
+"""Embedding models in files of the caller's own, and those of fastembed."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from memory_actors.base.errors import EmbedderError, InvalidInputError, MissingExtraError
+from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.embedding.served import ASKS
+
+CHARACTERS_MAX: Final = 8_000
+TOKENS_MAX: Final = 512
+
+
+class OnnxFolder:
+    """A sentence model that was exported to ONNX: `model.onnx` and `tokenizer.json` in a folder.
+
+    The vector is the mean of the tokens' states, of 512 tokens at most. Other files of
+    sentence-transformers change that, if they are there: by `1_Pooling/config.json` it is the first
+    state, and `sentence_bert_config.json` says how many tokens are read.
+
+    :raises InvalidInputError: the files are not there.
+    """
+
+    batch_texts_max = 16
+
+    def __init__(self, folder: str):
+        self._folder = Path(folder).expanduser()
+        found = [self._folder / "model.onnx", self._folder / "onnx" / "model.onnx"]
+        self._graph = next((path for path in found if path.is_file()), found[0])
+        for path in (self._graph, self._folder / "tokenizer.json"):
+            if not path.is_file():
+                raise InvalidInputError(
+                    f"There is no {path}: an ONNX embedder is a folder with model.onnx and "
+                    "tokenizer.json."
+                )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Name the files by their content."""
+        digest = hashlib.sha256()
+        for path in (self._graph, self._folder / "tokenizer.json"):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return f"onnx {self._folder.name[:24]} {digest.hexdigest()[:16]}"
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of each vector, which the model's file may leave open: then it is run once."""
+        size = self._session.get_outputs()[0].shape[-1]
+        return size if isinstance(size, int) else self.embed(["A text."]).shape[1]
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 `[len(texts), dimension]`, rows of length 1.
+
+        :raises EmbedderError: the model fails.
+        """
+        said = [text[:CHARACTERS_MAX].encode(errors="replace").decode() for text in texts]
+        from memory_actors.search.embedding.onnx_minilm import padded_inputs
+
+        ids = [np.array(self._tokenizer.encode(text).ids, np.int64) for text in said]
+        given = padded_inputs(ids)
+        mask = given["attention_mask"]
+        given["token_type_ids"] = np.zeros_like(mask)
+        wanted = {one.name: given[one.name] for one in self._session.get_inputs()}
+        try:
+            states = self._session.run(None, wanted)[0]
+        except Exception as error:  # the runtime's errors share no base class
+            raise EmbedderError(f"The model at {self._graph} failed: {error}") from error
+        if states.ndim == 3:
+            states = states[:, 0] if self._is_first else _means(states, mask)
+        lengths = np.linalg.norm(states, axis=1, keepdims=True)
+        return np.asarray(states / np.maximum(lengths, 1e-12), np.float32)
+
+    @cached_property
+    def _is_first(self) -> bool:
+        return self._said("1_Pooling", "config.json").get("pooling_mode_cls_token") is True
+
+    def _said(self, *names: str) -> Mapping[str, Any]:
+        """Return what a file beside the model says; nothing if there is none."""
+        try:
+            said = json.loads(self._folder.joinpath(*names).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return said if isinstance(said, dict) else {}
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from memory_actors.search.embedding.onnx_minilm import opened_tokenizer
+
+        said = self._said("sentence_bert_config.json").get("max_seq_length")
+        tokens_max = said if isinstance(said, int) and said > 0 else TOKENS_MAX
+        return opened_tokenizer(self._folder / "tokenizer.json", tokens_max)
+
+    @cached_property
+    def _session(self) -> Any:
+        from memory_actors.search.embedding.onnx_minilm import opened_session
+
+        return opened_session(self._graph)
+
+
+def _means(states: Any, mask: Any) -> Any:
+    weights = mask[:, :, None].astype(np.float32)
+    return (states * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+
+
+class FastEmbedder:
+    """A model that fastembed knows; it fetches the weights when it is first used.
+
+    :raises MissingExtraError: fastembed is not installed.
+    """
+
+    query_prefix = ASKS
+    batch_texts_max = 16
+
+    def __init__(self, model: str):
+        try:
+            from fastembed import TextEmbedding
+        except ImportError as error:
+            raise MissingExtraError(
+                "This embedder needs fastembed: run `pip install 'memory-actors[fastembed]'`"
+            ) from error
+        self._name, self._kind = model, TextEmbedding
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the model."""
+        return f"fastembed {self._name}"
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of each vector."""
+        known = {one["model"].lower(): one["dim"] for one in self._kind.list_supported_models()}
+        if self._name.lower() not in known:
+            raise InvalidInputError(f"fastembed has no model {self._name!r:.80}")
+        return int(known[self._name.lower()])
+
+    def prepare(self) -> None:
+        """Load the model, and fetch it if it is not there."""
+        _ = self._model
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 `[len(texts), dimension]`."""
+        rows: list[Any] = [None] * len(texts)
+        for asks, embed in ((False, self._model.passage_embed), (True, self._model.query_embed)):
+            places = [place for place, text in enumerate(texts) if text.startswith(ASKS) == asks]
+            said = [texts[place].removeprefix(ASKS)[:CHARACTERS_MAX] for place in places]
+            for place, row in zip(places, embed(said) if said else (), strict=True):
+                rows[place] = row
+        return np.asarray(rows, np.float32)
+
+    @cached_property
+    def _model(self) -> Any:
+        try:
+            return self._kind(self._name, threads=1)
+        except Exception as error:  # of a hub, a file or the runtime
+            raise EmbedderError(
+                f"fastembed cannot load {self._name}: {type(error).__name__}: {error}"
+            ) from error

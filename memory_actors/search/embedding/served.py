@@ -1,0 +1,149 @@
+"""Embedding models behind an OpenAI-compatible endpoint: OpenAI, Ollama, or a server of your own.
+
+The client library tries again by itself, with growing pauses, within the deadline that the batch
+has. Redirects are not followed: they would carry memories to somebody else. No error quotes a text
+or the key.
+
+Environment variables give the rest: `OPENAI_API_KEY` for OpenAI, `OLLAMA_HOST` for Ollama
+(http://127.0.0.1:11434 if it is not set), `MEMORY_ACTORS_EMBEDDER_API_KEY` for a server of your own
+that wants a key.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.base.llm import NO_KEY, OPENAI_URL, openai_client, quiet
+from memory_actors.base.validation import checked_host
+from memory_actors.search.embedding.protocol import Vectors
+
+REQUEST_S_MAX: Final = 4.0
+RETRIES: Final = 2
+CHARACTERS_MAX: Final = 8_000
+"""2,000 tokens of English: as many as the smaller of these models read. More is refused by some."""
+OLLAMA: Final = "http://127.0.0.1:11434"
+ASKS: Final = "query: "
+"""Marks a question among texts, for models that tell those from what answers."""
+
+
+class Known(NamedTuple):
+    """A model whose vectors are known before it is asked for one."""
+
+    dimension: int
+    before_query: str = ""
+    before_text: str = ""
+
+
+MODELS: Final[Mapping[str, Known]] = {
+    "text-embedding-3-small": Known(1536),
+    "text-embedding-3-large": Known(3072),
+    "text-embedding-ada-002": Known(1536),
+    "nomic-embed-text": Known(768, "search_query: ", "search_document: "),
+    "mxbai-embed-large": Known(1024, "Represent this sentence for searching relevant passages: "),
+    "all-minilm": Known(384),
+    "bge-m3": Known(1024),
+}
+
+
+class ServedEmbedder:
+    """Vectors of one model at one endpoint.
+
+    :raises MissingExtraError: openai is not installed.
+    :raises InvalidInputError: no model, no key for OpenAI, or no http(s) URL.
+    """
+
+    parallel = True
+    query_prefix = ASKS
+
+    def __init__(self, model: str, *, base_url: str, api_key: str | None):
+        if not model:
+            raise InvalidInputError("Which model? Name it: 'ollama:nomic-embed-text'.")
+        self.host = checked_host(base_url, "an embedder needs a URL like http://localhost:8080/v1")
+        self._model = model
+        self._known = MODELS.get(model.removesuffix(":latest"))
+        self._dimension = None if self._known is None else self._known.dimension
+        self._openai: Any = openai_client("this embedder")
+        self._client = self._openai.OpenAI(
+            api_key=api_key or NO_KEY,
+            base_url=base_url,
+            max_retries=RETRIES,
+            timeout=REQUEST_S_MAX,
+            http_client=self._openai.DefaultHttpxClient(follow_redirects=False),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the model; the same one at another endpoint gives the same vectors."""
+        return f"served {self._model}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector. The endpoint is asked once, if the model is not a known one.
+
+        :raises EmbedderError: it does not answer.
+        """
+        if self._dimension is None:
+            self._dimension = self.embed(["A text."]).shape[1]
+        return self._dimension
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 `[len(texts), dimension]`.
+
+        :raises EmbedderError: the endpoint fails, or gives something else than vectors.
+        """
+        said = [self._written(text) for text in texts]
+        try:
+            with quiet():
+                made = self._client.embeddings.create(
+                    model=self._model, input=said, encoding_format="float"
+                )
+            rows = sorted(made.data, key=lambda one: one.index)
+            return np.array([one.embedding for one in rows], np.float32)
+        except self._openai.APIStatusError as error:
+            why = f"answered {error.status_code}"
+        except self._openai.APITimeoutError:
+            why = f"gave no answer within {REQUEST_S_MAX:g} s, {RETRIES + 1} times"
+        except self._openai.APIConnectionError as error:
+            why = f"cannot be reached ({type(error.__cause__ or error).__name__})"
+        except Exception as error:  # a body that is no list of vectors: the client lets it pass
+            why = f"sent no vectors ({type(error).__name__})"
+        raise EmbedderError(f"The embedding model {self._model} at {self.host} {why}.")
+
+    def _written(self, text: str) -> str:
+        """Return a text as the model wants it. Half a surrogate pair becomes a question mark."""
+        asks = text.startswith(ASKS)
+        known = self._known or Known(0)
+        before = known.before_query if asks else known.before_text
+        body = text.removeprefix(ASKS)[:CHARACTERS_MAX].encode(errors="replace").decode()
+        return f"{before}{body}" or " "  # which endpoints refuse to be empty
+
+
+def openai_embedder(model: str) -> ServedEmbedder:
+    """Return an embedder of OpenAI's."""
+    key = _env("OPENAI_API_KEY")
+    url = _env("OPENAI_BASE_URL")
+    if key is None and url is None:
+        raise InvalidInputError("OpenAI needs a key: set OPENAI_API_KEY")
+    return ServedEmbedder(model, base_url=url or OPENAI_URL, api_key=key)
+
+
+def ollama_embedder(model: str) -> ServedEmbedder:
+    """Return an embedder of Ollama's, on this machine or at `OLLAMA_HOST`."""
+    host = _env("OLLAMA_HOST") or OLLAMA
+    url = host if "://" in host else f"http://{host}"
+    return ServedEmbedder(model, base_url=f"{url.rstrip('/')}/v1", api_key=None)
+
+
+def embedder_at(url: str) -> ServedEmbedder:
+    """Return the embedder at a URL: `http://localhost:8080/v1/embeddings#MODEL`."""
+    base, _, model = url.partition("#")
+    base = base.rstrip("/").removesuffix("/embeddings")
+    key = _env("MEMORY_ACTORS_EMBEDDER_API_KEY")
+    return ServedEmbedder(model or "default", base_url=base, api_key=key)
+
+
+def _env(name: str) -> str | None:
+    return os.environ.get(name, "").strip() or None
