@@ -36,16 +36,16 @@ async def backfill(
 
     It can be stopped and run again: what is stored is not stored twice.
     """
-    found = [(host, path) for host in hosts for path in sorted(HOSTS[host].transcripts())]
+    found = [(host, path) for host in hosts for path in sorted(HOSTS[host].reader.transcripts())]
     captured: list[Captured] = []
     projects, skipped = set(), []
     for done, (host, path) in enumerate(found):
         progress(done, len(found))
         try:
-            directory = HOSTS[host].working_directory(path)
-            said = list(turns(HOSTS[host].entries(path)))
+            directory = HOSTS[host].reader.working_directory(path)
+            said = list(turns(HOSTS[host].reader.entries(path)))
             project = None if directory is None else project_of(directory)
-            session = Session(host, HOSTS[host].session_id(path))
+            session = Session(host, HOSTS[host].reader.session_id(path))
         except UNREADABLE:
             project = None
         if project is None:

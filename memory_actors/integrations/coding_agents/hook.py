@@ -161,7 +161,7 @@ async def _captured(event: Event, project: Project, memory: "MemorySystem") -> N
     from memory_actors.integrations.coding_agents.transcripts import turns
 
     if event.transcript is not None and event.transcript.is_file():
-        found = list(turns(HOSTS[event.host].entries(event.transcript)))
+        found = list(turns(HOSTS[event.host].reader.entries(event.transcript)))
         if event.moment == "compaction":
             found = found[:-1]
         await capture(memory, project, Session(event.host, event.session_id), found)

@@ -66,10 +66,10 @@ def shop(home: Path) -> Path:
 def test_transcripts_of_each_host_are_read_as_turns(host: str, home: Path, shop: Path) -> None:
     path = WRITERS[host](home, shop)
 
-    (turn,) = turns(HOSTS[host].entries(path))
+    (turn,) = turns(HOSTS[host].reader.entries(path))
 
-    assert list(HOSTS[host].transcripts()) == [path]
-    assert HOSTS[host].working_directory(path) == str(shop)
+    assert list(HOSTS[host].reader.transcripts()) == [path]
+    assert HOSTS[host].reader.working_directory(path) == str(shop)
     assert turn.prompt.text == ASKED
     assert turn.reply is not None
     assert turn.reply.text == REPLIED
@@ -82,7 +82,7 @@ def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -
     half = path.read_bytes()[:-40]
     path.write_bytes(b'\xff\x00\n[1]\n{"type": "user"}\n' + half + b"\n")
 
-    (turn,) = turns(HOSTS["claude-code"].entries(path))
+    (turn,) = turns(HOSTS["claude-code"].reader.entries(path))
 
     assert turn.prompt.text == ASKED
 
@@ -100,7 +100,7 @@ def test_lines_that_other_programs_have_broken_are_read(home: Path, shop: Path) 
     ]
     path.write_text("\n".join(written))
 
-    first, second = turns(HOSTS["claude-code"].entries(path))
+    first, second = turns(HOSTS["claude-code"].reader.entries(path))
 
     assert (first.prompt.text, second.prompt.text) == ("cut 0 \ufffd", "cut 1 \ufffd")
     assert (first.prompt.id, second.prompt.id) == ("0", "1")
@@ -114,10 +114,10 @@ def test_a_session_of_an_older_gemini_is_read(home: Path, shop: Path) -> None:
     path = newer.with_suffix(".json")
     path.write_text(json.dumps(first | {"messages": messages}, indent=2))
 
-    found = [list(turns(HOSTS["gemini-cli"].entries(one))) for one in (newer, path)]
+    found = [list(turns(HOSTS["gemini-cli"].reader.entries(one))) for one in (newer, path)]
 
     assert found[0] == found[1]
-    assert HOSTS["gemini-cli"].session_id(path) == first["sessionId"]
+    assert HOSTS["gemini-cli"].reader.session_id(path) == first["sessionId"]
 
 
 @pytest.mark.parametrize("host", WRITERS)
@@ -128,7 +128,7 @@ def test_an_id_may_be_anything(host: str, home: Path, shop: Path) -> None:
         text = text.replace(known, other)
     path.write_text(text)
 
-    (turn,) = turns(HOSTS[host].entries(path))
+    (turn,) = turns(HOSTS[host].reader.entries(path))
 
     assert turn.prompt.text == ASKED
 
