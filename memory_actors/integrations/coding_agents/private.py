@@ -49,7 +49,10 @@ class Cleaner:
         text = PRIVATE.sub("[private]", text)
         text = PRIVATE_KEY.sub("[secret: private key]", text)
         for value, name in self._values:
-            text = text.replace(value, f"[secret: {name}]")
+            if len(value) >= VALUE_LENGTH_MIN:
+                text = text.replace(value, f"[secret: {name}]")
+            elif value in text:  # a short one may be a part of other words
+                text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"[secret: {name}]", text)
         return "\n".join(map(_without_keys, text.split("\n")))[:characters_max]
 
 

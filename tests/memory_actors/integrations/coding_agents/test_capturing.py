@@ -284,13 +284,17 @@ def test_a_secret_that_is_cut_is_taken_out_too(shop: Path) -> None:
 def test_what_is_private_is_taken_out(shop: Path) -> None:
     key = "AKIA" + "IOSFODNN7EXAMPL2"
     (shop / ".env").write_text('export DB_PASSWORD="hunt"\nMODE=dev\nHOST=db.internal.example\n')
-    text = f"<private>my salary</private> {key} as hunt at db.internal.example, dev <private>open"
+    text = (
+        f"<private>my salary</private> {key} as hunt at db.internal.example, dev, not me:hunt@db, "
+        "but hunting <private>open"
+    )
 
     cleaned = Cleaner(shop).clean(text)
 
-    for secret in ("salary", key, "hunt", "db.internal.example", "open"):
+    for secret in ("salary", key, "hunt ", ":hunt", "db.internal.example", "open"):
         assert secret not in cleaned
     assert "dev" in cleaned
+    assert "but hunting" in cleaned
     assert "[secret: DB_PASSWORD]" in cleaned
 
 
