@@ -77,23 +77,24 @@ async def capture(
     by_id: dict[str, Turn] = {}
     for turn in turns:
         by_id.setdefault(turn.prompt.id, turn)
-    turns, fixes = [*by_id.values()], dict(_fixes([*by_id.values()]))
+    turns = [*by_id.values()]
+    fixes = dict(_fixes(turns))
+    told = [(turn, fixes.get(number, [])) for number, turn in enumerate(turns)]
     summary = await _summary_of(user, session)
     last = None if summary is None else summary.metadata.get(LAST_TURN)
     known = next((n for n, turn in enumerate(turns) if turn.prompt.id == last), -1)
     memories = episodes = 0
     if known >= 0:
         memories += await _renewed(user, list(_items(session, turns[known], (), cleaner))[1:])
-    for start in range(max(known, 0), len(turns), TURNS_AT_ONCE):
-        some = dict(enumerate(turns[start : start + TURNS_AT_ONCE], start))
-        memories += await _added(
-            user,
-            [one for n in some for one in _items(session, turns[n], fixes.get(n, ()), cleaner)],
-        )
-        worked = [_episode(session, turn, cleaner) for turn in some.values() if turn.runs]
+    for start in range(max(known, 0), len(told), TURNS_AT_ONCE):
+        some = told[start : start + TURNS_AT_ONCE]
+        items = [one for turn, fixed in some for one in _items(session, turn, fixed, cleaner)]
+        worked = [_episode(session, turn, cleaner) for turn, _ in some if turn.runs]
+        memories += await _added(user, items)
         episodes += sum(await asyncio.gather(*(_put(user, one) for one in worked)))
-        if memories or turns[max(some)].prompt.id != last:
-            await _summarise(user, session, turns[max(some)])
+        newest, _ = some[-1]
+        if memories or newest.prompt.id != last:
+            await _summarise(user, session, newest)
     return Captured(len(turns) - known - 1, memories, episodes)
 
 
@@ -118,7 +119,7 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
     """Return how many of some stored items said something else, and say this now."""
     changed = 0
     for item in items:
-        with suppress(NotFoundError):
+        with suppress(NotFoundError, QuotaExceededError):
             receipt = await user.update(str(item.memory_id), content=item.content)
             changed += receipt.operation != "unchanged"
     return changed
