@@ -1,6 +1,5 @@
 """agent: coding agents that remember by themselves: hooks, backfill, pausing."""
 
-import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,19 +21,11 @@ from memory_actors.integrations.coding_agents.backfill import Backfilled, backfi
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import (
     Command,
-    has_claude,
     hooks_change,
-    plugin_commands,
-    plugin_directory,
-    plugin_files,
-    remove_plugin,
-    run_claude,
-    write_plugin,
+    plugin_change,
 )
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import check_installed
-
-PLUGIN_HOST = "claude-code"
 
 host_argument = click.argument("host", type=click.Choice(list(HOSTS)))
 everywhere_option = click.option(
@@ -150,46 +141,20 @@ def _paused(app: App, projects: frozenset[str]) -> None:
 
 def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:
     """Show the change, ask, and make it; say whether it is in force."""
-    changes, commands = [], list[list[str]]()
-    if host == PLUGIN_HOST:
-        shown, commands = _of_plugin(command)
-    else:
-        changes = [one for one in hooks_change(host, command) if not one.is_none]
-        shown = [change.diff for change in changes]
-    is_change = bool(changes or commands)
+    plugin = plugin_change(command) if HOSTS[host].hooks_file is None else None
+    changes = [] if plugin else [one for one in hooks_change(host, command) if not one.is_none]
+    shown = [plugin.diff] if plugin else [change.diff for change in changes]
     told = "\n".join(shown) or f"{HOSTS[host].title} is so already."
-    written = may_change(app, told, is_change=is_change, dry_run=dry_run, yes=yes)
+    written = may_change(app, told, is_change=bool(shown), dry_run=dry_run, yes=yes)
     failures: list[str] = []
     if written:
         for change in changes:
             change.write()
-        if host == PLUGIN_HOST:
-            failures = _change_plugin(command, commands)
+        failures = plugin.write() if plugin else []
     if app.json:
         print_json({"host": host, "changes": shown, "written": written, "failures": failures})
     elif written:
         for failure in failures:
             note(failure, "yellow")
         note(f"{HOSTS[host].title}: done.")
-    return written or not (is_change or dry_run)
-
-
-def _of_plugin(command: Command | None) -> tuple[list[str], list[list[str]]]:
-    commands = plugin_commands(install=command is not None)
-    shown = [f"  {shlex.join(one)}" for one in commands]
-    if command is None:
-        return ["Runs:", *shown, f"Removes {plugin_directory()}"], commands
-    files = [f"  {path}" for path in plugin_files(command)]
-    return [f"Writes the plugin {plugin_directory()}:", *files, "Runs:", *shown], commands
-
-
-def _change_plugin(command: Command | None, commands: list[list[str]]) -> list[str]:
-    """Add the plugin, or remove it (None); return what failed and is the user's to do."""
-    if command is not None:
-        write_plugin(command)
-    failures = ["`claude` is not on the PATH: run these commands where it is."]
-    if has_claude():
-        failures = run_claude(commands)
-    if command is None:
-        remove_plugin()
-    return failures
+    return written or not (shown or dry_run)

@@ -5,7 +5,6 @@ other hosts, `hooks_change` edits the user's configuration; everything else in a
 """
 
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -162,24 +161,55 @@ def plugin_files(command: Command) -> dict[str, str]:
     return files | {"plugin/commands/recall.md": RECALL, "plugin/commands/remember.md": REMEMBER}
 
 
-def plugin_commands(*, install: bool) -> list[list[str]]:
-    """Return the commands of Claude Code that add the plugin, or remove it."""
+class PluginChange(NamedTuple):
+    """The change that adds the plugin, or removes it."""
+
+    command: Command | None
+    """None: it is removed."""
+    commands: Sequence[Sequence[str]]
+    """The commands of Claude Code that do so."""
+
+    @property
+    def diff(self) -> str:
+        """What is to be done, for people."""
+        runs = ["Runs:", *(f"  {shlex.join(one)}" for one in self.commands)]
+        if self.command is None:
+            return "\n".join([*runs, f"Removes {plugin_directory()}"])
+        files = [f"  {path}" for path in plugin_files(self.command)]
+        return "\n".join([f"Writes the plugin {plugin_directory()}:", *files, *runs])
+
+    def write(self) -> list[str]:
+        """Make the change; return what failed and is the user's to do.
+
+        What a user has removed by hand cannot be removed again: that is no error.
+
+        :raises InvalidInputError: a file cannot be written, or a command that adds something fails.
+        """
+        if self.command is not None:
+            _write_plugin(self.command)
+        failures = ["`claude` is not on the PATH: run these commands where it is."]
+        if shutil.which("claude") is not None:
+            failures = [*filter(None, map(_failure, self.commands))]
+        if self.command is None:
+            shutil.rmtree(plugin_directory(), ignore_errors=True)
+        return failures
+
+
+def plugin_change(command: Command | None) -> PluginChange:
+    """Return the change that adds the plugin, or removes it (None)."""
     plugin = f"{NAME}@{NAME}"
     uninstall = ["claude", "plugin", "uninstall", plugin]
-    if not install:
-        return [uninstall, ["claude", "plugin", "marketplace", "remove", NAME]]
-    return [
+    if command is None:
+        return PluginChange(None, [uninstall, ["claude", "plugin", "marketplace", "remove", NAME]])
+    commands = [
         *([uninstall] if plugin_directory().exists() else []),  # it keeps a copy of the former
         ["claude", "plugin", "marketplace", "add", str(plugin_directory())],
         ["claude", "plugin", "install", plugin],
     ]
+    return PluginChange(command, commands)
 
 
-def write_plugin(command: Command) -> None:
-    """Write the files of the plugin.
-
-    :raises InvalidInputError: one cannot be written.
-    """
+def _write_plugin(command: Command) -> None:
     try:
         for path, text in plugin_files(command).items():
             place = plugin_directory() / path
@@ -190,32 +220,15 @@ def write_plugin(command: Command) -> None:
         raise InvalidInputError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
-def remove_plugin() -> None:
-    """Remove the files of the plugin."""
-    shutil.rmtree(plugin_directory(), ignore_errors=True)
-
-
-def run_claude(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Run commands of Claude Code; return the failures of those that remove something.
-
-    They fail where a user has removed it by hand.
-
-    :raises InvalidInputError: another one fails.
-    """
-    failures = []
-    for command in commands:
-        try:
-            code, said = ended(command, Path.cwd(), CLAUDE_S_MAX, {})
-        except TimeoutError:
-            code, said = 1, f"no answer in {CLAUDE_S_MAX:.0f} s"
-        if code != 0:
-            failure = f"`{shlex.join(command)}` failed: {said.strip()}"
-            if "uninstall" not in command and "remove" not in command:
-                raise InvalidInputError(failure)
-            failures.append(failure)
-    return failures
-
-
-def has_claude() -> bool:
-    """Say whether the program `claude` is there."""
-    return shutil.which("claude", path=os.environ.get("PATH")) is not None
+def _failure(command: Sequence[str]) -> str:
+    """Run a command of Claude Code; return its failure if it removes something, or nothing."""
+    try:
+        code, said = ended(command, Path.cwd(), CLAUDE_S_MAX, {})
+    except TimeoutError:
+        code, said = 1, f"no answer in {CLAUDE_S_MAX:.0f} s"
+    if code == 0:
+        return ""
+    failure = f"`{shlex.join(command)}` failed: {said.strip()}"
+    if "uninstall" not in command and "remove" not in command:
+        raise InvalidInputError(failure)
+    return failure
