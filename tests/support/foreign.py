@@ -302,6 +302,50 @@ Ada likes tea more, see [[Tea]].
 """
 
 
+def claude_mem(folder: Path) -> Path:
+    """Write the tables of claude-mem's newest version, with the keys that programs index by."""
+    path = folder / "claude-mem.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(
+            """
+            CREATE TABLE sdk_sessions (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                content_session_id TEXT UNIQUE NOT NULL, memory_session_id TEXT UNIQUE,
+                project TEXT NOT NULL, user_prompt TEXT, started_at TEXT NOT NULL,
+                started_at_epoch INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'active');
+            CREATE TABLE observations (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                memory_session_id TEXT NOT NULL, project TEXT NOT NULL, text TEXT,
+                type TEXT NOT NULL, title TEXT, subtitle TEXT, facts TEXT, narrative TEXT,
+                concepts TEXT, files_read TEXT, files_modified TEXT, prompt_number INTEGER,
+                created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
+            CREATE TABLE session_summaries (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                memory_session_id TEXT NOT NULL, project TEXT NOT NULL, request TEXT,
+                investigated TEXT, learned TEXT, completed TEXT, next_steps TEXT, files_read TEXT,
+                files_edited TEXT, notes TEXT, prompt_number INTEGER, created_at TEXT NOT NULL,
+                created_at_epoch INTEGER NOT NULL);
+            CREATE TABLE user_prompts (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                content_session_id TEXT NOT NULL, prompt_number INTEGER NOT NULL,
+                prompt_text TEXT NOT NULL, created_at TEXT NOT NULL,
+                created_at_epoch INTEGER NOT NULL);
+            INSERT INTO sdk_sessions VALUES
+                (1, 'c-1', 'm-1', 'shop', 'Fix the tea timer', '2025-01-10T14:30:00.000Z',
+                 1736519400000, 'completed');
+            INSERT INTO observations VALUES
+                (1, 'm-1', 'shop', NULL, 'decision', 'LMDB for the cart', 'one writer',
+                 '["A cart has one writer", "Readers never wait"]', 'We compared it with SQLite.',
+                 '["trade-off"]', '[]', '["cart.py"]', 1, '2025-01-10T14:30:00.000Z',
+                 1736519400000),
+                (2, 'm-2', 'till', 'The till prints twice', 'bugfix', NULL, NULL, NULL, NULL, NULL,
+                 'till.py', NULL, 1, '2025-01-10T14:30:00.000Z', 1736519400000);
+            INSERT INTO session_summaries VALUES
+                (1, 'm-1', 'shop', 'Fix the cart', NULL, 'Locks were held', 'Cart is fixed',
+                 NULL, NULL, '["cart.py"]', NULL, 1, '2025-01-10T14:30:00.000Z', 1736519400000);
+            INSERT INTO user_prompts VALUES
+                (1, 'c-1', 1, 'Fix the tea timer', '2025-01-10T14:30:00.000Z', 1736519400000);
+            """
+        )
+    return path
+
+
 def basic_memory(folder: Path) -> Path:
     directory = folder / "notes"
     (directory / "tea").mkdir(parents=True)
@@ -343,6 +387,7 @@ SAMPLES: Mapping[str, tuple[str, Callable[[Path], Path]]] = MappingProxyType(
         "mcp-memory": ("mcp-memory", mcp_memory),
         "chatgpt": ("chatgpt", chatgpt),
         "claude": ("claude", claude),
+        "claude-mem": ("claude-mem", claude_mem),
         "basic-memory": ("basic-memory", basic_memory),
         "memory-md": ("memory-md", memory_md),
     }

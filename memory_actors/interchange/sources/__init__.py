@@ -8,6 +8,7 @@ from memory_actors.interchange.sources import (
     chatgpt,
     chroma,
     claude,
+    claude_mem,
     langgraph,
     letta,
     mcp_memory,
@@ -26,6 +27,7 @@ SOURCES: Final[Mapping[str, Read]] = {
     "mcp-memory": mcp_memory.read,
     "chatgpt": chatgpt.read,
     "claude": claude.read,
+    "claude-mem": claude_mem.read,
     "basic-memory": basic_memory.read,
     "memory-md": memory_md.read,
 }

@@ -500,6 +500,43 @@ async def test_basic_memory(imported, tmp_path: Path) -> None:
 # --- agents and chats
 
 
+async def test_claude_mem(imported, tmp_path: Path) -> None:
+    got = await imported("claude-mem", foreign.claude_mem(tmp_path))
+    prompt, decision, summary = got.users["shop"]
+    assert (prompt.content, prompt.role, prompt.session_id) == ("Fix the tea timer", "user", "c-1")
+    assert decision.content == (
+        "LMDB for the cart: one writer\nWe compared it with SQLite.\n"
+        "- A cart has one writer\n- Readers never wait"
+    )
+    assert (decision.session_id, decision.occurred_at) == ("c-1", WHEN)
+    assert decision.metadata == {
+        "kind": "observation", "type": "decision", "concepts": ["trade-off"],
+        "files_modified": ["cart.py"],
+    }  # fmt: skip
+    assert summary.content == (
+        "Request: Fix the cart\nLearned: Locks were held\nCompleted: Cart is fixed"
+    )
+    (till,) = got.users["till"]
+    assert (till.content, till.session_id) == ("The till prints twice", "m-2")
+    assert till.metadata["files_read"] == ["till.py"]
+
+
+async def test_claude_mem_of_an_older_version(imported, tmp_path: Path) -> None:
+    """Its sessions had other names, and it kept no prompts."""
+    path = foreign.claude_mem(tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE user_prompts")
+        for table in ("sdk_sessions", "observations", "session_summaries"):
+            database.execute(
+                f"ALTER TABLE {table} RENAME COLUMN memory_session_id TO sdk_session_id"
+            )
+        database.execute(
+            "ALTER TABLE sdk_sessions RENAME COLUMN content_session_id TO claude_session_id"
+        )
+    got = await imported("claude-mem", path)
+    assert [one.session_id for one in got.users["shop"]] == ["c-1", "c-1"]
+
+
 async def test_letta(imported, tmp_path: Path) -> None:
     got = await imported("letta", foreign.letta(tmp_path), user_field="agent")
     tea, hello, answer, block = got.users["anna"]
