@@ -7,23 +7,14 @@ import click
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.cli import options
-from memory_actors.cli.mcp import (
-    dry_run_option,
-    may_change,
-    place_in_configuration,
-    yes_option,
-)
+from memory_actors.cli.mcp import dry_run_option, may_change, place_in_configuration, yes_option
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import (
-    Command,
-    hooks_change,
-    plugin_change,
-)
+from memory_actors.integrations.coding_agents.installing import Command, hooks_change, plugin_change
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import check_installed
 
@@ -75,7 +66,7 @@ def uninstall(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
 
 @agent.command("backfill", cls=SharedCommand, shared=options.OF_USER)
 @click.argument("hosts", nargs=-1, type=click.Choice(list(HOSTS)))
-@dry_run_option
+@click.option("--dry-run", is_flag=True, help="Only count.")
 @pass_app
 def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None:
     """Store the sessions that HOSTS (default: all) keep on this machine, each message once.
