@@ -54,8 +54,8 @@ class Looker(Entries):
         self._leave_out = leave_out
         self._texts: dict[str, int] = {}
         """The hash of the content of each memory that would be added, by id."""
-        self._ids: dict[str, str] = {}
-        """The ids that the entities of the file would have, by those in the file."""
+        self._ids: dict[str, str | None] = {}
+        """The ids that the entities of the file would have, by those in the file; None: deleted."""
         self._names: dict[str, tuple[str, str]] = {}
         """The name and the type that each of these was given first."""
         self._entities: dict[tuple[str, str], _Entity] = {}
@@ -118,7 +118,7 @@ class Looker(Entries):
         if known is None and (stored := await self._found(self._user.entities.get(name, kind))):
             known = _Entity(stored.memory_id, set(stored.observations), stored.metadata)
         if known is None and await self._was_used(own_id):
-            self._ids[own_id] = own_id
+            self._ids[own_id] = None
             return False
         there = known or _Entity(own_id, set(), {})
         metadata = {**there.metadata, **(item.metadata or {})}
@@ -137,7 +137,7 @@ class Looker(Entries):
             return False
         source = await self._end(parts.source_id, parts.source)
         target = await self._end(parts.target_id, parts.target)
-        if await self._has_gone(source) or await self._has_gone(target):
+        if source is None or target is None:
             return False
         check_name(parts.relation, "relation")
         if parts.fact is not None:
@@ -170,8 +170,8 @@ class Looker(Entries):
                 return one.fact, one.metadata
         return None
 
-    async def _end(self, entity_id: str | None, name: str | None) -> str:
-        """Return the id of an endpoint, as `Adder` would find it."""
+    async def _end(self, entity_id: str | None, name: str | None) -> str | None:
+        """Return the id of an endpoint, as `Adder` would find it, or None if it was deleted."""
         if entity_id in self._ids:
             return self._ids[entity_id]
         if entity_id is not None and await self._living(entity_id) is not None:
@@ -180,7 +180,7 @@ class Looker(Entries):
             return await self._named(name)
         if not await self._was_used(str(entity_id)):
             raise NotFoundError(f"no entity {entity_id!r}: add it first, with add_entity")
-        return str(entity_id)
+        return None
 
     async def _named(self, name: str) -> str:
         ids = set(self._named_here.get(name_key(check_name(name, "entity")), ()))
