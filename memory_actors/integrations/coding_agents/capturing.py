@@ -134,7 +134,7 @@ async def _summary_of(user: UserMemory, session: Session) -> Memory | None:
 
 async def _summarise(user: UserMemory, session: Session, last: Turn) -> None:
     """Store what a session was about, in sentences of its stored messages; replace the former."""
-    from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
+    from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
 
     said = await user.list_memories(
         ["long_term"],
@@ -148,7 +148,7 @@ async def _summarise(user: UserMemory, session: Session, last: Turn) -> None:
     who = {"user": "user", "assistant": "agent"}
     texts = tuple(f"{who.get(one.role or '', 'agent')}: {one.content}" for one in said)
     summary = "\n".join(texts)
-    if len(summary.split()) > SUMMARY_WORDS_MAX:
+    if count_words(summary) > SUMMARY_WORDS_MAX:
         cluster = Cluster(texts=texts, times=tuple(one.occurred_at for one in said))
         summary = await ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX).summarize(cluster)
     metadata = {"kind": SUMMARY, LAST_TURN: last.prompt.id}

@@ -229,6 +229,17 @@ async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) 
 
 
 @pytest.mark.anyio
+async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) -> None:
+    turns_ = [said(number, "我们决定使用单个写入者。" * 50) for number in range(3)]
+    async with open_memory() as memory:
+        await capture(memory, project_of(shop), Session("codex", "s"), turns_)
+        user = memory.user(project_of(shop).user_id)
+        (summary,) = await user.list_memories(filters={"kind": "session summary"})
+
+    assert len(summary.content) < 500
+
+
+@pytest.mark.anyio
 async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) -> None:
     session, project = Session("codex", "s"), project_of(shop)
     async with open_memory() as memory:
