@@ -11,7 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import (
+    InvalidInputError,
+    NotFoundError,
+    NotOfferedError,
+    QuotaExceededError,
+)
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
 from memory_actors.integrations.coding_agents.private import Cleaner
@@ -108,10 +113,13 @@ async def _added(user: UserMemory, items: Sequence[Item]) -> int:
 
 
 async def _put(user: UserMemory, episode: Episode) -> bool:
-    """Return whether an episode was new; one that is refused, for want of room too, is not."""
+    """Return whether an episode was new; one that is refused is not.
+
+    It may be there in other words, or find no room; and a server takes no whole episodes.
+    """
     try:
         return (await user.episodes.put(episode)).operation != "unchanged"
-    except (InvalidInputError, QuotaExceededError):
+    except (InvalidInputError, NotOfferedError, QuotaExceededError):
         return False
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, REPLIED, WRITERS
 
 from memory_actors import InvalidInputError
+from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import backfill
@@ -39,6 +40,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
 )
 from memory_actors.integrations.mcp.clients import config_path
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
+from memory_actors.users.handles.episodes import Episodes
 
 HOOK = [sys.executable, "-P", "-m", "memory_actors.integrations.coding_agents.hook"]
 
@@ -267,6 +269,23 @@ async def test_a_text_that_is_refused_costs_itself_alone(shop: Path, open_memory
 
     assert [one.content for one in facts] == ["done two", "prompt 2", "done", "prompt 1"]
     assert [step.action for step in episode.steps] == ["used sh", "changed a.py"]
+
+
+@pytest.mark.anyio
+async def test_where_no_episodes_are_taken_turns_are(
+    shop: Path, open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a server."""
+
+    async def refused(*_: object) -> None:
+        raise NotOfferedError("the server does not offer episodes.put")
+
+    monkeypatch.setattr(Episodes, "put", refused)
+    async with open_memory() as memory:
+        turn = said(1, "done", Ran("sh", "ls"))
+        done = await capture(memory, project_of(shop), Session("codex", "s"), [turn])
+
+    assert done == Captured(turns=1, memories=2, episodes=0)
 
 
 @pytest.mark.anyio
