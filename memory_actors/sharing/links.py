@@ -41,12 +41,15 @@ class FrameLink(asyncio.Protocol):
         self.alive_s = 0.0
         """The time at which the peer was last heard of, by the clock of the loop."""
         self.transport: asyncio.Transport | None = None
+        self._is_over = False
         self._writable = asyncio.Event()
         self._writable.set()
 
     def connection_made(self, transport: Any) -> None:
-        """Take note of the connection."""
+        """Take note of the connection; end one that was ended before it began."""
         self.transport = transport
+        if self._is_over:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Hand on what is complete; end the connection over what is no message."""
@@ -121,7 +124,8 @@ class FrameLink(asyncio.Protocol):
                 self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """End the connection at once, also one that has not begun."""
+        self._is_over = True
         if self.transport is not None:
             self.transport.abort()
 

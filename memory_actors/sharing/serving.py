@@ -45,6 +45,8 @@ CARRIED_OUT_MAX: Final = 32  # of those: more at once make answers no sooner, an
 INCOMING_BYTES_MAX: Final = 512 << 20  # of incomplete frames, of all peers together
 UNREAD_BYTES_MAX: Final = 512 << 20  # of answers, of all peers together
 CLOSE_S: Final = 10.0
+LEAVE_S: Final = 1.0
+"""A client may take so long to read its last answers; then its connection is cut off."""
 REST_S_MAX: Final = 0.5
 """A loop that does not run for so long, while somebody waits, loses the store."""
 LOOK_MS: Final = 2000  # between two looks whether it is over
@@ -79,6 +81,9 @@ class OwnerServer:
         """The answers of calls that are being carried out, by client and number."""
         self._listen, self._unlisten, self._release = listen, unlisten, release
         self._peers: set[_Peer] = set()
+        self._alone = asyncio.Event()
+        """Set while nobody is connected."""
+        self._alone.set()
         self.strangers: dict[_Peer, None] = {}
         """Peers that have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
@@ -140,12 +145,17 @@ class OwnerServer:
             next(iter(self.strangers)).link.abort()
         peer = _Peer(self)
         self._peers.add(peer)
+        self._alone.clear()
         self.strangers[peer] = None
+        if self.closing:  # it was accepted before
+            peer.link.abort()
         return peer.link
 
     def left(self, peer: "_Peer") -> None:
         """Forget a peer."""
         self._peers.discard(peer)
+        if not self._peers:
+            self._alone.set()
         self.strangers.pop(peer, None)
 
     @property
@@ -176,9 +186,16 @@ class OwnerServer:
             peer.end_iterations()
         if self.running:
             await asyncio.wait(self.running.values(), timeout=CLOSE_S)
-        for peer in list(self._peers):
+        peers = list(self._peers)
+        for peer in peers:
             peer.link.close()
-        await asyncio.gather(*(peer.closed() for peer in list(self._peers)))
+        with suppress(TimeoutError):  # one that reads nothing would keep its socket open
+            await asyncio.wait_for(self._alone.wait(), LEAVE_S)
+        for peer in list(self._peers):
+            peer.link.abort()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._alone.wait(), LEAVE_S)
+        await asyncio.gather(*(peer.closed() for peer in peers))
 
 
 def _watch_loop(serving: "weakref.ref[OwnerServer]", listening: socket.socket) -> None:

@@ -1,6 +1,7 @@
 """A call that is asked again, because its answer was lost, has the answer of the first time."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,31 @@ async def test_a_call_that_is_asked_again_before_it_has_ended_is_answered(tmp_pa
         receipt = await asyncio.to_thread(ask_again_at_once, tmp_path / "store", asked)
         assert (await memory.user("ada").get(receipt.memory_id)).content == "likes tea"
         assert await memory.user("ada").count() == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at the sockets in /proc")
+async def test_a_client_that_reads_nothing_keeps_no_socket_of_a_closed_owner(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    async with MemorySystem.open(store, embedder=FakeEmbedder()) as memory:
+        await memory.user("ada").add_many([Item(content=f"{n} " * 5_000) for n in range(100)])
+        address = read_address(store)
+        assert address is not None
+        hello = frames.Hello(frames.PROTOCOL, address.secret, "client", 1, {}, keeps=True)
+        asked = call(1, "list_memories", on=On("ada"))
+        with reachable(store, address) as (found, where):
+            found.connect(where)
+            found.sendall(frames.framed(hello) + frames.framed(asked))
+            await asyncio.sleep(0.5)  # the answer is larger than all buffers
+    with found:
+        left = [one for one in _sockets() if "owner.sock" in one]
+    assert left == []
+
+
+def _sockets() -> list[str]:
+    """Return the lines of this process's sockets that have a path."""
+    own = {path.readlink().name for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    inodes = {name.removeprefix("socket:[").removesuffix("]") for name in own}
+    lines = Path("/proc/net/unix").read_text().splitlines()[1:]
+    return [line for line in lines if line.split()[6] in inodes]
