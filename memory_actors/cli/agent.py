@@ -1,6 +1,5 @@
 """agent: coding agents that remember by themselves: hooks, backfill, pausing."""
 
-import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,31 +7,18 @@ import click
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.cli import options
+from memory_actors.cli.mcp import dry_run_option, may_change, place_in_configuration, yes_option
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import (
-    Command,
-    has_claude,
-    hooks_change,
-    plugin_commands,
-    plugin_directory,
-    plugin_files,
-    remove_plugin,
-    run_claude,
-    write_plugin,
-)
+from memory_actors.integrations.coding_agents.installing import Command, hooks_change, plugin_change
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import check_installed
 
-PLUGIN_HOST = "claude-code"
-
 host_argument = click.argument("host", type=click.Choice(list(HOSTS)))
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-yes_option = click.option("--yes", is_flag=True, help="Write without asking.")
 everywhere_option = click.option(
     "--everywhere", is_flag=True, help="For all projects, not only the one in this directory."
 )
@@ -59,7 +45,7 @@ def install(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
     if find_spec("detect_secrets") is None:
         raise MissingExtraError("hooks need the extra: pip install 'memory-actors[agents]'")
     in_data_directory(app)
-    command = Command(app.url or str(app.directory.absolute()), app.user_id)
+    command = Command(place_in_configuration(app), app.user_id)
     if not _carried_out(app, host, command, dry_run, yes):
         return
     ensure_model(app)
@@ -80,7 +66,7 @@ def uninstall(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
 
 @agent.command("backfill", cls=SharedCommand, shared=options.OF_USER)
 @click.argument("hosts", nargs=-1, type=click.Choice(list(HOSTS)))
-@dry_run_option
+@click.option("--dry-run", is_flag=True, help="Only count.")
 @pass_app
 def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None:
     """Store the sessions that HOSTS (default: all) keep on this machine, each message once.
@@ -145,45 +131,21 @@ def _paused(app: App, projects: frozenset[str]) -> None:
 
 
 def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:
-    """Show the change, ask, and make it; return True if it was made."""
-    if host == PLUGIN_HOST:
-        shown, commands = _of_plugin(command)
-        changes = []
-    else:
-        changes = [one for one in hooks_change(host, command) if not one.is_none]
-        shown, commands = [change.diff for change in changes], []
-    if not app.json:
-        say("\n".join(shown) or f"{HOSTS[host].title} is so already.")
-    written = not dry_run and bool(changes or commands)
+    """Show the change, ask, and make it; say whether it is in force."""
+    plugin = plugin_change(command) if HOSTS[host].hooks_file is None else None
+    changes = [] if plugin else [one for one in hooks_change(host, command) if not one.is_none]
+    shown = [plugin.diff] if plugin else [change.diff for change in changes]
+    told = "\n".join(shown) or f"{HOSTS[host].title} is so already."
+    written = may_change(app, told, is_change=bool(shown), dry_run=dry_run, yes=yes)
+    failures: list[str] = []
     if written:
-        if not yes and not app.json:
-            click.confirm("Do this?", abort=True)
         for change in changes:
             change.write()
-        if host == PLUGIN_HOST:
-            _change_plugin(app, command, commands)
+        failures = plugin.write() if plugin else []
     if app.json:
-        print_json({"host": host, "changes": shown, "written": written})
+        print_json({"host": host, "changes": shown, "written": written, "failures": failures})
     elif written:
+        for failure in failures:
+            note(failure, "yellow")
         note(f"{HOSTS[host].title}: done.")
-    return written
-
-
-def _of_plugin(command: Command | None) -> tuple[list[str], list[list[str]]]:
-    commands = plugin_commands(install=command is not None)
-    shown = [f"  {shlex.join(one)}" for one in commands]
-    if command is None:
-        return ["Runs:", *shown, f"Removes {plugin_directory()}"], commands
-    files = [f"  {path}" for path in plugin_files(command)]
-    return [f"Writes the plugin {plugin_directory()}:", *files, "Runs:", *shown], commands
-
-
-def _change_plugin(app: App, command: Command | None, commands: list[list[str]]) -> None:
-    if command is not None:
-        write_plugin(command)
-    if has_claude():
-        run_claude(commands)
-    elif not app.json:
-        note("`claude` is not on the PATH: run these commands where it is.", "yellow")
-    if command is None:
-        remove_plugin()
+    return written or not (shown or dry_run)

@@ -47,6 +47,30 @@ yes_option = click.option("--yes", is_flag=True, help="Write without asking.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the change.")
 
 
+def may_change(app: App, shown: str, *, is_change: bool, dry_run: bool, yes: bool) -> bool:
+    """Show a change of somebody's configuration, and ask; return whether to make it."""
+    if not app.json:
+        say(shown)
+    if dry_run or not is_change:
+        return False
+    if not yes and not app.json:
+        click.confirm("Do this?", abort=True)
+    return True
+
+
+def place_in_configuration(app: App) -> str:
+    """Return the URL or the directory of the store as a configuration has it.
+
+    :raises InvalidInputError: it has a password.
+    """
+    if app.url is not None and has_password(app.url):
+        raise InvalidInputError(
+            "the command line of a server or a hook can be seen by others: leave the password out "
+            "of the URL, and keep it in ~/.pgpass"
+        )
+    return app.url or str(app.directory.absolute())
+
+
 @click.group(cls=Group, invoke_without_command=True, shared=OF_SERVER)
 @tools_option
 @click.pass_context
@@ -120,12 +144,9 @@ def _carried_out(
     app: App, change: ConfigurationChange, dry_run: bool, yes: bool, what: str
 ) -> bool:
     """Show a change, ask, and make it; say whether it is in force."""
-    if not app.json:
-        say(change.diff or f"{change.path} is so already.")
-    is_written = not dry_run and not change.is_none
+    shown = change.diff or f"{change.path} is so already."
+    is_written = may_change(app, shown, is_change=not change.is_none, dry_run=dry_run, yes=yes)
     if is_written:
-        if not yes and not app.json:
-            click.confirm("Write this?", abort=True)
         change.write()
     if app.json:
         print_json({"path": str(change.path), "diff": change.diff, "written": is_written})
@@ -141,14 +162,10 @@ def _command(
 
     In a `project` it is run in its directory, by whoever has it: it names nothing of this machine.
     """
-    if app.url is not None and has_password(app.url):
-        raise InvalidInputError(
-            "the command line of a server can be seen by others: leave the password out of the "
-            "URL, and keep it in ~/.pgpass"
-        )
+    place = place_in_configuration(app)
     named = [*(program() if project is None else ["memory-actors"]), "mcp"]
     if project is None or is_named:
-        named += ["--data", app.url or _place(app.directory, project)]
+        named += ["--data", place if app.url else _place(app.directory, project)]
     if project is None or app.user is not None:
         named += ["--user", _user_id(app)]
     if app.keys is not None:

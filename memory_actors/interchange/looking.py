@@ -54,14 +54,15 @@ class Looker(Entries):
         self._leave_out = leave_out
         self._texts: dict[str, int] = {}
         """The hash of the content of each memory that would be added, by id."""
-        self._ids: dict[str, str] = {}
-        """The ids that the entities of the file would have, by those in the file."""
+        self._ids: dict[str, str | None] = {}
+        """The ids that the entities of the file would have, by those in the file; None: deleted."""
         self._names: dict[str, tuple[str, str]] = {}
         """The name and the type that each of these was given first."""
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._named_here: dict[str, set[str]] = {}
         """The ids of these entities by what their names have in common."""
-        self._relationships: dict[str, Told] = {}
+        self._relationships: dict[object, Told] = {}
+        """By id, and by what they say: source, relation, target and begin."""
         self._documents: dict[tuple[str, str], Told] = {}
 
     async def look(self, entries: Sequence[ReadLine]) -> None:
@@ -117,6 +118,7 @@ class Looker(Entries):
         if known is None and (stored := await self._found(self._user.entities.get(name, kind))):
             known = _Entity(stored.memory_id, set(stored.observations), stored.metadata)
         if known is None and await self._was_used(own_id):
+            self._ids[own_id] = None
             return False
         there = known or _Entity(own_id, set(), {})
         metadata = {**there.metadata, **(item.metadata or {})}
@@ -130,19 +132,22 @@ class Looker(Entries):
     # --- relationships
 
     async def _is_new_relationship(self, entry: ReadLine, parts: RelationshipParts) -> bool:
-        check_name(parts.relation, "relation")
-        if parts.fact is not None:
-            content_bytes(parts.fact)
         there = await self._living(entry.memory_id)
         if there is None and await self._was_used(entry.memory_id):
             return False
         source = await self._end(parts.source_id, parts.source)
         target = await self._end(parts.target_id, parts.target)
+        if source is None or target is None:
+            return False
+        check_name(parts.relation, "relation")
+        if parts.fact is not None:
+            content_bytes(parts.fact)
         begins_us = micros_of(parts.valid_from, "valid_from") or time_us(entry.item.occurred_at, "")
         ends_us = micros_of(parts.valid_to, "valid_to")
         if begins_us is not None:
             check_validity(begins_us, ends_us)
-        known = self._relationships.get(entry.memory_id)
+        places = (entry.memory_id, (source, relation_key(parts.relation), target, begins_us))
+        known = next(filter(None, map(self._relationships.get, places)), None)
         if known is None:
             known = (
                 await self._holding(source, parts.relation, target, begins_us)
@@ -151,7 +156,7 @@ class Looker(Entries):
             )
         fact, metadata = known or (None, {})
         both = {**metadata, **(entry.item.metadata or {})}
-        self._relationships[entry.memory_id] = parts.fact or fact, both
+        self._relationships |= dict.fromkeys(places, (parts.fact or fact, both))
         return known is None or parts.fact not in (None, fact) or not same_json(both, metadata)
 
     async def _holding(
@@ -165,13 +170,17 @@ class Looker(Entries):
                 return one.fact, one.metadata
         return None
 
-    async def _end(self, entity_id: str | None, name: str | None) -> str:
-        """Return the id of an endpoint, as `Adder` would find it."""
+    async def _end(self, entity_id: str | None, name: str | None) -> str | None:
+        """Return the id of an endpoint, as `Adder` would find it, or None if it was deleted."""
         if entity_id in self._ids:
             return self._ids[entity_id]
-        if entity_id is not None and (name is None or await self._living(entity_id) is not None):
+        if entity_id is not None and await self._living(entity_id) is not None:
             return entity_id
-        return await self._named(str(name))
+        if name is not None:
+            return await self._named(name)
+        if not await self._was_used(str(entity_id)):
+            raise NotFoundError(f"no entity {entity_id!r}: add it first, with add_entity")
+        return None
 
     async def _named(self, name: str) -> str:
         ids = set(self._named_here.get(name_key(check_name(name, "entity")), ()))

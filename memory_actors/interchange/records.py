@@ -54,6 +54,7 @@ from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     LONG_BYTES_MAX,
     check_memory_type,
+    check_name,
     check_optional_name,
     content_bytes,
     json_copy,
@@ -317,7 +318,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
 
 def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
     if name == "data":  # of other programs too, and with another meaning
-        return fields.get("memory_type") in HAVE_DATA
+        return fields.get("memory_type") in [*HAVE_DATA]
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
     if name == "agent":  # an object, in what other programs write
@@ -341,7 +342,9 @@ def _check_origins(fields: Mapping[str, Any]) -> None:
 def _plain_in(line: Line, name: str) -> Any:
     """Return a plain field of a line as an item has it."""
     value = getattr(line, name)
-    return datetime_of(value, name) if name in _TIMES or isinstance(value, str) else value
+    if name in _TIMES:
+        return datetime_of(value, name)
+    return check_name(value, name) if isinstance(value, str) else value
 
 
 def _check_fields(line: Line, kind: MemoryType) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eventlog.core.records import Returned
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.pausing import is_paused
@@ -11,7 +12,7 @@ from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.coding_agents.transcripts import turns
 from memory_actors.sharing.system import MemorySystem
 
-UNREADABLE: Final = (OSError, ValueError)
+UNREADABLE: Final = (OSError, ValueError, RecursionError)
 
 
 class Backfilled(Returned, frozen=True, kw_only=True):
@@ -35,26 +36,30 @@ async def backfill(
 
     It can be stopped and run again: what is stored is not stored twice.
     """
-    found = [(host, path) for host in hosts for path in sorted(HOSTS[host].transcripts())]
+    found = [(host, path) for host in hosts for path in sorted(HOSTS[host].reader.transcripts())]
     captured: list[Captured] = []
     projects, skipped = set(), []
     for done, (host, path) in enumerate(found):
         progress(done, len(found))
         try:
-            directory = HOSTS[host].working_directory(path)
-            said = list(turns(HOSTS[host].entries(path)))
+            directory = HOSTS[host].reader.working_directory(path)
+            said = list(turns(HOSTS[host].reader.entries(path)))
+            project = None if directory is None else project_of(directory)
+            session = Session(host, HOSTS[host].reader.session_id(path))
         except UNREADABLE:
-            directory, said = None, []
-        if directory is None:
+            project = None
+        if project is None:
             skipped.append(str(path))
-        elif said and not is_paused((project := project_of(directory)).user_id):
-            projects.add(project.user_id)
-            session = Session(host, HOSTS[host].session_id(path))
-            captured.append(
-                Captured(len(said))
-                if memory is None
-                else await capture(memory, project, session, said)
-            )
+        elif said and not is_paused(project.user_id):
+            new = Captured(len(said))
+            try:
+                if memory is not None:
+                    new = await capture(memory, project, session, said)
+            except InvalidInputError:  # a session or a directory whose name no memory can have
+                skipped.append(str(path))
+            else:
+                captured.append(new)
+                projects.add(project.user_id)
     progress(len(found), len(found))
     sums = [sum(each) for each in zip(*captured, strict=True)] or [0, 0, 0]
     return Backfilled(

@@ -1,28 +1,38 @@
 """Stores the turns, episodes, fixes and the summary of a session in the memory of its project.
 
 All of it follows from the transcript, and ids are made of the ids there: reading it again adds
-nothing. The source of everything is `<host>:<session>`, so `purge` takes a session out again.
+nothing. The summary names the last stored turn, so that those before it are not looked at again.
+The source of everything is `<host>:<session>`, so `purge` takes a session out again.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from memory_actors.base.records import Episode, Item, Step
+from memory_actors.base.errors import (
+    InvalidInputError,
+    NotFoundError,
+    NotOfferedError,
+    QuotaExceededError,
+)
+from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.transcripts import Turn
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
-TURNS_AT_ONCE: Final = 100
-STEPS_MAX: Final = 100
-"""Of an episode: the first ones."""
-TEXT_CHARACTERS_MAX: Final = 20_000
-"""The limit for a prompt or a reply; longer ones are pasted files."""
-SUMMARY_TURNS_MAX, SUMMARY_WORDS_MAX = 1_000, 150
-POSITION: Final = "captured turns of "
-"""A key of working memory begins so: its value says how many turns of a session are stored."""
+TURNS_AT_ONCE: Final = 25
+STEPS_MAX: Final = 50
+"""The limit for the steps of an episode, as memory has it: the last ones are kept."""
+STEP_CHARACTERS_MAX: Final = 2_000
+ERROR_CHARACTERS_MAX: Final = 300
+"""The limit for what is kept of the output of a failed command."""
+SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
+LAST_TURN: Final = "last_turn"
+"""The metadata of a summary that names the last turn which is stored."""
 CHAINED: Final = re.compile(r"&&|;|\n")
 ASSIGNMENT: Final = re.compile(r"^(?:\w+=\S*\s+)+")
 
@@ -39,6 +49,17 @@ class Session(NamedTuple):
         return f"{self.host}:{self.id}"
 
 
+class Fix(NamedTuple):
+    """A command that failed, and passed later."""
+
+    command: str
+    error: str
+    changed: list[str]
+    """The files that were changed in between."""
+    passed: str = ""
+    """The command line that passed."""
+
+
 class Captured(NamedTuple):
     """The numbers of what was new."""
 
@@ -50,92 +71,126 @@ class Captured(NamedTuple):
 async def capture(
     memory: MemorySystem, project: Project, session: Session, turns: Sequence[Turn]
 ) -> Captured:
-    """Store the turns of a session that are not stored yet, and its summary if there are any."""
+    """Store the turns of a session that are not stored yet, and its summary if there are any.
+
+    The last stored turn may have gone on since: its reply is brought up to date.
+    """
     user = memory.user(
         project.user_id, agent_id=session.host, session_id=session.id, source=session.source
     )
     cleaner = Cleaner(project.root)
-    captured = await _store(user, session, turns, cleaner)
-    if captured.turns:
-        await _summarise(user, session, turns, cleaner)
-    return captured
-
-
-async def _store(
-    project: UserMemory, session: Session, turns: Sequence[Turn], cleaner: Cleaner
-) -> Captured:
-    key = f"{POSITION}{session.source}"
-    known = await project.working.get(key, 0)
-    first = min(known, len(turns)) if isinstance(known, int) else 0
-    fixed = dict(_fixes(turns))
+    by_id: dict[str, Turn] = {}
+    for turn in turns:
+        by_id.setdefault(turn.prompt.id, turn)
+    turns = [*by_id.values()]
+    fixes = dict(_fixes(turns))
+    told = [(turn, fixes.get(number, [])) for number, turn in enumerate(turns)]
+    summary = await _summary_of(user, session)
+    last = None if summary is None else summary.metadata.get(LAST_TURN)
+    known = next((n for n, turn in enumerate(turns) if turn.prompt.id == last), -1)
     memories = episodes = 0
-    for start in range(first, len(turns), TURNS_AT_ONCE):
-        end = min(start + TURNS_AT_ONCE, len(turns))
-        items = [
-            item
-            for number in range(start, end)
-            for item in _items(session, turns[number], fixed.get(number, ()), cleaner)
-        ]
-        receipts = await project.add_many(items, auto_prune=True)
-        memories += sum(receipt.operation != "unchanged" for receipt in receipts)
-        for turn in turns[start:end]:
-            if turn.runs:
-                episode = _episode(session, turn, cleaner)
-                receipt = await project.episodes.put(episode)
-                episodes += receipt.operation != "unchanged"
-        await project.working.set(key, end)
-    return Captured(len(turns) - first, memories, episodes)
+    if known >= 0:
+        memories += await _renewed(user, list(_items(session, turns[known], (), cleaner))[1:])
+    for start in range(max(known, 0), len(told), TURNS_AT_ONCE):
+        some = told[start : start + TURNS_AT_ONCE]
+        items = [one for turn, fixed in some for one in _items(session, turn, fixed, cleaner)]
+        worked = [_episode(session, turn, cleaner) for turn, _ in some if turn.runs]
+        memories += await _added(user, items)
+        episodes += sum(await asyncio.gather(*(_put(user, one) for one in worked)))
+        newest, _ = some[-1]
+        if memories or newest.prompt.id != last:
+            await _summarise(user, session, newest)
+    return Captured(len(turns) - known - 1, memories, episodes)
 
 
-async def _summarise(
-    project: UserMemory, session: Session, turns: Sequence[Turn], cleaner: Cleaner
-) -> None:
-    """Store what a session was about, in sentences of its own; a later summary replaces it."""
-    from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
+async def _added(user: UserMemory, items: Sequence[Item]) -> int:
+    """Return how many items were new. One whose id says something else costs itself alone."""
+    try:
+        receipts = await user.add_many(items, auto_prune=True)
+    except InvalidInputError:
+        return sum([await _added(user, [item]) for item in items]) if len(items) > 1 else 0
+    return sum(receipt.operation != "unchanged" for receipt in receipts)
 
-    said = [
-        (turn.prompt.time, f"{who}: {cleaner.clean(text)[:TEXT_CHARACTERS_MAX]}")
-        for turn in turns[-SUMMARY_TURNS_MAX:]
-        for who, text in (("user", turn.prompt.text), ("agent", turn.reply and turn.reply.text))
-        if text
-    ]
+
+async def _put(user: UserMemory, episode: Episode) -> bool:
+    """Return whether an episode was new; one that is refused is not.
+
+    It may be there in other words, or find no room; and a server takes no whole episodes.
+    """
+    try:
+        return (await user.episodes.put(episode)).operation != "unchanged"
+    except (InvalidInputError, NotOfferedError, QuotaExceededError):
+        return False
+
+
+async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
+    """Return how many of some stored items said something else, and say this now."""
+    changed = 0
+    for item in items:
+        with suppress(NotFoundError, QuotaExceededError):
+            receipt = await user.update(str(item.memory_id), content=item.content)
+            changed += receipt.operation != "unchanged"
+    return changed
+
+
+async def _summary_of(user: UserMemory, session: Session) -> Memory | None:
+    found = await user.list_memories(
+        ["long_term"], filters={"kind": SUMMARY}, sources=[session.source], limit=1
+    )
+    return found[0] if found else None
+
+
+async def _summarise(user: UserMemory, session: Session, last: Turn) -> None:
+    """Store what a session was about, in sentences of its stored messages; replace the former."""
+    from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
+
+    said = await user.list_memories(
+        ["long_term"],
+        filters={"kind": {"exists": False}},
+        sources=[session.source],
+        limit=SUMMARY_MEMORIES_MAX,
+    )
     if not said:
         return
-    said.sort(key=lambda one: one[0])
-    times, texts = zip(*said, strict=True)
+    said.reverse()  # the oldest first
+    who = {"user": "user", "assistant": "agent"}
+    texts = tuple(f"{who.get(one.role or '', 'agent')}: {one.content}" for one in said)
     summary = "\n".join(texts)
-    if len(summary.split()) > SUMMARY_WORDS_MAX:
-        cluster = Cluster(texts=texts, times=times)
+    if count_words(summary) > SUMMARY_WORDS_MAX:
+        cluster = Cluster(texts=texts, times=tuple(one.occurred_at for one in said))
         summary = await ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX).summarize(cluster)
-    its_id = f"{session.source}:summary"
-    receipt = await project.add(
-        summary,
-        memory_id=its_id,
-        metadata={"kind": SUMMARY},
-        occurred_at=times[-1],
-        auto_prune=True,
+    metadata = {"kind": SUMMARY, LAST_TURN: last.prompt.id}
+    known = await _summary_of(user, session)
+    if known is not None:
+        await user.update(known.memory_id, content=summary, metadata=metadata)
+        return
+    item = Item(
+        content=summary,
+        memory_id=f"{session.source}:summary:{last.prompt.id}",
+        session_id=session.id,
+        occurred_at=last.prompt.time,
+        metadata=metadata,
     )
-    if receipt.operation == "unchanged":
-        await project.update(its_id, content=summary)
+    await _added(user, [item])
 
 
-def _items(session: Session, turn: Turn, fixes: Sequence[str], cleaner: Cleaner) -> Iterator[Item]:
+def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
+    """Yield the prompt of a turn, its reply, and what was fixed in it."""
     its_id = f"{session.source}:{turn.prompt.id}"
     said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
     if turn.reply is not None:
-        reply = turn.reply
-        said.append((f"{session.source}:{reply.id}:reply", "assistant", reply.text, reply.time))
+        said.append((f"{its_id}:reply", "assistant", turn.reply.text, turn.reply.time))
     for memory_id, role, text, time in said:
         yield Item(
-            content=cleaner.clean(text)[:TEXT_CHARACTERS_MAX],
+            content=cleaner.clean(text),
             role=role,
             memory_id=memory_id,
             session_id=session.id,
             occurred_at=time,
         )
-    for number, text in enumerate(fixes):
+    for number, fix in enumerate(fixes):
         yield Item(
-            content=cleaner.clean(text),
+            content=_says(fix, cleaner),
             memory_id=f"{its_id}:fix {number}",
             session_id=session.id,
             occurred_at=turn.prompt.time,
@@ -145,28 +200,21 @@ def _items(session: Session, turn: Turn, fixes: Sequence[str], cleaner: Cleaner)
 
 def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
     """Return a turn as an episode: the prompt, each file and command, and the reply."""
-    done = [
-        (f"changed {run.file}" if run.file else run.command or f"used {run.tool}", run.error)
-        for run in turn.runs
-    ]
-    steps = tuple(
-        Step(
-            number=number,
-            action=cleaner.clean(action)[:TEXT_CHARACTERS_MAX],
-            error=cleaner.clean(error) if error else None,
-        )
-        for number, (action, error) in enumerate(done[:STEPS_MAX], 1)
-    )
-    result = cleaner.clean(turn.reply.text)[:TEXT_CHARACTERS_MAX] if turn.reply else None
+    evicted = max(0, len(turn.runs) - STEPS_MAX)
+    steps = []
+    for number, run in enumerate(turn.runs[evicted:], evicted + 1):
+        used = f"changed {run.file}" if run.file else f"used {run.tool or 'a tool'}"
+        action = cleaner.clean(run.command.strip() or used, STEP_CHARACTERS_MAX)
+        steps.append(Step(number=number, action=action, error=_failure(run.error, cleaner) or None))
     return Episode(
         memory_id=f"{session.source}:{turn.prompt.id}:episode",
         agent_id=session.host,
-        goal=cleaner.clean(turn.prompt.text)[:TEXT_CHARACTERS_MAX],
+        goal=cleaner.clean(turn.prompt.text),
         status="failed" if turn.runs[-1].error else "done",
-        result=result,
-        steps=steps,
+        result=cleaner.clean(turn.reply.text) if turn.reply else None,
+        steps=tuple(steps),
         evicted=(),
-        steps_evicted=0,
+        steps_evicted=evicted,
         metadata={},
         session_id=session.id,
         created_at=turn.prompt.time,
@@ -175,22 +223,29 @@ def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
     )
 
 
-def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[str]]]:
+def _failure(output: str, cleaner: Cleaner) -> str:
+    """Return the lines of an error that tell the most: the end, where programs say what failed."""
+    lines = map(str.strip, cleaner.clean(output).splitlines())
+    shown = "\n".join(line for line in lines if line)
+    return shown if len(shown) <= ERROR_CHARACTERS_MAX else f"…{shown[-ERROR_CHARACTERS_MAX:]}"
+
+
+def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
     """Yield the turns in which a command passed that had failed, each with what fixed it."""
-    failed: dict[str, tuple[str, str, list[str]]] = {}
+    failed: dict[str, Fix] = {}
     for number, turn in enumerate(turns):
         found = []
         for run in turn.runs:
             if run.file:
-                for _, _, changed in failed.values():
-                    changed.extend([run.file] * (run.file not in changed))
+                for fix in failed.values():
+                    fix.changed.extend([run.file] * (run.file not in fix.changed))
             if not run.command:
                 continue
             program = _program(run.command)
             if run.error:
-                failed.setdefault(program, (run.command, run.error, []))
+                failed.setdefault(program, Fix(run.command, run.error, []))
             elif (known := failed.pop(program, None)) is not None:
-                found.append(_fix(*known, run.command))
+                found.append(known._replace(passed=run.command))
         if found:
             yield number, found
 
@@ -201,8 +256,10 @@ def _program(command: str) -> str:
     return " ".join(ASSIGNMENT.sub("", last).split()[:2])
 
 
-def _fix(command: str, error: str, changed: Sequence[str], passed: str) -> str:
-    after = f"changes to {', '.join(changed)}" if changed else "another attempt"
+def _says(fix: Fix, cleaner: Cleaner) -> str:
+    command, passed = (cleaner.clean(one, STEP_CHARACTERS_MAX) for one in (fix.command, fix.passed))
+    changed = cleaner.clean(", ".join(fix.changed), STEP_CHARACTERS_MAX)
+    after = f"changes to {changed}" if changed else "another attempt"
     if passed != command:
         after = f"{after}, as `{passed}`" if changed else f"`{passed}`"
-    return f"`{command}` failed: {error}\nIt worked after {after}."
+    return f"`{command}` failed: {_failure(fix.error, cleaner)}\nIt worked after {after}."

@@ -9,24 +9,24 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.integrations.coding_agents.transcripts import (
     Entry,
-    Line,
+    Json,
     Prompt,
     Ran,
     Reply,
     failure,
     lines,
-    member,
-    text_of,
-    time_of,
 )
 
 REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 BY_THE_PROGRAM: Final = ("<command-", "<local-command-", "<bash-", "<task-", "[Request interrupted")
 """How texts begin that stand in the user's name and were not written by the user."""
+BESIDE: Final = ("isSidechain", "isMeta", "isCompactSummary")
+"""The marks of lines that are no part of the conversation."""
+CHANGES: Final = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 
 
 def transcripts() -> Iterator[Path]:
@@ -37,7 +37,7 @@ def transcripts() -> Iterator[Path]:
 
 def working_directory(path: Path) -> str | None:
     """Return the directory in which a session was held."""
-    return next((line["cwd"] for _, line in lines(path) if isinstance(line.get("cwd"), str)), None)
+    return next((line.at("cwd").text for _, line in lines(path) if line.at("cwd").text), None)
 
 
 def session_id(path: Path) -> str:
@@ -47,40 +47,38 @@ def session_id(path: Path) -> str:
 
 def entries(path: Path) -> Iterator[Entry]:
     """Yield what was said and done."""
-    asked: dict[object, Ran] = {}
-    for _, line in lines(path):
-        if line.get("isSidechain") or line.get("isMeta") or line.get("isCompactSummary"):
+    asked: dict[str, Ran] = {}
+    for number, line in lines(path):
+        if any(line.at(mark).value for mark in BESIDE):
             continue
-        if line.get("type") == "user":
-            yield from _of_user(line, asked)
-        elif line.get("type") == "assistant":
+        if line.at("type").value == "user":
+            yield from _of_user(line, number, asked)
+        elif line.at("type").value == "assistant":
             yield from _of_assistant(line, asked)
 
 
-def _of_user(line: Line, asked: dict[object, Ran]) -> Iterator[Entry]:
-    content = member(line, "message", "content")
-    for part in content if isinstance(content, list) else ():
-        run = asked.pop(part.get("tool_use_id"), None) if isinstance(part, dict) else None
+def _of_user(line: Json, number: int, asked: dict[str, Ran]) -> Iterator[Entry]:
+    content = line.at("message", "content")
+    for part in content.items:
+        run = asked.pop(part.at("tool_use_id").text, None)
         if run is not None:
-            failed = part.get("is_error") is True
-            said = text_of(part.get("content"), "text") or "failed"
-            yield run._replace(error=failure(said) if failed else "")
-    text = REMINDER.sub("", text_of(content, "text")).strip()
+            failed = part.at("is_error").value is True
+            yield run._replace(error=failure(part.at("content").said) if failed else "")
+    text = REMINDER.sub("", content.said).strip()
     if text and not text.startswith(BY_THE_PROGRAM):
-        yield Prompt(str(line.get("uuid")), text, time_of(line.get("timestamp")))
+        yield Prompt(line.at("uuid").name_or(number), text, line.at("timestamp").time)
 
 
-def _of_assistant(line: Line, asked: dict[object, Ran]) -> Iterator[Entry]:
-    content: Any = member(line, "message", "content")
-    if text := text_of(content, "text").strip():
-        yield Reply(str(line.get("uuid")), text, time_of(line.get("timestamp")))
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict) and part.get("type") == "tool_use":
-            name, given = str(part.get("name")), part.get("input")
-            changed = member(given, "file_path") or member(given, "notebook_path")
-            is_change = name in ("Edit", "MultiEdit", "Write", "NotebookEdit")
-            asked[part.get("id")] = Ran(
+def _of_assistant(line: Json, asked: dict[str, Ran]) -> Iterator[Entry]:
+    content = line.at("message", "content")
+    if text := content.said.strip():
+        yield Reply(text, line.at("timestamp").time)
+    for part in content.items:
+        if part.at("type").value == "tool_use":
+            name, given = part.at("name").text, part.at("input")
+            changed = given.at("file_path").text or given.at("notebook_path").text
+            asked[part.at("id").text] = Ran(
                 name,
-                command=str(member(given, "command") or ""),
-                file=str(changed) if changed and is_change else "",
+                command=given.at("command").text,
+                file=changed if name in CHANGES else "",
             )

@@ -8,21 +8,18 @@ Lines are `{timestamp, type, payload}`. Events of type `user_message` have promp
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from memory_actors.integrations.coding_agents.transcripts import (
     Entry,
+    Json,
     Prompt,
     Ran,
     Reply,
+    decoded,
     failure,
     lines,
-    member,
-    time_of,
 )
 
 PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -38,8 +35,8 @@ def transcripts() -> Iterator[Path]:
 
 def working_directory(path: Path) -> str | None:
     """Return the directory in which a session was held."""
-    found = (member(line, "payload", "cwd") for _, line in lines(path))
-    return next((cwd for cwd in found if isinstance(cwd, str)), None)
+    found = (line.at("payload", "cwd").text for _, line in lines(path))
+    return next(filter(None, found), None)
 
 
 def session_id(path: Path) -> str:
@@ -49,51 +46,50 @@ def session_id(path: Path) -> str:
 
 def entries(path: Path) -> Iterator[Entry]:
     """Yield what was said and done."""
-    asked: dict[object, Ran] = {}
+    asked: dict[str, Ran] = {}
     for number, line in lines(path):
-        said, time = line.get("payload"), time_of(line.get("timestamp"))
-        kind, message = member(said, "type"), member(said, "message")
-        if line.get("type") == "event_msg" and isinstance(message, str) and message.strip():
+        said, time = line.at("payload"), line.at("timestamp").time
+        kind, message = said.at("type").text, said.at("message").text.strip()
+        if line.at("type").value == "event_msg" and message:
             if kind == "user_message":
-                yield Prompt(str(number), message.strip(), time)
+                yield Prompt(str(number), message, time)
             elif kind == "agent_message":
-                yield Reply(str(number), message.strip(), time)
+                yield Reply(message, time)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
-            asked[member(said, "call_id")] = _run(said)
+            asked[said.at("call_id").text] = _run(said)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            run = asked.pop(member(said, "call_id"), None)
+            run = asked.pop(said.at("call_id").text, None)
             if run is not None:
-                yield run._replace(error=_error(member(said, "output")))
+                yield run._replace(error=_error(said.at("output")))
 
 
-def _run(call: Any) -> Ran:
-    given: Any = call.get("arguments") or call.get("input") or call.get("action")
-    if isinstance(given, str):
-        with suppress(msgspec.DecodeError):  # a patch is no JSON
-            given = msgspec.json.decode(given)
-    command = member(given, "command") or member(given, "cmd") or ""
+def _run(call: Json) -> Ran:
+    given = call.at("arguments").value or call.at("input").value or call.at("action").value
+    read = _read(Json(given))
+    command = read.at("command").value or read.at("cmd").value or ""
     if isinstance(command, list):  # ["bash", "-lc", "make test"]
         parts = [str(part) for part in command]
         command = parts[2] if parts[1:2] == ["-lc"] and len(parts) > 2 else " ".join(parts)
-    patched = PATCHED.search(given if isinstance(given, str) else str(command))
-    name = str(call.get("name") or "shell")
+    patched = PATCHED.search(read.text or str(command))
+    name = call.at("name").text or "shell"
     if patched:
         return Ran(name, file=patched[1].strip())
     return Ran(name, command=str(command))
 
 
-def _error(output: object) -> str:
+def _read(value: Json) -> Json:
+    """Return the object that a text holds as JSON; another value, such as a patch, as it is."""
+    read = decoded(value.text.encode(errors="replace"))
+    return read if isinstance(read.value, dict) else value
+
+
+def _error(output: Json) -> str:
     """Return the error in the result of a call, or an empty text."""
-    if isinstance(output, str):
-        try:
-            read = msgspec.json.decode(output)
-        except msgspec.DecodeError:
-            read = None
-        output = read if isinstance(read, dict) else output
-    text = member(output, "output") or member(output, "content") or output
+    read = _read(output)
+    text = read.at("output").value or read.at("content").value or read.value
     said = text if isinstance(text, str) else str(text)
-    code = member(output, "metadata", "exit_code")
+    code = read.at("metadata", "exit_code").value
     if code is None and (found := EXIT_CODE.search(said[:500])):
         code = int(found[1])
-    failed = code not in (None, 0) or member(output, "success") is False
-    return failure(said) or "failed" if failed else ""
+    failed = code not in (None, 0) or read.at("success").value is False
+    return failure(said) if failed else ""

@@ -8,21 +8,18 @@ a `content`, and the `toolCalls` with their results. A later line of the same id
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from eventlog.files.datafile import read_bytes
 from memory_actors.integrations.coding_agents.transcripts import (
     Entry,
+    Json,
     Prompt,
     Ran,
     Reply,
+    decoded,
     failure,
     lines,
-    member,
-    text_of,
-    time_of,
 )
 
 BYTES_MAX: Final = 256 << 20
@@ -47,50 +44,38 @@ def working_directory(path: Path) -> str | None:
 
 def session_id(path: Path) -> str:
     """Return the id of a session, from the first line or the whole file."""
-    for _, line in lines(path):
-        if isinstance(line.get("sessionId"), str):
-            return str(line["sessionId"])
-    return path.stem
+    found = (line.at("sessionId").text for line in _records(path))
+    return next(filter(None, found), path.stem)
 
 
 def entries(path: Path) -> Iterator[Entry]:
     """Yield what was said and done."""
-    for message in _messages(path):
-        time, its_id = time_of(message.get("timestamp")), str(message.get("id"))
-        text = text_of(message.get("content"), "text").strip()
-        if message.get("type") == "user" and text:
-            yield Prompt(its_id, text, time)
-        elif message.get("type") == "gemini":
-            calls = message.get("toolCalls")
-            yield from (_run(call) for call in (calls if isinstance(calls, list) else ()))
+    records = [one for record in _records(path) for one in (record, *record.at("messages").items)]
+    newest = {one.at("id").text: one for one in records if one.at("id").text}
+    for number, message in enumerate(newest.values()):
+        text, time = message.at("content").said.strip(), message.at("timestamp").time
+        if message.at("type").value == "user" and text:
+            yield Prompt(message.at("id").name_or(number), text, time)
+        elif message.at("type").value == "gemini":
+            yield from map(_run, message.at("toolCalls").items)
             if text:
-                yield Reply(its_id, text, time)
+                yield Reply(text, time)
 
 
-def _messages(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: Path) -> Iterator[Json]:
+    """Yield the lines of a transcript, or the one object of an older one."""
     if path.suffix == ".jsonl":
-        found = [line for _, line in lines(path)]
+        yield from (line for _, line in lines(path))
     elif path.stat().st_size <= BYTES_MAX:
-        try:
-            whole = msgspec.json.decode(read_bytes(path))
-        except (msgspec.DecodeError, RecursionError):
-            whole = None
-        listed = member(whole, "messages")
-        found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    else:
-        found = []
-    newest = {one["id"]: one for one in found if isinstance(one.get("id"), str)}
-    yield from newest.values()
+        yield decoded(read_bytes(path))
 
 
-def _run(call: Any) -> Ran:
-    name, given = str(member(call, "name")), member(call, "args")
-    file = member(given, "file_path") if name in CHANGES else None
-    failed = member(call, "status") == "error"
-    said = member(call, "resultDisplay")
+def _run(call: Json) -> Ran:
+    name, given = call.at("name").text, call.at("args")
+    failed = call.at("status").value == "error"
     return Ran(
         name,
-        command=str(member(given, "command") or ""),
-        file=str(file or ""),
-        error=failure(said if isinstance(said, str) else "failed") if failed else "",
+        command=given.at("command").text,
+        file=given.at("file_path").text if name in CHANGES else "",
+        error=failure(call.at("resultDisplay").text) if failed else "",
     )

@@ -7,6 +7,7 @@ event loop, no numpy, no model.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -23,32 +24,35 @@ if TYPE_CHECKING:
     from memory_actors.sharing.declaration import Caller
     from memory_actors.sharing.system import MemorySystem, UserMemory
 
-Moment: TypeAlias = Literal["start", "prompt", "turn"]
+Moment: TypeAlias = Literal["start", "prompt", "turn", "compaction"]
 
 EVENTS: Final[Mapping[str, Mapping[str, Moment]]] = {
     "claude-code": {
         "SessionStart": "start",
         "UserPromptSubmit": "prompt",
         "Stop": "turn",
-        "PreCompact": "turn",
+        "PreCompact": "compaction",
     },
     "codex": {
         "SessionStart": "start",
         "UserPromptSubmit": "prompt",
         "Stop": "turn",
-        "PreCompact": "turn",
+        "PreCompact": "compaction",
     },
     "gemini-cli": {
         "SessionStart": "start",
         "BeforeAgent": "prompt",
         "AfterAgent": "turn",
-        "PreCompress": "turn",
+        "PreCompress": "compaction",
     },
 }
 """The events of each host that has hooks, and what they are to us.
 
-The end of a session is none: hosts do not wait for hooks then, and nothing is left to do.
+A compaction may come in the middle of a turn, which is stored when it has ended. The end of a
+session is none: hosts do not wait for hooks then, and nothing is left to do.
 """
+BEGAN_IN: Final = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini-cli": "GEMINI_PROJECT_DIR"}
+"""The variables that say where a session began; the agent may be in another directory by now."""
 WORK_S_MAX: Final = 20.0
 """A hook that would take longer is given up; the next one goes on where it was."""
 STDIN_BYTES_MAX: Final = 64 << 20
@@ -82,7 +86,7 @@ def event_of(host: str, data: bytes) -> Event | None:
         name,
         moment,
         str(said.get("session_id") or "unknown"),
-        str(said.get("cwd") or Path.cwd()),
+        os.environ.get(BEGAN_IN.get(host, "")) or str(said.get("cwd") or Path.cwd()),
         Path(path) if isinstance(path, str) and path else None,
         str(said.get("prompt") or ""),
     )
@@ -94,7 +98,7 @@ def answer(event: Event, place: str, person: str) -> dict[str, Any] | None:
     if pausing.is_paused(project.user_id):
         return None
     owned = place_of(place)
-    if event.moment != "turn" and isinstance(owned, Path) and is_served(owned):
+    if event.moment in ("start", "prompt") and isinstance(owned, Path) and is_served(owned):
         text = _at_once(_recalled(event, _users_of_owner(owned, event, project, person)))
     else:
         text = _with_store(event, place, project, person)
@@ -133,7 +137,7 @@ def _with_store(event: Event, place: str, project: Project, person: str) -> str:
 
     async def work() -> str:
         async with open_or_join(place, **_parts(place)) as memory:
-            if event.moment == "turn":
+            if event.moment in ("turn", "compaction"):
                 await _captured(event, project, memory)
                 return ""
             users = [
@@ -157,7 +161,9 @@ async def _captured(event: Event, project: Project, memory: "MemorySystem") -> N
     from memory_actors.integrations.coding_agents.transcripts import turns
 
     if event.transcript is not None and event.transcript.is_file():
-        found = list(turns(HOSTS[event.host].entries(event.transcript)))
+        found = list(turns(HOSTS[event.host].reader.entries(event.transcript)))
+        if event.moment == "compaction":
+            found = found[:-1]
         await capture(memory, project, Session(event.host, event.session_id), found)
 
 
@@ -167,12 +173,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("host", choices=EVENTS)
     parser.add_argument("--data", required=True)
     parser.add_argument("--user", default="default")
-    given = parser.parse_args(arguments)
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit:  # its code would have some hosts refuse the prompt
+        return 0
     try:
         event = event_of(given.host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
         told = None if event is None else answer(event, given.data, given.user)
         if told is not None:
-            sys.stdout.write(msgspec.json.encode(told).decode())
+            sys.stdout.buffer.write(msgspec.json.encode(told))  # UTF-8 in any locale
             sys.stdout.flush()
     except Exception as error:  # a host must never fail with us
         pausing.log(f"{given.host}: {type(error).__name__}: {error}")

@@ -5,7 +5,6 @@ other hosts, `hooks_change` edits the user's configuration; everything else in a
 """
 
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -109,13 +108,23 @@ def _with_hooks(host: str, hooks: Mapping[str, list[dict[str, Any]]], text: str)
     there = read.get("hooks", {}) if isinstance(read, dict) else {}
     for event in EVENTS[host]:
         known = there.get(event, []) if isinstance(there, dict) else []
-        others = [one for one in known if HOOK_MODULE not in json.dumps(one)]
-        wanted = [*others, *hooks.get(event, [])]
+        if not isinstance(known, list):
+            raise InvalidInputError(f"{event!r} of its hooks is no list")
+        wanted = [one for group in known for one in _without_ours(group)] + hooks.get(event, [])
         if wanted != known and wanted:
             text = jsonc.with_member(text, ("hooks", event), wanted, comments=True)
         elif wanted != known:
             text = jsonc.without_member(text, ("hooks", event), comments=True)
     return text
+
+
+def _without_ours(group: Any) -> list[Any]:
+    """Return a group of hooks without ours, or nothing if it had no others."""
+    if HOOK_MODULE not in json.dumps(group):
+        return [group]
+    listed = group.get("hooks") if isinstance(group, dict) else None
+    theirs = [one for one in listed or () if HOOK_MODULE not in json.dumps(one)]
+    return [{**group, "hooks": theirs}] if theirs else []
 
 
 # --- the plugin of Claude Code
@@ -152,25 +161,55 @@ def plugin_files(command: Command) -> dict[str, str]:
     return files | {"plugin/commands/recall.md": RECALL, "plugin/commands/remember.md": REMEMBER}
 
 
-def plugin_commands(*, install: bool) -> list[list[str]]:
-    """Return the commands of Claude Code that add the plugin, or remove it."""
+class PluginChange(NamedTuple):
+    """The change that adds the plugin, or removes it."""
+
+    command: Command | None
+    """None: it is removed."""
+    commands: Sequence[Sequence[str]]
+    """The commands of Claude Code that do so."""
+
+    @property
+    def diff(self) -> str:
+        """What is to be done, for people."""
+        runs = ["Runs:", *(f"  {shlex.join(one)}" for one in self.commands)]
+        if self.command is None:
+            return "\n".join([*runs, f"Removes {plugin_directory()}"])
+        files = [f"  {path}" for path in plugin_files(self.command)]
+        return "\n".join([f"Writes the plugin {plugin_directory()}:", *files, *runs])
+
+    def write(self) -> list[str]:
+        """Make the change; return what failed and is the user's to do.
+
+        What a user has removed by hand cannot be removed again: that is no error.
+
+        :raises InvalidInputError: a file cannot be written, or a command that adds something fails.
+        """
+        if self.command is not None:
+            _write_plugin(self.command)
+        failures = ["`claude` is not on the PATH: run these commands where it is."]
+        if shutil.which("claude") is not None:
+            failures = [*filter(None, map(_failure, self.commands))]
+        if self.command is None:
+            shutil.rmtree(plugin_directory(), ignore_errors=True)
+        return failures
+
+
+def plugin_change(command: Command | None) -> PluginChange:
+    """Return the change that adds the plugin, or removes it (None)."""
     plugin = f"{NAME}@{NAME}"
-    if install:
-        return [
-            ["claude", "plugin", "marketplace", "add", str(plugin_directory())],
-            ["claude", "plugin", "install", plugin],
-        ]
-    return [
-        ["claude", "plugin", "uninstall", plugin],
-        ["claude", "plugin", "marketplace", "remove", NAME],
+    uninstall = ["claude", "plugin", "uninstall", plugin]
+    if command is None:
+        return PluginChange(None, [uninstall, ["claude", "plugin", "marketplace", "remove", NAME]])
+    commands = [
+        *([uninstall] if plugin_directory().exists() else []),  # it keeps a copy of the former
+        ["claude", "plugin", "marketplace", "add", str(plugin_directory())],
+        ["claude", "plugin", "install", plugin],
     ]
+    return PluginChange(command, commands)
 
 
-def write_plugin(command: Command) -> None:
-    """Write the files of the plugin.
-
-    :raises InvalidInputError: one cannot be written.
-    """
+def _write_plugin(command: Command) -> None:
     try:
         for path, text in plugin_files(command).items():
             place = plugin_directory() / path
@@ -181,25 +220,15 @@ def write_plugin(command: Command) -> None:
         raise InvalidInputError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
-def remove_plugin() -> None:
-    """Remove the files of the plugin."""
-    shutil.rmtree(plugin_directory(), ignore_errors=True)
-
-
-def run_claude(commands: Sequence[Sequence[str]]) -> None:
-    """Run commands of Claude Code.
-
-    :raises InvalidInputError: one fails.
-    """
-    for command in commands:
-        try:
-            code, said = ended(command, Path.cwd(), CLAUDE_S_MAX, {})
-        except TimeoutError:
-            code, said = 1, f"no answer in {CLAUDE_S_MAX:.0f} s"
-        if code != 0:
-            raise InvalidInputError(f"`{shlex.join(command)}` failed: {said.strip()}")
-
-
-def has_claude() -> bool:
-    """Say whether the program `claude` is there."""
-    return shutil.which("claude", path=os.environ.get("PATH")) is not None
+def _failure(command: Sequence[str]) -> str:
+    """Run a command of Claude Code; return its failure if it removes something, or nothing."""
+    try:
+        code, said = ended(command, Path.cwd(), CLAUDE_S_MAX, {})
+    except TimeoutError:
+        code, said = 1, f"no answer in {CLAUDE_S_MAX:.0f} s"
+    if code == 0:
+        return ""
+    failure = f"`{shlex.join(command)}` failed: {said.strip()}"
+    if "uninstall" not in command and "remove" not in command:
+        raise InvalidInputError(failure)
+    return failure

@@ -10,6 +10,7 @@ import msgspec
 import platformdirs
 
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, written_whole
+from memory_actors.base.errors import InvalidInputError
 
 EVERYWHERE: Final = "*"
 LOG_BYTES_MAX: Final = 1 << 20
@@ -21,11 +22,19 @@ def state_directory() -> Path:
 
 
 def paused() -> frozenset[str]:
-    """Return the projects that are paused, by user id; `EVERYWHERE` stands for all."""
+    """Return the projects that are paused, by user id; `EVERYWHERE` stands for all.
+
+    :raises InvalidInputError: the file is damaged, so that nobody knows.
+    """
     try:
         return frozenset(msgspec.json.decode(read_bytes(_file()), type=list[str]))
-    except (OSError, msgspec.DecodeError):
+    except FileNotFoundError:
         return frozenset()
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidInputError(
+            f"{_file()} cannot be read, so all projects are paused: run `memory-actors agent "
+            f"resume --everywhere`, then pause again ({error})"
+        ) from error
 
 
 def pause(projects: Collection[str]) -> None:

@@ -12,16 +12,24 @@ from typing import Any, Final
 from eventlog.files.datafile import opened
 from memory_actors.base.errors import MissingExtraError
 
-PRIVATE: Final = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
+PRIVATE: Final = re.compile(
+    r"(?:<private>|\A(?:(?!<private>).)*?(?=</private>)).*?(?:</private>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Matches a marked block, also one whose beginning or end was cut off."""
 ASSIGNED: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*$", re.MULTILINE)
 PRIVATE_KEY: Final = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    r"(?:-----BEGIN [A-Z ]*PRIVATE KEY-----|\A(?:(?!-----BEGIN).)*?(?=-----END [A-Z ]*PRIVATE KEY))"
+    r".*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.DOTALL,
 )
 SENSITIVE: Final = re.compile(
     r"key|token|secret|passw|pwd|credential|auth|dsn|private", re.IGNORECASE
 )
 """Matches names of variables whose values are secret however short they are."""
 VALUE_LENGTH_MIN, SENSITIVE_LENGTH_MIN = 8, 4
+TEXT_CHARACTERS_MAX: Final = 20_000
+"""The limit for a text; longer ones are pasted files."""
 ENV_FILES_MAX: Final = 20
 ENV_BYTES_MAX: Final = 1 << 20
 NOT_SECRET: Final = ("IPPublicDetector",)
@@ -34,13 +42,18 @@ class Cleaner:
     def __init__(self, root: Path):
         self._values = _env_values(root)
 
-    def clean(self, text: str) -> str:
-        """Return a text without what must not be kept."""
+    def clean(self, text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
+        """Return the beginning of a text without what must not be kept."""
+        if len(text) > 2 * characters_max:  # a secret that is cut here is not known as one
+            text = text[: 2 * characters_max].rsplit(None, 1)[0]
         text = PRIVATE.sub("[private]", text)
         text = PRIVATE_KEY.sub("[secret: private key]", text)
         for value, name in self._values:
-            text = text.replace(value, f"[secret: {name}]")
-        return "\n".join(map(_without_keys, text.split("\n")))
+            if len(value) >= VALUE_LENGTH_MIN:
+                text = text.replace(value, f"[secret: {name}]")
+            elif value in text:  # a short one may be a part of other words
+                text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"[secret: {name}]", text)
+        return "\n".join(map(_without_keys, text.split("\n")))[:characters_max]
 
 
 def _env_values(root: Path) -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ It reads the files of `git` itself, since a hook has no time to run the program.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,7 +11,10 @@ from eventlog.files.datafile import opened
 
 REMOTE: Final = re.compile(r'^\s*\[remote "([^"\n]*)"\]\s*$((?:\n(?!\s*\[).*)*)', re.MULTILINE)
 URL: Final = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.MULTILINE)
-ADDRESS: Final = re.compile(r"^(?:[a-z+]+://)?(?:[^@/\s]+@)?([^:/\s]+)(?::\d+(?=/))?[:/]+(.+?)/*$")
+ADDRESS: Final = re.compile(
+    r"^(?:[a-z+]+://(?:[^/\s]*@)?|(?:[^@/\s]+@)?)([^@:/\s.][^@:/\s]*)(?::\d+(?=/))?[:/]+(.+?)/*$"
+)
+"""Matches host and path, without the name and the password before the host."""
 FILE_BYTES_MAX: Final = 1 << 20
 
 
@@ -48,18 +50,12 @@ def _git_directory(git: Path) -> Path:
 
 def _remote(git: Path) -> str | None:
     """Return host and path of the remote `origin`, or of the first there is."""
-    found = dict(_remotes(_text(git / "config")))
-    url = found.get("origin") or next(iter(found.values()), None)
-    address = ADDRESS.match(url) if url else None
+    remotes = REMOTE.findall(_text(git / "config"))
+    found = {name: url[1] for name, body in remotes if (url := URL.search(body))}
+    address = ADDRESS.match(found.get("origin") or next(iter(found.values()), ""))
     if address is None or "." not in address[1]:  # a directory
         return None
     return f"{address[1].lower()}/{address[2].removesuffix('.git')}"
-
-
-def _remotes(config: str) -> Iterator[tuple[str, str]]:
-    for name, body in REMOTE.findall(config):
-        if url := URL.search(body):
-            yield name, url[1]
 
 
 def _text(path: Path) -> str:

@@ -8,19 +8,18 @@ itself alone.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from eventlog.files.datafile import opened
+from memory_actors.base.json_text import without_halves
 
-Line: TypeAlias = dict[str, Any]
-"""The JSON object in a line of a transcript."""
-
-ERROR_CHARACTERS_MAX: Final = 300
-"""The limit for the output of a failed command that is kept."""
+ERROR_CHARACTERS_MAX: Final = 20_000
+"""The limit for the end of a failed command's output: more than is kept, so that it is cleaned."""
 LINE_BYTES_MAX: Final = 16 << 20
 """Longer ones are pictures."""
+ID_LENGTH_MAX: Final = 100
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -36,7 +35,6 @@ class Prompt(NamedTuple):
 class Reply(NamedTuple):
     """A text of the agent."""
 
-    id: str
     text: str
     time: datetime
 
@@ -50,7 +48,7 @@ class Ran(NamedTuple):
     file: str = ""
     """The file that it changed, if it was one."""
     error: str = ""
-    """The beginning of what went wrong; empty: nothing did."""
+    """The end of what it said of its failure; empty: it did not fail."""
 
 
 Entry: TypeAlias = Prompt | Reply | Ran
@@ -82,53 +80,81 @@ def turns(entries: Iterable[Entry]) -> Iterator[Turn]:
         yield Turn(prompt, runs, reply)
 
 
-def lines(path: Path) -> Iterator[tuple[int, Line]]:
+# --- JSON, whatever somebody has made of it
+
+
+class Json:
+    """A value of a transcript: what is not there, or is something else, is nothing."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def at(self, *path: str) -> "Json":
+        """Return the value at a path of keys."""
+        value = self.value
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return Json(value)
+
+    @property
+    def items(self) -> Sequence["Json"]:
+        """The items of a list."""
+        return [*map(Json, self.value)] if isinstance(self.value, list) else ()
+
+    @property
+    def text(self) -> str:
+        """A string."""
+        return self.value if isinstance(self.value, str) else ""
+
+    @property
+    def said(self) -> str:
+        """The text of a message: a string, or its parts of the type "text"."""
+        parts = (one for one in self.items if one.at("type").value in (None, "text"))
+        texts = (part.at("text").value for part in parts)
+        return self.text or "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def time(self) -> datetime:
+        """A time in ISO 8601."""
+        try:
+            time = datetime.fromisoformat(self.text)
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return EPOCH
+
+    def name_or(self, number: int) -> str:
+        """Return the id of a message, or else its number in the transcript."""
+        return self.text if 0 < len(self.text) <= ID_LENGTH_MAX else str(number)
+
+
+def decoded(text: bytes) -> Json:
+    """Return the value of a JSON text."""
+    try:
+        return Json(msgspec.json.decode(without_halves(text.decode(errors="replace"))))
+    except (msgspec.DecodeError, RecursionError):
+        return Json(None)
+
+
+def lines(path: Path) -> Iterator[tuple[int, Json]]:
     """Yield the number and the object of each line that holds one; the last may be half written."""
     with opened(path) as file:
-        for number, line in enumerate(file):
-            if len(line) <= LINE_BYTES_MAX:
-                try:
-                    read = msgspec.json.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    continue
-                if isinstance(read, dict):
-                    yield number, read
+        for number, line in enumerate(_short_lines(file)):
+            read = decoded(line)
+            if isinstance(read.value, dict):
+                yield number, read
 
 
-def time_of(said: object, otherwise: datetime = EPOCH) -> datetime:
-    """Return the time that a text in ISO 8601 says."""
-    if not isinstance(said, str):
-        return otherwise
-    try:
-        time = datetime.fromisoformat(said)
-    except ValueError:
-        return otherwise
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def text_of(content: object, *types: str) -> str:
-    """Return the text of a message: a string, or its parts of some types."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = [
-        part["text"]
-        for part in parts
-        if isinstance(part, dict)
-        and part.get("type", "text") in types
-        and isinstance(part.get("text"), str)
-    ]
-    return "\n".join(texts)
-
-
-def member(of: object, *path: str) -> Any:
-    """Return the value at a path of keys, or None."""
-    for key in path:
-        of = of.get(key) if isinstance(of, dict) else None
-    return of
+def _short_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; nothing in place of one that is too long."""
+    while line := file.readline(LINE_BYTES_MAX):
+        is_long = False
+        while len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            is_long, line = True, file.readline(LINE_BYTES_MAX)
+        yield b"" if is_long else line
 
 
 def failure(said: str) -> str:
-    """Return the lines of an error that tell the most: the end, where programs say what failed."""
-    shown = "\n".join(line.strip() for line in said.splitlines() if line.strip())
-    return shown if len(shown) <= ERROR_CHARACTERS_MAX else f"…{shown[-ERROR_CHARACTERS_MAX:]}"
+    """Return the end of the output of a failed command."""
+    return said.strip()[-ERROR_CHARACTERS_MAX:] or "failed"

@@ -162,6 +162,8 @@ class EpisodicKind(EpisodeTexts):
         evicted, pruned = self._room_by_count(command, state, limits)
         gone = {*evicted, *pruned}
         pruned += self._room_by_bytes(command, size_bytes, state, limits, gone)
+        if isinstance(command, PutEpisode):  # an episode that comes back evicts none by itself
+            evicted, pruned = (), evicted + pruned
         begun = [replace(events[0], evicted_ids=evicted), *events[1:]]
         return [EpisodesPruned(memory_ids=pruned, cause="quota"), *begun] if pruned else begun
 

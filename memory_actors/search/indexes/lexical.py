@@ -250,6 +250,8 @@ EMPTY: Final = Saved((b"", b""), b"", b"", b"", b"", b"", b"")
 
 # --- the index
 
+SHARED_OF_MIN: Final = 4
+"""Words of a query, from which on the share that a store has says anything."""
 QUERY_WORDS_MAX: Final = 64
 """Rarest first. A pasted page as a query would otherwise take time without bound."""
 
@@ -319,11 +321,11 @@ class LexicalIndex:
         return Windows(self.chains, terms, before)
 
     def known_share(self, query: str) -> float:
-        """Return the share of a query's words that rows have; 1 of a query without words."""
+        """Return the share of a query's words that rows have; 1 of a query of few words."""
         wanted = set(words(query))
         terms = (self.postings.terms.find(word) for word in wanted)
         known = sum(term is not None and self.postings.frequency(term) > 0 for term in terms)
-        return known / len(wanted) if wanted else 1.0
+        return known / len(wanted) if len(wanted) >= SHARED_OF_MIN else 1.0
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""

@@ -51,6 +51,14 @@ TRICKY = {
         "mcp-memory",
         {"entities": [ALICE], "relations": [{"from": "Alice", "to": "B", "relationType": "r"}] * 2},
     ),
+    "a relation in two spellings": (
+        "mcp-memory",
+        {"relations": [{"from": "A", "to": "B", "relationType": one} for one in ("r", "R", "")]},
+    ),
+    "a relation of an entity without a name": (
+        "mcp-memory",
+        {"entities": [{"name": ""}], "relations": [{"from": "", "to": "B", "relationType": "r"}]},
+    ),
     "a memory twice": ("mem0", [mem0_record("1", "likes tea", ADA)] * 2),
     "an id with two texts": (
         "mem0",
@@ -90,7 +98,7 @@ async def test_a_dry_run_knows_what_was_there(store, tmp_path: Path) -> None:
     """A dry run knows what has changed and what was there."""
     path = tmp_path / "x.json"
     works = {"from": "Alice", "to": "Acme", "relationType": "works_at"}
-    graph = {"entities": [ALICE], "relations": [works]}
+    graph: dict[str, Any] = {"entities": [ALICE], "relations": [works]}
     async with store() as memory:
         await memory.user("me").entities.add_entity("Alice", "person", ["likes tea"])
         for observations, added in [(["likes tea"], 2), (["likes tea", "has a dog"], 1), ([], 0)]:
@@ -100,9 +108,11 @@ async def test_a_dry_run_knows_what_was_there(store, tmp_path: Path) -> None:
             real = await import_from(memory, "mcp-memory", path, user_id="me")
             assert (dry.added, dry.unchanged) == (real.added, real.unchanged) == (added, 3 - added)
         await memory.user("me").entities.delete("Acme")
+        graph["relations"].append(works | {"relationType": "founded"})
+        write_json(path, graph)
         for dry_run in (True, False):
             later = await import_from(memory, "mcp-memory", path, user_id="me", dry_run=dry_run)
-            assert (later.added, later.unchanged, later.left_out) == (0, 3, 0)
+            assert (later.added, later.unchanged, later.left_out) == (0, 4, 0)
 
 
 @every_sample

@@ -146,6 +146,7 @@ def test_a_line_says_where_it_comes_from(said: bytes, origins: tuple[Origin, ...
         (b'{"content": "x", "memory_type": "short_term", "pinned": true}', "no 'pinned'"),
         (b'{"content": "x", "memory_type": "entity", "session": "s"}', "no 'session'"),
         (b'{"memory_type": "entity"}', "no 'content' and no 'data'"),
+        (b'{"memory_type": [], "data": {}}', "`memory_type`"),
         (b'{"memory_type": "entity", "data": 7}', "must be a JSON object"),
         (b'{"memory_type": "entity", "data": {"name": 7}}', "`data.name`"),
         (b'{"memory_type": "entity", "data": {"name": "A", "observation": []}}', "`observation`"),

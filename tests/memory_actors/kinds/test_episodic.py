@@ -287,3 +287,15 @@ def test_an_episode_from_elsewhere_is_as_it_was_there(
     row = fold(episodic.KIND, events).held.rows["e"]
     assert (row.status, [step.number for step in row.steps]) == (status, [1, 2])
     assert (row.occurred_at_us, row.goal.size_bytes) == (5, 10)
+
+
+def test_an_episode_from_elsewhere_takes_the_place_of_the_oldest_at_the_limit() -> None:
+    episode = EpisodeRestored(
+        memory_id="e", agent_id="a", goal="goal e", size_bytes=10, digest=b"e", occurred_at_us=5,
+        created_at_us=5,
+    )  # fmt: skip
+    there = [started("old", at=1), finished("old"), started("new", at=2), finished("new")]
+    events = Given(episodic.KIND, *there, limits=Limits(episodes=2)).when(
+        PutEpisode(now_us=9, episode=episode, steps=(), end=None)
+    )
+    assert {*fold(episodic.KIND, [*there, *events]).held.rows} == {"new", "e"}

@@ -3,28 +3,51 @@
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from click.testing import CliRunner
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, REPLIED, WRITERS
 
+from memory_actors import InvalidInputError
+from memory_actors.base.errors import NotOfferedError
+from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import backfill
+from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
+from memory_actors.integrations.coding_agents.hook import event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import Command, hooks_change
+from memory_actors.integrations.coding_agents.installing import (
+    Command,
+    hooks_change,
+    plugin_directory,
+)
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
-from memory_actors.integrations.coding_agents.transcripts import turns
+from memory_actors.integrations.coding_agents.transcripts import (
+    EPOCH,
+    LINE_BYTES_MAX,
+    Prompt,
+    Ran,
+    Reply,
+    Turn,
+    lines,
+    turns,
+)
 from memory_actors.integrations.mcp.clients import config_path
+from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
+from memory_actors.users.handles.episodes import Episodes
 
 HOOK = [sys.executable, "-P", "-m", "memory_actors.integrations.coding_agents.hook"]
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(MODEL_DIR_VARIABLE, str(models_dir()))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
@@ -46,10 +69,10 @@ def shop(home: Path) -> Path:
 def test_transcripts_of_each_host_are_read_as_turns(host: str, home: Path, shop: Path) -> None:
     path = WRITERS[host](home, shop)
 
-    (turn,) = turns(HOSTS[host].entries(path))
+    (turn,) = turns(HOSTS[host].reader.entries(path))
 
-    assert list(HOSTS[host].transcripts()) == [path]
-    assert HOSTS[host].working_directory(path) == str(shop)
+    assert list(HOSTS[host].reader.transcripts()) == [path]
+    assert HOSTS[host].reader.working_directory(path) == str(shop)
     assert turn.prompt.text == ASKED
     assert turn.reply is not None
     assert turn.reply.text == REPLIED
@@ -79,9 +102,78 @@ def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -
     half = path.read_bytes()[:-40]
     path.write_bytes(b'\xff\x00\n[1]\n{"type": "user"}\n' + half + b"\n")
 
-    (turn,) = turns(HOSTS["claude-code"].entries(path))
+    (turn,) = turns(HOSTS["claude-code"].reader.entries(path))
 
     assert turn.prompt.text == ASKED
+
+
+def test_lines_that_other_programs_have_broken_are_read(home: Path, shop: Path) -> None:
+    """Halves of surrogate pairs, missing or giant ids, and impossible times cost no line."""
+    path = WRITERS["claude-code"](home, shop)
+    odd: list[dict[str, Any]] = [
+        {"uuid": None, "timestamp": "0001-01-01T00:00:00+14:00"},
+        {"uuid": "x" * 1000, "timestamp": 7},
+    ]
+    written = [
+        json.dumps(one | {"type": "user", "message": {"content": f"cut {number} \ud83d"}})
+        for number, one in enumerate(odd)
+    ]
+    path.write_text("\n".join(written))
+
+    first, second = turns(HOSTS["claude-code"].reader.entries(path))
+
+    assert (first.prompt.text, second.prompt.text) == ("cut 0 \ufffd", "cut 1 \ufffd")
+    assert (first.prompt.id, second.prompt.id) == ("0", "1")
+    assert first.prompt.time == second.prompt.time == EPOCH
+
+
+def test_a_session_of_an_older_gemini_is_read(home: Path, shop: Path) -> None:
+    """It is one object over many lines, with the id of the session in it."""
+    newer = WRITERS["gemini-cli"](home, shop)
+    first, *messages = [json.loads(line) for line in newer.read_text().splitlines()]
+    path = newer.with_suffix(".json")
+    path.write_text(json.dumps(first | {"messages": messages}, indent=2))
+
+    found = [list(turns(HOSTS["gemini-cli"].reader.entries(one))) for one in (newer, path)]
+
+    assert found[0] == found[1]
+    assert HOSTS["gemini-cli"].reader.session_id(path) == first["sessionId"]
+
+
+@pytest.mark.parametrize("host", WRITERS)
+def test_an_id_may_be_anything(host: str, home: Path, shop: Path) -> None:
+    path = WRITERS[host](home, shop)
+    text = path.read_text()
+    for known, other in (('"t1"', "{}"), ('"c1"', "[]"), ('"u4"', "5"), ('"m2"', "{}")):
+        text = text.replace(known, other)
+    path.write_text(text)
+
+    (turn,) = turns(HOSTS[host].reader.entries(path))
+
+    assert turn.prompt.text == ASKED
+
+
+@pytest.mark.anyio
+async def test_one_transcript_ends_no_backfill(home: Path, shop: Path, open_memory: Any) -> None:
+    """Not one of a directory, or of a session, whose name no memory can have."""
+    WRITERS["claude-code"](home, shop)
+    WRITERS["claude-code"](home, Path("/" + "x" * 600), "other")
+    WRITERS["gemini-cli"](home, shop, "x" * 600)
+    async with open_memory() as memory:
+        done = await backfill(memory, ["gemini-cli", "claude-code"])
+
+    assert done.projects == ("project:github.com/acme/shop",)
+    assert (done.sessions, len(done.skipped)) == (1, 2)
+
+
+def test_a_line_that_is_too_long_is_left_out(home: Path, shop: Path) -> None:
+    path = WRITERS["claude-code"](home, shop)
+    with path.open("ab") as file:
+        file.write(b'"' + b"x" * (2 * LINE_BYTES_MAX) + b'"\n{"type": "last"}')
+
+    *_, (number, last) = lines(path)
+
+    assert (number, last.value) == (14, {"type": "last"})
 
 
 @pytest.mark.anyio
@@ -120,16 +212,137 @@ async def test_a_backfill_stores_each_message_once(
     assert left == []
 
 
+def said(number: int, reply: str | None = None, *runs: Ran) -> Turn:
+    """Return a turn of a session."""
+    time = EPOCH + timedelta(minutes=number)
+    replied = None if reply is None else Reply(reply, time)
+    return Turn(Prompt(f"p{number}", f"prompt {number}", time), runs, replied)
+
+
+@pytest.mark.anyio
+async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) -> None:
+    """The summary follows, and a reply that came late takes the place of the one before."""
+    session, project = Session("codex", "s"), project_of(shop)
+    async with open_memory() as memory:
+        user = memory.user(project.user_id)
+
+        async def captured(*given: Turn) -> list[tuple[str | None, str]]:
+            await capture(memory, project, session, given)
+            return [(one.role, one.content) for one in await user.list_memories()]
+
+        await captured(said(1, "let me look"))
+        second = await captured(said(1, "done one"), said(2))
+        third = await captured(said(1, "done one"), said(2, "done two"))
+        (summary,) = await user.list_memories(filters={"kind": "session summary"})
+        again = await capture(memory, project, session, [said(1, "done one"), said(2, "done two")])
+        working = await user.working.items()
+
+    assert [text for role, text in second if role] == ["prompt 2", "done one", "prompt 1"]
+    assert [text for role, text in third if role] == [
+        "done two", "prompt 2", "done one", "prompt 1"
+    ]  # fmt: skip
+    assert summary.content.splitlines() == [
+        "user: prompt 1", "agent: done one", "user: prompt 2", "agent: done two"
+    ]  # fmt: skip
+    assert again == Captured(0, 0, 0)
+    assert working == {}
+
+
+@pytest.mark.anyio
+async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) -> None:
+    turns_ = [said(number, "我们决定使用单个写入者。" * 50) for number in range(3)]
+    async with open_memory() as memory:
+        await capture(memory, project_of(shop), Session("codex", "s"), turns_)
+        user = memory.user(project_of(shop).user_id)
+        (summary,) = await user.list_memories(filters={"kind": "session summary"})
+
+    assert len(summary.content) < 500
+
+
+@pytest.mark.anyio
+async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) -> None:
+    session, project = Session("codex", "s"), project_of(shop)
+    async with open_memory() as memory:
+        user = memory.user(project.user_id)
+        await capture(memory, project, session, [said(1, "my salary", Ran("sh", "ls"))])
+        await user.purge(session.source)
+        await capture(memory, project, session, [said(1, "my salary", Ran("sh", "ls")), said(2)])
+        left = await user.list_memories(["long_term", "episodic"])
+
+    assert {one.content for one in left} == {"prompt 2", "user: prompt 2"}
+
+
+@pytest.mark.anyio
+async def test_a_text_that_is_refused_costs_itself_alone(shop: Path, open_memory: Any) -> None:
+    """Such as a prompt that is cleaned otherwise since `.env` has another value."""
+    session, project = Session("codex", "s"), project_of(shop)
+    odd = said(1, "done", Ran("sh", "  "), Ran("", file="a.py"))
+    async with open_memory() as memory:
+        user = memory.user(project.user_id)
+        await capture(memory, project, session, [odd, said(1, "the same id")])
+        (shop / ".env").write_text("WORD=prompt 1\n")
+        await capture(memory, project, session, [odd, said(2, "done two")])
+        facts = await user.list_memories(["long_term"], filters={"kind": {"exists": False}})
+        (episode,) = await user.episodes.recent("codex")
+
+    assert [one.content for one in facts] == ["done two", "prompt 2", "done", "prompt 1"]
+    assert [step.action for step in episode.steps] == ["used sh", "changed a.py"]
+
+
+@pytest.mark.anyio
+async def test_where_no_episodes_are_taken_turns_are(
+    shop: Path, open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a server."""
+
+    async def refused(*_: object) -> None:
+        raise NotOfferedError("the server does not offer episodes.put")
+
+    monkeypatch.setattr(Episodes, "put", refused)
+    async with open_memory() as memory:
+        turn = said(1, "done", Ran("sh", "ls"))
+        done = await capture(memory, project_of(shop), Session("codex", "s"), [turn])
+
+    assert done == Captured(turns=1, memories=2, episodes=0)
+
+
+@pytest.mark.anyio
+async def test_an_episode_keeps_the_last_of_many_steps(shop: Path, open_memory: Any) -> None:
+    runs = [Ran("sh", f"make {number}") for number in range(1, 71)]
+    async with open_memory() as memory:
+        await capture(memory, project_of(shop), Session("codex", "s"), [said(1, "done", *runs)])
+        (episode,) = await memory.user(project_of(shop).user_id).episodes.recent("codex")
+
+    assert (episode.steps[0].number, episode.steps[-1].action) == (21, "make 70")
+    assert episode.steps_evicted == 20
+
+
+def test_a_secret_that_is_cut_is_taken_out_too(shop: Path) -> None:
+    """An error is the end of an output, where a block may have no beginning."""
+    cleaner = Cleaner(shop)
+
+    assert cleaner.clean("MIIEabc\n-----END RSA PRIVATE KEY-----\nrest") == (
+        "[secret: private key]\nrest"
+    )
+    assert cleaner.clean("my salary</private> rest") == "[private] rest"
+    key = "AKIA" + "IOSFODNN7EXAMPL2"
+    assert "AKIA" not in cleaner.clean(f"<private>salary</private>{'x ' * 5} {key}", 20)
+
+
 def test_what_is_private_is_taken_out(shop: Path) -> None:
     key = "AKIA" + "IOSFODNN7EXAMPL2"
     (shop / ".env").write_text('export DB_PASSWORD="hunt"\nMODE=dev\nHOST=db.internal.example\n')
-    text = f"<private>my salary</private> {key} as hunt at db.internal.example, dev <private>open"
+    text = (
+        f"<private>my salary</private> {key} as hunt at db.internal.example, dev, not me:hunt@db, "
+        "but hunting <private>open"
+    )
 
     cleaned = Cleaner(shop).clean(text)
 
-    for secret in ("salary", key, "hunt", "db.internal.example", "open"):
+    for secret in ("salary", key, "hunt ", ":hunt", "db.internal.example", "open"):
         assert secret not in cleaned
     assert "dev" in cleaned
+    assert "but hunting" in cleaned
     assert "[secret: DB_PASSWORD]" in cleaned
 
 
@@ -146,6 +359,23 @@ def test_worktrees_and_folders_of_a_checkout_are_one_project(home: Path, shop: P
 
     assert found == {"project:github.com/acme/shop"}
     assert project_of(home).user_id == f"project:{home}"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://me:p@ss@github.com/acme/shop", "github.com/acme/shop"),
+        ("ssh://git@git.acme.io:2222/shop.git", "git.acme.io/shop"),
+        ("../shop", None),
+        ("/srv/git/shop.git", None),
+    ],
+)
+def test_a_project_is_named_by_the_host_and_path_of_its_remote(
+    shop: Path, url: str, name: str | None
+) -> None:
+    (shop / ".git" / "config").write_text(f'[remote "origin"]\n\turl = {url}\n')
+
+    assert project_of(shop).user_id == f"project:{name or shop}"
 
 
 @pytest.mark.parametrize("host", ["codex", "gemini-cli"])
@@ -169,6 +399,71 @@ def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) ->
     assert "--data /data --user ada" in installed["SessionStart"][1]["hooks"][0]["command"]
     assert all(change.is_none for change in again)
     assert json.loads(path.read_text()) == json.loads(before)
+
+
+def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> None:
+    """Somebody put a hook of their own beside ours; and into a member that holds no list."""
+    path = config_path("codex").with_name("hooks.json")
+    for change in hooks_change("codex", Command("/data", "ada")):
+        change.write()
+    read = json.loads(path.read_text())
+    theirs = {"type": "command", "command": "theirs"}
+    read["hooks"]["Stop"][0]["hooks"].append(theirs)
+    path.write_text(json.dumps(read))
+
+    for change in hooks_change("codex", None):
+        change.write()
+
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
+    path.write_text('{"hooks": {"Stop": {"command": "theirs"}}}')
+    for command in (None, Command("/data", "ada")):
+        with pytest.raises(InvalidInputError, match="'Stop' of its hooks is no list"):
+            hooks_change("codex", command)
+
+
+def test_codex_is_configured_where_it_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
+
+    paths = [change.path for change in hooks_change("codex", Command("/data", "ada"))]
+
+    assert paths == [home / "elsewhere" / name for name in ("config.toml", "hooks.json")]
+
+
+def test_a_plugin_that_was_removed_by_hand_can_be_uninstalled(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that is installed again is what it is to be: the program keeps a copy."""
+    said = home / "said"
+    program = home / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {said}\n[ "$2" != uninstall ]\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    install = ["agent", "install", "claude-code", "--yes", "--data", str(home / "memory")]
+
+    def agent(*arguments: str) -> Any:
+        return CliRunner().invoke(main, arguments)
+
+    first, second = agent(*install), agent(*install)
+    removed = agent("agent", "uninstall", "claude-code", "--yes")
+
+    assert (first.exit_code, second.exit_code, removed.exit_code) == (0, 0, 0)
+    assert "`claude plugin uninstall memory-actors@memory-actors` failed" in removed.output
+    assert not plugin_directory().exists()
+    ran = [line.removeprefix("plugin ").split()[0] for line in said.read_text().splitlines()]
+    assert ran == [
+        "marketplace", "install", "uninstall", "marketplace", "install", "uninstall", "marketplace"
+    ]  # fmt: skip
+
+
+def test_a_password_is_not_written_into_a_configuration(home: Path) -> None:
+    url = "postgresql://me:secret@db.example/memory"
+    done = CliRunner().invoke(main, ["agent", "install", "codex", "--yes", "--data", url])
+
+    assert done.exit_code != 0
+    assert "leave the password out" in done.output
+    assert not config_path("codex").exists()
 
 
 def hooked(home: Path, event: dict[str, Any], data: Path) -> Any:
@@ -221,6 +516,52 @@ async def test_a_hook_beside_an_owner_loads_no_event_loop_and_no_engine(
 
     assert REPLIED in json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
     assert done.stderr == b"set()\n"
+
+
+def test_a_session_belongs_to_the_project_in_which_it_began(
+    home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent may be in another directory by now; and in the middle of a turn."""
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(shop))
+    sent = {"session_id": "s", "cwd": "/elsewhere", "hook_event_name": "PreCompact"}
+
+    event = event_of("claude-code", json.dumps(sent).encode())
+
+    assert event is not None
+    assert (event.directory, event.moment) == (str(shop), "compaction")
+
+
+def test_a_damaged_list_of_paused_projects_pauses_all(home: Path, shop: Path) -> None:
+    pausing.pause(["project:other"])
+    (pausing.state_directory() / "paused.json").write_bytes(b"[")
+    event = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
+
+    assert hooked(home, event, home / "memory") is None
+    assert not (home / "memory").exists()
+    assert "resume --everywhere" in pausing.log_path().read_text()
+
+
+def test_a_hook_that_is_called_wrongly_does_not_refuse_the_prompt(home: Path) -> None:
+    """Some hosts take the exit code 2 for a refusal."""
+    subprocess.run([*HOOK, "no host", "--data", "x"], capture_output=True, check=True)
+
+
+@pytest.mark.anyio
+async def test_what_does_not_fit_makes_room_for_what_does(shop: Path, open_memory: Any) -> None:
+    """A long entry does not keep out others and summaries, nor a pasted file what answers."""
+    project = project_of(shop)
+    async with open_memory() as memory:
+        user = memory.user(project.user_id)
+        await user.context.add("Rules", "A rule. " * 450)
+        await user.context.add("Rules", "Be brief.")
+        await capture(memory, project, Session("codex", "s"), [said(1, "done one")])
+        started = await at_start([user])
+        told = await at_prompt([user], "done one " * 20_000, "other", 0.0)
+
+    assert "A rule." not in started
+    assert "Be brief." in started
+    assert "## Last sessions in this project\n- 1970-01-01: user: prompt 1" in started
+    assert "done one" in told
 
 
 @pytest.mark.parametrize("sent", [b"", b"[]", b"\xff", b'{"hook_event_name": 3}'])
