@@ -92,9 +92,9 @@ def test_transcripts_are_where_the_host_was_told_to_keep_them(
     home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch, host: str, variable: str, inside: str
 ) -> None:
     path = WRITERS[host](home / "elsewhere", shop)
-    assert not list(HOSTS[host].transcripts())
+    assert not list(HOSTS[host].reader.transcripts())
     monkeypatch.setenv(variable, str(home / "elsewhere" / inside))
-    assert list(HOSTS[host].transcripts()) == [path]
+    assert list(HOSTS[host].reader.transcripts()) == [path]
 
 
 def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -> None:
