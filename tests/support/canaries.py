@@ -43,7 +43,8 @@ async def canaries_everywhere(memory: MemorySystem, user_id: str) -> Canaries:
     changed = await user.add(give.text(), idempotency_key=give())
     await user.update(changed.memory_id, content=give.text(), metadata={"k": give()})
     await user.delete((await user.add(give.text())).memory_id)
-    await user.add_many(some(f"{give()} {LOGIN}", 7) + some(f"{give()} {LUNCH}", 7))
+    # not behind a label that both share: they would be one series
+    await user.add_many(some(f"{LOGIN} {give()}", 7) + some(f"{LUNCH} {give()}", 7))
     assert (await memory.compact(user_id)).compressed == 2
     await user.retrieve(give())
     for _ in range(3):
