@@ -1,7 +1,7 @@
 """The port of encryption: all that a log asks of the keys that it was opened with.
 
 The log knows streams and bytes. Which streams share a key, where keys lie and what they encrypt
-with is for the keys to say (keyfile.py, cryptography.py). What is encrypted of a stream:
+with is for the keys to say (keyfile.py, cryptography.py). These parts of a stream are encrypted:
 
     payloads    each alone, after compression; so digest and chain are over ciphertext, and whoever
                 verifies, copies, exports or archives frames needs no key

@@ -18,15 +18,15 @@ go on writing in between:
     shrink      a new file, which holds nothing but what is there (environment.py)
     done        the row in `erasures` goes
 
-Each step finds out from the store what is left, so it can be repeated: a crash anywhere leaves a
-row in `erasures`, and the next opening finishes the job. The digest of a payload was taken with a
-salt, which goes with the payload, so nobody can test a guess against what stays.
+Each step looks in the store for what remains, so it can be repeated. After a crash the row in
+`erasures` is still there, and the next opening finishes the job. The digest of a payload was taken
+with a salt, which goes with the payload, so nobody can test a guess against what stays.
 
 Once its key is gone, what an old backup has of the stream cannot be read any more. Until then the
 stream takes no writes, for they would be under the key that goes.
 
-The stream may be written to again. It goes on behind the version up to which it was erased, and no
-step touches what is behind that.
+The stream may be written to again. It continues after the last erased version, and no step touches
+later versions.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ class ToArchive(NamedTuple):
     """The number of versions that were looked at: the others wait."""
     hot: Sequence[_Hot]
     written: WrittenSegment | None
-    """None if each payload had been moved or erased before."""
+    """None: all payloads had already been moved or erased."""
 
 
 class Erasing:

@@ -54,7 +54,7 @@ class AppendJob:
 
     request: AppendRequest
     answer: asyncio.Future[Appended] | None
-    """Of a caller who waits; None for a relaxed append."""
+    """The future that the caller awaits. None: a relaxed append, which nobody awaits."""
     events: int
     payload_bytes: int
     use_reserve: bool

@@ -1,6 +1,6 @@
-"""The tables of a store: found or made, and those beside the events.
+"""The tables of a store: opens or makes them, and reads and writes all but the events.
 
-Beside the events there are snapshots, checkpoints, entries, derived pieces and settings.
+It stores snapshots, checkpoints, entries, derived data and settings.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ search in the indexes leads to it. It is the hot path of a verification, so step
 fault are taken by C, where it is compiled (eventlog/core/plain_events.c). A row is plain if its
 frame has the payload as it was encoded: not compressed, encrypted, archived or erased. The first
 that is not ends the run. Python checks it, as it checks all of them elsewhere, and reports damage.
-Where a call of C took fewer than 16 events, Python also checks the next 16.
+If a call of C accepts fewer than 16 events, Python checks the next 16 as well.
 """
 
 import ctypes

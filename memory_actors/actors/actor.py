@@ -18,7 +18,7 @@ What can go wrong:
   no more commands, keeps its last confirmed state for readers, and nobody else notices.
 - A caller is cancelled: before its command was taken, it is dropped; after, it is carried out.
 - The actor's own task is cancelled, as where the loop ends: the log alone knows what became of the
-  append, so the state is read again before the next command. Those that wait are still served.
+  append, so the state is read again before the next command. Waiting commands are still served.
 """
 
 import asyncio

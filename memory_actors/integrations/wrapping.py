@@ -1,9 +1,9 @@
 """Clients of OpenAI and Anthropic that remember: `wrap_openai(client, user)`, `wrap_anthropic`.
 
-A wrapped client is used as before. What is known about the last message of the user goes into the
-call; the message, and the answer when it is whole, become turns of the user's session. Tools,
-streams and all other methods pass through. Messages that were stored are known by their place and
-words, so a call that is repeated, or goes on after a tool, stores nothing twice.
+A wrapped client is used as before. Each call gets the memories that fit the last message of the
+user. The message becomes a turn of the user's session, and so does the answer when it is complete.
+Tools, streams and all other methods pass through. The id of a turn follows from its text and the
+messages before it, so a repeated call, or one that continues after a tool, stores nothing twice.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -34,12 +34,12 @@ _logger = get_logger("memory_actors.integrations")
 
 
 class Dialect(NamedTuple):
-    """What an endpoint calls its parts."""
+    """The names and shapes of an endpoint's messages and answers."""
 
     messages: str
     """The argument that has the messages."""
     told: Callable[[dict[str, Any], str], None]
-    """Puts what is known into the arguments."""
+    """Adds the memories to the arguments."""
     answer: Callable[[Any], str]
     """Returns the text of a whole answer."""
     delta: Callable[[Any], str]
@@ -53,7 +53,7 @@ def wrap_openai(
 
     With `OpenAI` the user is that of a `memory_actors.sync.MemorySystem`; with `AsyncOpenAI` of
     either. Turns belong to the session: name each conversation, or one that begins with the words
-    of another adds nothing. What is known takes at most `token_budget` tokens.
+    of another adds nothing. The memories take at most `token_budget` tokens of a call.
 
     If the turn cannot be stored before the call, that raises what `UserMemory.turn` raises; an
     answer that cannot be stored is returned all the same, and logged.
@@ -89,7 +89,7 @@ def _is_async(client: object) -> bool:
 
 
 class Remembering:
-    """What a call has to do with a user's memory: before it, and after it."""
+    """Reads and writes a user's memory before and after a call."""
 
     def __init__(self, user: AnyUser, session_id: str, token_budget: int):
         self.user = checked_user(user)
@@ -99,9 +99,9 @@ class Remembering:
     async def before(
         self, user: UserMemory, dialect: Dialect, arguments: dict[str, Any]
     ) -> str | None:
-        """Put what is known into the arguments of a call, and store the message that it answers.
+        """Add the memories to the arguments of a call, and store the last message of the user.
 
-        Return the id of that; None if there is no message with words.
+        Return the id of that message. If none has text, return None.
         """
         messages = arguments.get(dialect.messages)
         if isinstance(messages, str):  # of `responses`
@@ -181,10 +181,13 @@ async def _asynchronous(
     response = await call(**arguments)
     if asked is None:
         return response
-    after = partial(_after, memory, asked)
+
+    async def done(answer: str) -> None:
+        await reach(memory.user, partial(memory.after, asked=asked, answer=answer))
+
     if arguments.get("stream") is True:
-        return AsyncStreamed(response, dialect, lambda said: reach(memory.user, after(said)))
-    await reach(memory.user, after(dialect.answer(response)))
+        return AsyncStreamed(response, dialect, done)
+    await done(dialect.answer(response))
     return response
 
 
@@ -196,15 +199,14 @@ def _synchronous(
     response = call(**arguments)
     if asked is None:
         return response
-    after = partial(_after, memory, asked)
+
+    def done(answer: str) -> None:
+        sync.on_loop(memory.user, partial(memory.after, asked=asked, answer=answer))
+
     if arguments.get("stream") is True:
-        return Streamed(response, dialect, lambda said: sync.on_loop(memory.user, after(said)))
-    sync.on_loop(memory.user, after(dialect.answer(response)))
+        return Streamed(response, dialect, done)
+    done(dialect.answer(response))
     return response
-
-
-def _after(memory: Remembering, asked: str, answer: str) -> Callable[[UserMemory], Any]:
-    return lambda user: memory.after(user, asked, answer)
 
 
 class Streamed:
@@ -274,7 +276,7 @@ def _text(content: Any) -> str:
 
 
 def _told_in_messages(arguments: dict[str, Any], known: str) -> None:
-    """Put it behind the system messages that are there."""
+    """Add the memories after the system messages."""
     messages = list(arguments["messages"])
     place = 0
     while place < len(messages) and messages[place].get("role") in ("system", "developer"):

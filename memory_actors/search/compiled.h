@@ -1,4 +1,4 @@
-/* What the compiled parts of the search have in common: see dot_products.py. */
+/* Shared by the compiled parts of the search: see dot_products.py. */
 
 #define EXPORT __attribute__((visibility("default")))
 #define AVX512_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))

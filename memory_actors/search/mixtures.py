@@ -52,10 +52,11 @@ PLAIN: Final = Weights(
 )  # fmt: skip
 """For embedders that give no token states."""
 OTHER_WORDS: Final = msgspec.structs.replace(PLAIN, words=1.0)
-"""The same for a query whose words the store does not have: it is in another language."""
+"""The same for a query in another language: the store has few of its words."""
 WORDS_KNOWN: Final = (0.4, 0.75)
-"""The share of a query's words that a store has: up to where it is in another language, and from
-where in the same. Of questions about a thousand sentences it is 0 to 0.6, and 0.76 to 1."""
+"""The share of a query's words that a store has. Up to the first number the query is in another
+language, from the second on in the same one. Measured with questions about a thousand sentences:
+0 to 0.6 in another language, 0.76 to 1 in the same."""
 PLAIN_CHANCE: Final = (-2.9, 0.25)
 """Constant and slope of the logit that a passage answers, by `PLAIN`."""
 PLAIN_FEW: Final = 0.9

@@ -182,7 +182,7 @@ def is_read(text: str, token_ids: npt.NDArray[np.uint16], unknown_token_id: int 
 def _parted(
     text: str, token_ids: npt.NDArray[np.uint16], unknown_token_id: int | None
 ) -> tuple[float, float]:
-    """Return a text's tokens a word, and the share of those that stand for what is not known."""
+    """Return the number of tokens per word of a text, and the share of unknown tokens."""
     if not len(token_ids) or len(text) > _CHARACTERS_MAX:
         return 1.0, 0.0
     word_count = len(_WORD.findall(_UNPARTED.sub(" x ", text)))

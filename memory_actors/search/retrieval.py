@@ -166,10 +166,9 @@ async def _searched(
 
 
 def _as_read(embedder: Embedder, text: str, embedded: Embedded) -> tuple[Embedded, float]:
-    """Return what a query is compared by, and how foreign it is to the model of its vector.
+    """Return the embedding to compare a query by, and how foreign it is to the vector's model.
 
-    Where that is another model than the one of its token states, which cannot read it, the states
-    are left out.
+    If another model makes the token states and cannot read the query, the states are left out.
     """
     if embedded.tokens is None:
         return embedded, 0.0

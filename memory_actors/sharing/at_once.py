@@ -98,7 +98,7 @@ def _asked(directory: Path, address: Address, hello: frames.Hello, call: frames.
 
 
 class BlockingCaller:
-    """Has operations carried out by the owner of a store; each call blocks the thread."""
+    """Asks the owner of a store to carry out operations. Each call blocks the thread."""
 
     def __init__(self, directory: Path):
         self._directory = directory
@@ -108,5 +108,5 @@ class BlockingCaller:
         return ask_at_once(self._directory, {}, invocation, partial(read_address, self._directory))
 
     async def call(self, invocation: Invocation) -> Any:
-        """Do the same, for handles whose methods are awaited: no event loop has to run."""
+        """Do the same for handles whose methods are awaited. No event loop is needed."""
         return self.at_once(invocation)

@@ -1,4 +1,4 @@
-"""Properties of the limits over all users: what is stored and what is claimed never pass them."""
+"""Properties of the limits over all users: stored and claimed amounts never exceed them."""
 
 from collections import Counter
 from typing import Any

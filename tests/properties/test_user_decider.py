@@ -375,7 +375,7 @@ class UserMachine(
             assert back == were
 
     def check_comes_back(self, decided: Decided) -> None:
-        """What comes back says what it said when it went, with as many steps as may stay."""
+        """A restored memory has its old content, and of an episode as many steps as fit."""
         before, after = living(decided.before), living(decided.after)
         if isinstance(decided.command, Restore):
             for memory_id in after.keys() - before.keys() & self.left.keys():

@@ -69,5 +69,5 @@ class LateIndex(late.LateIndex):
 
 
 def on_disk(embeddings: Embeddings, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
-    """What is stored of texts, past the cache, by digest."""
+    """Return the stored embeddings of texts by digest, without the cache."""
     return embeddings.disk.get(digests, embeddings.embedder.dimension, embeddings.owner)

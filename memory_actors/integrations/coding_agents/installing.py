@@ -171,7 +171,7 @@ class PluginChange(NamedTuple):
 
     @property
     def diff(self) -> str:
-        """What is to be done, for people."""
+        """The change, as text for people."""
         runs = ["Runs:", *(f"  {shlex.join(one)}" for one in self.commands)]
         if self.command is None:
             return "\n".join([*runs, f"Removes {plugin_directory()}"])
@@ -181,7 +181,7 @@ class PluginChange(NamedTuple):
     def write(self) -> list[str]:
         """Make the change; return what failed and is the user's to do.
 
-        What a user has removed by hand cannot be removed again: that is no error.
+        If the user has already removed a part by hand, that is no error.
 
         :raises InvalidInputError: a file cannot be written, or a command that adds something fails.
         """

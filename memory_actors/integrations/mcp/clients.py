@@ -163,7 +163,7 @@ def program() -> list[str]:
 def config_path(client: str, project: Path | None = None) -> Path:
     """Return the file of a client's configuration: the user's, or a project's.
 
-    Of opencode it is the `.jsonc` file where there is one, and no `.json`.
+    For opencode it is the `.jsonc` file if that exists and `.json` does not.
 
     :raises InvalidInputError: the client has none for projects.
     """

@@ -17,7 +17,7 @@ from memory_actors.interchange.files import Unpacking, open_file
 
 FILES_MAX: Final = 100_000
 METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What exports are packed with. `zipfile` unpacks other methods in steps of any size."""
+"""The compression methods of exports. `zipfile` unpacks other methods in steps of any size."""
 _DAMAGES: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 

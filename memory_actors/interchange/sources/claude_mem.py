@@ -1,8 +1,8 @@
 """claude-mem: its SQLite file `claude-mem.db`, with observations, summaries and prompts.
 
-Each becomes a fact of the project that it was seen in: the project is the user. What belongs to one
-session of Claude Code has its id, also where claude-mem has another one for its own agent. An
-observation is its title, narrative and facts; a summary is its answers, each with its name.
+Each becomes a fact of its project, which is the user. Facts of one session have the session id of
+Claude Code, although claude-mem also has an id for its own agent. The text of an observation is its
+title, narrative and facts. The text of a summary is its answers, each with its name.
 """
 
 import json

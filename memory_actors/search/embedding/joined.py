@@ -41,7 +41,7 @@ class JoinedEmbedder:
         return self._states.unknown_token_id
 
     def codebook(self) -> Codebook:
-        """Return what packs the token states."""
+        """Return the codebook of the default model, which packs the token states."""
         return self._states.codebook()
 
     def prepare(self) -> None:

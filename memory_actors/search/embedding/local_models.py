@@ -11,9 +11,8 @@ import numpy as np
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError, MissingExtraError
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.embedding.served import ASKS
+from memory_actors.search.embedding.served import ASKS, readable
 
-CHARACTERS_MAX: Final = 8_000
 TOKENS_MAX: Final = 512
 
 
@@ -60,7 +59,7 @@ class OnnxFolder:
 
         :raises EmbedderError: the model fails.
         """
-        said = [text[:CHARACTERS_MAX].encode(errors="replace").decode() for text in texts]
+        said = [readable(text) for text in texts]
         from memory_actors.search.embedding.onnx_minilm import padded_inputs
 
         ids = [np.array(self._tokenizer.encode(text).ids, np.int64) for text in said]
@@ -82,7 +81,7 @@ class OnnxFolder:
         return self._said("1_Pooling", "config.json").get("pooling_mode_cls_token") is True
 
     def _said(self, *names: str) -> Mapping[str, Any]:
-        """Return what a file beside the model says; nothing if there is none."""
+        """Return the JSON object in a file beside the model; {} without one."""
         try:
             said = json.loads(self._folder.joinpath(*names).read_bytes())
         except (OSError, ValueError):
@@ -149,7 +148,7 @@ class FastEmbedder:
         rows: list[Any] = [None] * len(texts)
         for asks, embed in ((False, self._model.passage_embed), (True, self._model.query_embed)):
             places = [place for place, text in enumerate(texts) if text.startswith(ASKS) == asks]
-            said = [texts[place].removeprefix(ASKS)[:CHARACTERS_MAX] for place in places]
+            said = [readable(texts[place].removeprefix(ASKS)) for place in places]
             for place, row in zip(places, embed(said) if said else (), strict=True):
                 rows[place] = row
         return np.asarray(rows, np.float32)

@@ -30,9 +30,9 @@ ASKS: Final = "query: "
 
 
 class Known(NamedTuple):
-    """A model whose vectors are known before it is asked for one."""
+    """The facts about a model: none about one that is not in `MODELS`."""
 
-    dimension: int
+    dimension: int | None = None
     before_query: str = ""
     before_text: str = ""
 
@@ -63,8 +63,8 @@ class ServedEmbedder:
             raise InvalidInputError("Which model? Name it: 'ollama:nomic-embed-text'.")
         self.host = checked_host(base_url, "an embedder needs a URL like http://localhost:8080/v1")
         self._model = model
-        self._known = MODELS.get(model.removesuffix(":latest"))
-        self._dimension = None if self._known is None else self._known.dimension
+        self._known = MODELS.get(model.removesuffix(":latest"), Known())
+        self._dimension = self._known.dimension
         self._openai: Any = openai_client("this embedder")
         self._client = self._openai.OpenAI(
             api_key=api_key or NO_KEY,
@@ -113,12 +113,15 @@ class ServedEmbedder:
         raise EmbedderError(f"The embedding model {self._model} at {self.host} {why}.")
 
     def _written(self, text: str) -> str:
-        """Return a text as the model wants it. Half a surrogate pair becomes a question mark."""
+        """Return a text with the prefix that the model was trained with."""
         asks = text.startswith(ASKS)
-        known = self._known or Known(0)
-        before = known.before_query if asks else known.before_text
-        body = text.removeprefix(ASKS)[:CHARACTERS_MAX].encode(errors="replace").decode()
-        return f"{before}{body}" or " "  # which endpoints refuse to be empty
+        before = self._known.before_query if asks else self._known.before_text
+        return f"{before}{readable(text.removeprefix(ASKS))}" or " "  # some refuse an empty text
+
+
+def readable(text: str) -> str:
+    """Return the start of a text, with a question mark for each half of a surrogate pair."""
+    return text[:CHARACTERS_MAX].encode(errors="replace").decode()
 
 
 def openai_embedder(model: str) -> ServedEmbedder:

@@ -23,8 +23,8 @@ of a state from it: one of four steps in each dimension, which is the least erro
 leave of a normal distribution. Decoded states are compared by their cosine, for a code changes
 their length.
 
-Of a query nothing is stored, so its states are compared as they are: with coded ones recall@10 is
-0.02 less on the long passages of QMSum.
+A query is not stored, so its states are compared uncoded. With coded ones recall@10 is 0.02 lower
+on the long passages of QMSum.
 """
 
 import struct

@@ -323,9 +323,7 @@ class LexicalIndex:
     def known_share(self, query: str) -> float:
         """Return the share of a query's words that rows have; 1 of a query of few words."""
         wanted = set(words(query))
-        terms = (self.postings.terms.find(word) for word in wanted)
-        known = sum(term is not None and self.postings.frequency(term) > 0 for term in terms)
-        return known / len(wanted) if len(wanted) >= SHARED_OF_MIN else 1.0
+        return len(self._known(wanted)) / len(wanted) if len(wanted) >= SHARED_OF_MIN else 1.0
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""
@@ -339,11 +337,14 @@ class LexicalIndex:
             has[self.postings.with_all(each)] = True
         return np.flatnonzero(has & self.rows.alive[: len(has)])
 
+    def _known(self, query: Iterable[str]) -> list[tuple[int, int]]:
+        """Return the terms of a query that living rows have, each with the number of those rows."""
+        ids = {term for term in map(self.postings.terms.find, query) if term is not None}
+        return [(term, df) for term in ids if (df := self.postings.frequency(term)) > 0]
+
     def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
         """Return the known terms of a query with their idf, rarest first."""
-        terms = self.postings.terms
-        ids = {term for term in map(terms.find, query) if term is not None}
-        known = [(term, df) for term in ids if (df := self.postings.frequency(term)) > 0]
+        terms, known = self.postings.terms, self._known(query)
         # By word where they are as rare: the order of terms is that in which words came, and a
         # sum must not depend on that.
         known.sort(key=lambda pair: (pair[1], terms[pair[0]]))

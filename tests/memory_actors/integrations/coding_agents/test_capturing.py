@@ -274,7 +274,7 @@ async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) 
 
 @pytest.mark.anyio
 async def test_a_text_that_is_refused_costs_itself_alone(shop: Path, open_memory: Any) -> None:
-    """Such as a prompt that is cleaned otherwise since `.env` has another value."""
+    """For example, a prompt changes if `.env` gets a value that has to be removed from it."""
     session, project = Session("codex", "s"), project_of(shop)
     odd = said(1, "done", Ran("sh", "  "), Ran("", file="a.py"))
     async with open_memory() as memory:
