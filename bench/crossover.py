@@ -131,7 +131,7 @@ def _made(way: str, about: Asked) -> list[float]:
     index, size, started_s = about.index, len(about.index), perf_counter()
     before_bytes = index.size_bytes
     with about.by(way):
-        while way == "graph" and about.graph.count < size:
+        while way == "graph" and index.wants_graph:
             about.graph.grow(index.view())
         about.proposed(about.queries[0])
         took_s, bytes_ = perf_counter() - started_s, index.size_bytes - before_bytes

@@ -154,10 +154,13 @@ def _comparing() -> Look:
 
 
 def _vectors() -> Look:
-    if graph.hnswlib() is not None:
-        return f"by HNSW above {graph.GRAPH_MIN:,} memories of a kind", "ok", ""
-    found = f"hnswlib missing: above {graph.GRAPH_MIN:,} memories of a kind all are scanned"
-    return found, "warning", "run `pip install hnswlib`, which needs a C++ compiler"
+    above = f"above {graph.SEGMENT_ROWS:,} memories of a kind"
+    if graph.is_usable():
+        return f"by HNSW {above}", "ok", ""
+    if graph.hnswlib() is None:
+        todo = "run `pip install hnswlib`, which needs a C++ compiler"
+        return f"hnswlib missing: {above} all are scanned", "warning", todo
+    return f"{above} all are scanned: the C parts are not compiled here", "ok", ""
 
 
 # --- the database

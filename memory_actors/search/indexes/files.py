@@ -346,15 +346,13 @@ class IndexFiles:
             return None
         return saved if saved.recipe == self._graph_recipe else None
 
-    def write_graph(self, graph: Graph, dense: DenseIndex) -> None:
-        """Write the segments that have grown much. Slow: for a thread."""
+    def write_graph(self, graph: Graph) -> None:
+        """Write the segments that have no file. Slow: for a thread."""
         for number, segment in enumerate(graph.segments):
-            if segment.wants_writing:
-                if not segment.written:  # those behind it are of another graph
-                    for path in takewhile(Path.exists, map(self._segment_path, count(number + 1))):
-                        path.unlink()
-                until = segment.count
-                saved = segment.saved(self._graph_recipe, dense.row_labels)
+            if segment.saved is not None:
+                for path in takewhile(Path.exists, map(self._segment_path, count(number + 1))):
+                    path.unlink()  # of another graph
+                saved = msgspec.structs.replace(segment.saved, recipe=self._graph_recipe)
                 data = compressed(msgspec.msgpack.encode(saved))
                 _write(self._segment_path(number), data, self._embeddings.owner)
-                segment.written = until
+                segment.saved = None

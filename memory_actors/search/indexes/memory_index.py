@@ -277,7 +277,7 @@ class MemoryIndex:
                 dense.graph = await anyio.to_thread.run_sync(files.read_graph, dense)
             else:
                 await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
-                writing = anyio.to_thread.run_sync(files.write_graph, dense.graph, dense)
+                writing = anyio.to_thread.run_sync(files.write_graph, dense.graph)
                 await to_the_end(writing)  # whoever is cancelled waits
 
     # --- what did not come with its event
