@@ -1,9 +1,9 @@
 """HNSW graphs over the vectors of a large index. Alone imports hnswlib, which an install may lack.
 
-hnswlib builds a graph; `graph.c` searches it. A graph keeps only its links, two bytes each. The search
-scores rows from the int8 codes that the index has anyway, so it finds the closest by the very score
-that ranks them. hnswlib's own search needs 512 bytes more per row, cannot search several graphs
-together, and holds Python's lock while a graph is loaded.
+hnswlib builds a graph; `graph.c` searches it. A graph keeps only its links, two bytes each. The
+search scores rows from the int8 codes that the index has anyway: by the score that ranks them.
+hnswlib's own search needs 512 bytes more per row, cannot search several graphs together, and holds
+Python's lock while a graph is loaded.
 
 Rows are in segments of 65,536, each a graph of its own. hnswlib holds Python's lock for 10 ms while
 it exports one of this size. A segment exists when it is full, and never changes. Newer rows are in
@@ -11,8 +11,8 @@ no graph: `dense.py` scores them all.
 
 A row that was removed stays in its graph: a search passes it, but does not return it.
 
-Threads. `grow` runs in one worker thread at a time. Segments are immutable, so searches need no lock.
-A segment depends only on the rows up to its end, in their order.
+Threads. `grow` runs in one worker thread at a time. Segments are immutable, so searches need no
+lock. A segment depends only on the rows up to its end, in their order.
 """
 
 import ctypes
@@ -35,14 +35,14 @@ from memory_actors.search.indexes.rows import View
 SEGMENT_ROWS: Final = 1 << 16
 DIMENSIONS: Final = 128
 """Principal components of a sample, by which a graph is built: three times as fast as by all."""
-M: Final = 16  # links of a row, twice as many at the ground
-EF_CONSTRUCTION: Final = 200
+M: Final = 12  # links of a row, twice as many at the ground
+EF_CONSTRUCTION: Final = 100
 SEED: Final = 1
 SAMPLE_ROWS: Final = 4_096
-ASKED_FOR_ONE: Final = 3  # rows that a search keeps for each that is wanted
-EXPANDED_MIN: Final = 24  # rows of each segment whose links are followed
-GROWN_ROWS: Final = 64  # 30 ms: a closing store waits for them
-CHUNK_ROWS: Final = 8  # 4 ms
+ASKED_FOR_ONE: Final = 4  # rows that a search keeps for each that is wanted
+EXPANDED_MIN: Final = 48  # rows of each segment whose links are followed
+GROWN_ROWS: Final = 128  # 30 ms: a closing store waits for them
+CHUNK_ROWS: Final = 8  # 2 ms
 DEAD_SHARE_MAX: Final = 0.2
 _BUILDS: Final = "chroma-hnswlib", "hnswlib"
 _ARGUMENTS: Final = (
@@ -153,9 +153,7 @@ class _Building:
         self._first = first
         self.count = 0
         self._index = hnswlib().Index(space="ip", dim=len(self._components))
-        self._index.init_index(
-            SEGMENT_ROWS, M=M, ef_construction=EF_CONSTRUCTION, random_seed=SEED
-        )
+        self._index.init_index(SEGMENT_ROWS, M=M, ef_construction=EF_CONSTRUCTION, random_seed=SEED)
 
     def grow(self, view: View) -> None:
         """Take in the next rows."""
