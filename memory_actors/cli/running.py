@@ -189,7 +189,7 @@ def install_default(app: App) -> None:
     If that fails, a note says what is missing: memories are stored, but searches need the model.
     """
     try:
-        if app.model == DEFAULT and not is_there("int8"):
+        if (app.model is None or app.model == DEFAULT) and not is_there("int8"):
             install_with_bar(app, "pypi", "int8", when_due=True)
     except ModelInstallError as error:
         if not app.json:

@@ -165,6 +165,9 @@ async def test_a_store_changes_models_and_back(tmp_path: Path) -> None:
     async with MemorySystem.open(tmp_path, embedder="multilingual") as memory:
         assert len(await memory.user("u").retrieve("green tea", top_k=9)) == 3
         assert memory.statistics().embeddings.computed == 1  # the query: memories are kept
-    async with MemorySystem.open(tmp_path, reindex=True) as memory:
+    async with MemorySystem.open(tmp_path) as memory:
+        assert len(await memory.user("u").retrieve("green tea", top_k=9)) == 3
+        assert memory.statistics().embeddings.computed == 1  # the store names its model itself
+    async with MemorySystem.open(tmp_path, embedder="default", reindex=True) as memory:
         assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
         assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
