@@ -8,7 +8,7 @@ from memory_actors.base.reports import ModelSwitch
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import print_result, progress_bar, say
-from memory_actors.cli.running import install_default, install_with_bar, opened, run
+from memory_actors.cli.running import ensure_model, install_with_bar, opened, run
 from memory_actors.search.model.installed import (
     PRECISIONS,
     Precision,
@@ -71,7 +71,7 @@ def switch(app: App, /, name: str) -> None:
     it was cut off: what is embedded stays. NAME is `multilingual`, `ollama:MODEL` or another name
     of docs/operations.md.
     """
-    install_default(app)  # every other model is joined with it
+    ensure_model(app)  # every other one is joined with it
     done = run(lambda: _switched(app, name))
     print_result(app, done, _say_switched)
 

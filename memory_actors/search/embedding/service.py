@@ -15,6 +15,7 @@ from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVe
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
+from memory_actors.base.steps import here, step
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher
@@ -267,7 +268,9 @@ class EmbeddingService(Embeddings):
         if fact is None and log is not None:
             fact = await log.load_entry(MEANS, text_digest(name))
         if fact is None or len(fact) != 4 * self.embedder.dimension:
-            embedded = await self._batcher.embed(general_texts())
+            texts = general_texts()
+            with step("mean", [here()], texts=len(texts)):
+                embedded = await self._batcher.embed(texts)
             mean = np.mean([one.vector for one in embedded], axis=0, dtype=np.float64)
             fact = mean.astype(np.float32).tobytes()
             await anyio.to_thread.run_sync(self.disk.set_facts, {name: fact})
