@@ -202,7 +202,7 @@ class Runtime(Generic[L]):
     async def renew(self, deadline_s: float) -> None:
         """Passivate every actor that is live now, as soon as nobody uses it.
 
-        Those that are in use until the deadline leave when they are idle.
+        An actor that is in use until the deadline leaves when it is idle.
         """
         left = dict(self._slots)
         with anyio.move_on_after(deadline_s):

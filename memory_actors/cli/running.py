@@ -73,8 +73,8 @@ class _Preparing:
     def step(
         self,
         name: str,
-        callers: Sequence[object],
-        **attributes: int | str,  # noqa: ARG002
+        callers: Sequence[object],  # noqa: ARG002 - it does not matter who waits
+        **attributes: int | str,
     ) -> Iterator[None]:
         """Begin to show it with the mean of general text, and move on with each batch of it."""
         texts = int(attributes.get("texts", 0))

@@ -8,8 +8,8 @@ The model was trained with "query: " before what asks and "passage: " before wha
 engine writes the second before all texts but those that have the first (`query_prefix`). With one
 of both for everything a theme is found first in 0.80 or 0.83 of the questions about it, so in 0.88.
 
-The mean of general text takes 18 s of a processor. Beside this file is that of one version of the
-package, so that the first search of a store does not wait. A test computes it anew.
+To compute the mean of general text takes 18 s of a processor. Therefore `MEAN_FILE` has it, for one
+version of the package. A test computes it anew.
 """
 
 from collections.abc import Sequence

@@ -198,3 +198,20 @@ async def test_a_text_that_the_model_refuses_holds_up_no_other(
         done = await memory.switch_model(url(server))
 
         assert (done.embedded, done.failed) == (151, 1)
+
+
+async def test_an_encrypted_store_is_switched_and_a_user_erased(
+    tmp_path: Path, server: Server
+) -> None:
+    opening = MemorySystem.open(tmp_path / "m", encrypt=True)
+    async with opening as memory:
+        ada, bob = memory.user("ada"), memory.user("bob")
+        for user in (ada, bob):
+            await user.add(CELLO)
+        done = await memory.switch_model(url(server))
+        assert done.embedded == 2  # each user has vectors of their own
+        assert (await ada.retrieve("Who plays the cello?"))[0].content == CELLO
+        assert (await memory.erase("ada")).embeddings == 1
+        assert len(models_of(memory)) == 1
+    async with MemorySystem.open(tmp_path / "m", encrypt=True) as memory:
+        assert (await memory.user("bob").retrieve("Who plays the cello?"))[0].content == CELLO
