@@ -295,6 +295,9 @@ def locomo() -> None:
     "--peer", "peers", multiple=True, metavar="NAME",
     help="Also another system, as `peers` names it; give it once for each.",
 )  # fmt: skip
+@click.option(
+    "--reranker", metavar="NAME", help="Also reranked, as `open` takes it: fastembed:MODEL."
+)
 @plotted
 def recall() -> None:
     """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""

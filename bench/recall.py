@@ -6,6 +6,7 @@ Every set is a file as `recall_sets.py` reads it: users, their memories, questio
 - cosine: the vectors of the same model
 - BM25: rank_bm25 over the words of our keyword index
 - sum: half the cosine, and half the BM25 as a share of the best for the query
+- `--reranker NAME`: ours, its first hits in the order of a reranker, and what that takes
 - `--peer NAME`: another system, as `bench peers` uses it, with the same vectors
 
 R@10 is the fraction of a question's evidence among the first ten, divided by at most ten; hit@k is
@@ -25,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import click
@@ -41,7 +43,7 @@ from bench.peers_plan import KnownTexts
 from bench.plots import check_matplotlib, reliability
 from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
-from memory_actors import Hit, Item, MemorySystem
+from memory_actors import Hit, Item, MemorySystem, Reranker, Settings
 from memory_actors.api.user import UserMemory
 from memory_actors.base.weights import Weights
 from memory_actors.cli.output import progress_bar
@@ -49,6 +51,7 @@ from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.indexes.words import words
+from memory_actors.search.reranking import reranker_of
 
 DEPTH = 10
 BATCH = 200  # memories of one `add_many`
@@ -95,6 +98,7 @@ def run(
     before: bool = False,
     peers: Sequence[str] = (),
     drawn: Path | None = None,
+    reranker: Reranker | str | None = None,
 ) -> Report:
     """Score every question of some sets. `drawn` is a directory for the reliability plot.
 
@@ -114,10 +118,14 @@ def run(
             for one in sets
         ]
     embedder = HashedTokens() if name == "hashed" else embedder_of(name)
+    chosen, costs = reranker_of(reranker), dict[str, object]()
+    timed = None if chosen is None else _Timed(chosen)
     with scratch(options) as directory:
         asked, unanswered = asyncio.run(
-            _measure(directory, sets, embedder, _rankings(ablation), peers)
+            _measure(directory, sets, embedder, _rankings(ablation), peers, timed)
         )
+        if timed is not None:
+            costs["reranker_ms"] = round(1e3 * fmean(timed.took_s), 1)
         about = facts(
             directory,
             options,
@@ -126,6 +134,7 @@ def run(
             sets=len(sets),
             memories=sum(len(user.memories) for one in sets for user in one.users),
             questions=len(asked),
+            **costs,
         )
     verdict = _verdict(asked)
     report = Report("Recall", about, _tables(asked, unanswered, verdict), NOTES, ok=not verdict)
@@ -171,6 +180,7 @@ async def _measure(
     embedder: Embedder,
     weights: Mapping[str, Weights],
     peers: Sequence[str],
+    timed: "_Timed | None",
 ) -> tuple[list[Asked], list[Unanswered]]:
     asked: list[Asked] = []
     unanswered: list[Unanswered] = []
@@ -180,6 +190,7 @@ async def _measure(
             for number, (one, place) in enumerate(users, 1):
                 user = memory.user(f"{one.name} {place}")
                 asker = await _Asker.prepared(memory, user, one, one.users[place], embedder)
+                asker.timed = timed
                 await asker.open_peers(peers, directory / "peers" / str(number))
                 asked += [await asker.ask(question, weights) for question in asker.answerable]
                 if len(one.users) > 1:
@@ -190,6 +201,22 @@ async def _measure(
                 await asker.close_peers()
                 moved(number, len(users))
     return asked, unanswered
+
+
+class _Timed:
+    """A reranker, and the seconds that it took for each question."""
+
+    def __init__(self, reranker: Reranker):
+        self._reranker = reranker
+        self.took_s: list[float] = []
+        getattr(reranker, "prepare", lambda: None)()
+
+    def ordered(self, question: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return hits, the best by the reranker first."""
+        began_s = perf_counter()
+        scores = self._reranker.score(question, [hit.passage or hit.content for hit in hits])
+        self.took_s.append(perf_counter() - began_s)
+        return [hits[place] for place in np.argsort(-np.asarray(scores), kind="stable")]
 
 
 class _Asker:
@@ -208,6 +235,7 @@ class _Asker:
         self._stands_for = stands_for
         self._embedder, self._vectors = embedder, vectors
         self._peers: dict[str, Peer] = {}
+        self.timed: _Timed | None = None
         self._bm25 = BM25Okapi(
             [words(spoken(one.text, one.role)) or [""] for one in known.memories]
         )
@@ -264,6 +292,10 @@ class _Asker:
         for name, peer in self._peers.items():
             found = await peer.search(question.text, DEPTH)
             rankings[name] = [{memory_id} for memory_id in found]
+        if self.timed is not None:
+            best = await self._retrieved(question, Weights(), Settings().reranker_hits)
+            ordered = self.timed.ordered(question.text, best)[:DEPTH]
+            rankings["reranked"] = [self._found_by(hit) for hit in ordered]
         for name, weighing in weights.items():
             hits = await self._retrieved(question, weighing)
             rankings[name] = [self._found_by(hit) for hit in hits]
@@ -294,11 +326,11 @@ class _Asker:
         hits = await self._retrieved(question, Weights())
         return Unanswered(self._set.name, hits.answered)
 
-    async def _retrieved(self, question: Question, weights: Weights) -> Any:
+    async def _retrieved(self, question: Question, weights: Weights, top_k: int = DEPTH) -> Any:
         return await self._user.retrieve(
             question.text,
             memory_types=["long_term"],
-            top_k=DEPTH,
+            top_k=top_k,
             reference_time=question.time,
             weights=weights,
         )

@@ -57,6 +57,7 @@ from memory_actors.base.errors import QuarantinedError as QuarantinedError
 from memory_actors.base.errors import QuotaExceededError as QuotaExceededError
 from memory_actors.base.errors import ReaderFailedError as ReaderFailedError
 from memory_actors.base.errors import ReadOnlyError as ReadOnlyError
+from memory_actors.base.errors import RerankerError as RerankerError
 from memory_actors.base.errors import StaleDocumentError as StaleDocumentError
 from memory_actors.base.errors import StorageFullError as StorageFullError
 from memory_actors.base.errors import StoreBusyError as StoreBusyError
@@ -98,6 +99,7 @@ from memory_actors.base.reports import Diff as Diff
 from memory_actors.base.reports import EraseReceipt as EraseReceipt
 from memory_actors.base.reports import Extraction as Extraction
 from memory_actors.base.reports import LogEntry as LogEntry
+from memory_actors.base.reports import ModelSwitch as ModelSwitch
 from memory_actors.base.reports import Moment as Moment
 from memory_actors.base.reports import ProposedFact as ProposedFact
 from memory_actors.base.reports import Purged as Purged
@@ -157,6 +159,7 @@ from memory_actors.observing.metrics import PrometheusMetrics as PrometheusMetri
 from memory_actors.observing.monitor import MemoryMonitor as MemoryMonitor
 from memory_actors.search.embedding.protocol import Embedded as Embedded
 from memory_actors.search.embedding.protocol import Embedder as Embedder
+from memory_actors.search.reranking import Reranker as Reranker
 from memory_actors.search.superseding import OpenAISuperseding as OpenAISuperseding
 from memory_actors.search.superseding import Reach as Reach
 from memory_actors.search.superseding import Statement as Statement

@@ -342,7 +342,9 @@ PLUMBING = {
 }
 """The calls of imports and of syncing that are no operations."""
 
-ELSEWHERE = {"system.close", "system.restore_backup", "system.import_events"}
+ELSEWHERE = {
+    "system.close", "system.restore_backup", "system.import_events", "system.switch_model",
+}  # fmt: skip
 """Calls that are cancelled elsewhere, and calls for a store that is closed."""
 
 

@@ -32,6 +32,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.statistics import RuntimeStatistics
 
 SWEEP_S = 1.0
+RENEW_S = 0.01  # between two looks whether those who use an actor have left
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
 
 _logger = get_logger("memory_actors.actors.runtime")
@@ -197,6 +198,21 @@ class Runtime(Generic[L]):
     def lives(self) -> list[L]:
         """Return every actor that is live now; from any thread."""
         return [live for slot in list(self._slots.values()) for live in slot.lives()]
+
+    async def renew(self, deadline_s: float) -> None:
+        """Passivate every actor that is live now, as soon as nobody uses it.
+
+        An actor that is in use until the deadline leaves when it is idle.
+        """
+        left = dict(self._slots)
+        with anyio.move_on_after(deadline_s):
+            while left:
+                for key, slot in list(left.items()):
+                    if self._may_leave(slot):
+                        await self._passivate(key)
+                    if self._slots.get(key) is not slot:
+                        del left[key]
+                await asyncio.sleep(RENEW_S)
 
     def relieve(self) -> None:
         """Begin to passivate everyone who is idle, however short: memory runs out."""

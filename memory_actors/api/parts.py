@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from memory_actors.observing.alerts import AlertSink
     from memory_actors.observing.metrics import Metrics
     from memory_actors.search.embedding.protocol import Embedder
+    from memory_actors.search.reranking import Reranker
     from memory_actors.search.superseding import Supersedes, Superseding
 
 
@@ -23,6 +24,7 @@ class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
     summarizer: "Summarizer | None" = None
     supersedes: "Supersedes | Superseding | bool | None" = None
     extractor: "Extractor | Extract | None" = None
+    reranker: "Reranker | str | None" = None
     clock: Callable[[], int] | None = None
     new_id: Callable[[int], str] | None = None
     settings: Settings | None = None

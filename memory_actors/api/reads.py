@@ -20,7 +20,16 @@ from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
-from memory_actors.base.records import HistoryEntry, Hits, Memory, MemoryType, Order, Time, Trust
+from memory_actors.base.records import (
+    HistoryEntry,
+    Hit,
+    Hits,
+    Memory,
+    MemoryType,
+    Order,
+    Time,
+    Trust,
+)
 from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.usage import CostEstimate, Usage
 from memory_actors.base.validation import (
@@ -45,6 +54,7 @@ from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
 from memory_actors.users.handles.scope import Scope
+from memory_actors.users.live_user import UserView
 from memory_actors.users.totals import estimate, usage
 
 LIST_PAGE = 256
@@ -118,7 +128,9 @@ class UserReads:
 
         Up to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,
         last, if they score more than the memories they displace; `compressed=False` leaves them
-        out. `hits.answered` is the chance that the first hits answer at all.
+        out. `hits.answered` is the chance that the first hits answer at all. If the store has a
+        reranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it
+        was. It has no say with a `diversity`, or kind by kind.
 
         :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.
@@ -157,9 +169,19 @@ class UserReads:
         )
         with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
-                hits = await retrieval.retrieve(self._scope.services, live, asked)
+                hits = await self._found(live, asked)
                 await self._scope.recalled(live, query, [hit.memory_id for hit in hits])
         return Hits(hits)
+
+    async def _found(self, live: UserView, asked: Query) -> list[Hit]:
+        """Return the hits of a query; where a reranker has a say, it reads some more of them."""
+        services = self._scope.services
+        reranking = services.reranking
+        if reranking is None or asked.order != "score" or asked.diversity:
+            return await retrieval.retrieve(services, live, asked)
+        more = asked._replace(top_k=max(asked.top_k, reranking.hits_max))
+        hits = await retrieval.retrieve(services, live, more)
+        return (await reranking.ordered(asked.text, hits))[: asked.top_k]
 
     async def expand(self, compressed_id: str) -> list[Memory]:
         """Return the originals of a summary as they were, from the log, in order of time.

@@ -29,12 +29,13 @@ from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.on import On
 from memory_actors.base.records import Trust
-from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
+from memory_actors.base.reports import EraseReceipt, ModelSwitch, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.kinds.user_state import event_registry, totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
+from memory_actors.upkeep.switching import switch_model
 from memory_actors.users.handles.scope import Scope, Services
 
 
@@ -112,6 +113,19 @@ class SystemUpkeep:
         return await purge_users(
             purge_one, users, source, trust=trust, dry_run=dry_run, progress=progress
         )
+
+    async def switch_model(self, embedder: str, *, progress: Progress | None = None) -> ModelSwitch:
+        """Give the store another embedding model, by name, and remove the vectors of the old one.
+
+        All memories are embedded anew while searches answer from the old vectors. Then the store
+        records the model: it is opened with it from now on, without naming it. Cut off, it changes
+        nothing; call it again, and it embeds what is left. `progress(done, total)` counts memories.
+        A second call waits.
+
+        :raises InvalidInputError: no embedder has that name, or the store is in a database.
+        :raises EmbedderError: the model is not installed, or embedded none of many texts in a row.
+        """
+        return await switch_model(self._open, embedder, progress)
 
     async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
         """Write a backup of all memories as they are at one moment, and verify it.

@@ -54,12 +54,13 @@ from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, Lo
 from memory_actors.observing.metrics import LatencyWatch, Metrics, NoMetrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
-from memory_actors.search.embedding.named import embedder_of
+from memory_actors.search.embedding.named import DEFAULT, embedder_of
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.vector_table import DAMAGED
+from memory_actors.search.embedding.service import EmbeddingService, name_in
+from memory_actors.search.embedding.vector_table import DAMAGED, VectorTable
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.indexes.files import INDEXES, index_path
+from memory_actors.search.reranking import Reranker, Reranking, reranker_of
 from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
@@ -91,10 +92,13 @@ class Resolved:
 
     directory: Path
     settings: Settings
-    embedder: Embedder
+    embedder: Embedder | None
+    """None: the store's own."""
+    embedder_name: str | None
     summarizer: Summarizer
     superseding: Superseding | None
     extractor: Extractor | None
+    reranker: Reranker | None
     sinks: Sequence[AlertSink]
     metrics: Metrics
     clock: Callable[[], int]
@@ -162,10 +166,12 @@ def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
     return Resolved(
         directory=directory,
         settings=chosen.settings or Settings(),
-        embedder=embedder_of(chosen.embedder),
+        embedder=None if chosen.embedder is None else embedder_of(chosen.embedder),
+        embedder_name=chosen.embedder if isinstance(chosen.embedder, str) else None,
         summarizer=chosen.summarizer or ExtractiveSummarizer(),
         superseding=superseding(chosen.supersedes),
         extractor=extractor_of(chosen.extractor),
+        reranker=reranker_of(chosen.reranker),
         sinks=[LogSink()] if chosen.alerts is None else chosen.alerts,
         metrics=chosen.metrics or NoMetrics(),
         clock=checked_clock(chosen.clock or system_clock_us),
@@ -202,22 +208,30 @@ async def _embeddings(
 def _open_embeddings(parts: Resolved, log: EventStore, keys: Keys | None) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
     path, settings = parts.directory / DERIVED, parts.settings
-    opened = partial(
-        EmbeddingService,
-        parts.embedder,
-        path,
-        deadline_s=settings.embedder_deadline_s,
-        cache_texts_max=settings.embedding_cache_texts,
-        checked_bytes_max=settings.checked_bytes_max,
-        keys=keys,
-        log=log,
-    )
+    opened = partial(VectorTable, path, checked_bytes_max=settings.checked_bytes_max)
     try:
-        return opened()
+        disk = opened()
     except CorruptLog as error:
         _logger.warning("derived data is damaged and made anew", error=str(error))
         path.replace(path.with_suffix(DAMAGED))
-        return opened()
+        disk = opened()
+    try:
+        embedder, name = parts.embedder, parts.embedder_name
+        if embedder is None:
+            name = name_in(disk) or DEFAULT
+            embedder = embedder_of(name)
+        return EmbeddingService(
+            embedder,
+            disk,
+            name=name,
+            deadline_s=settings.embedder_deadline_s,
+            cache_texts_max=settings.embedding_cache_texts,
+            keys=keys,
+            log=log,
+        )
+    except BaseException:
+        disk.close()
+        raise
 
 
 def _services(
@@ -239,7 +253,7 @@ def _services(
             stream,
             log=log,
             decider=decider,
-            embeddings=embeddings.of(stream),
+            embeddings=services.embeddings.of(stream),
             index_path=index_path(parts.directory, stream),
             totals=totals,
             on_alert=raise_alert,
@@ -259,7 +273,7 @@ def _services(
         placement=placement,
     )
     key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
-    return Services(
+    services = Services(
         log=log,
         runtime=runtime,
         embeddings=embeddings,
@@ -274,12 +288,21 @@ def _services(
         ),
         superseding=parts.superseding,
         extractor=parts.extractor,
+        reranking=_reranking(parts),
         metrics=parts.metrics,
         latency=LatencyWatch(settings.latency_targets_ms, warns=settings.latency_warnings),
         settings=settings,
         clock_us=parts.clock,
         new_id=parts.new_id,
     )
+    return services
+
+
+def _reranking(parts: Resolved) -> Reranking | None:
+    if parts.reranker is None:
+        return None
+    hits_max, deadline_s = parts.settings.reranker_hits, parts.settings.reranker_deadline_s
+    return Reranking(parts.reranker, hits_max=hits_max, deadline_s=deadline_s)
 
 
 def _make_indexes(path: Path) -> None:
@@ -297,6 +320,9 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
     stack.push_async_callback(services.recalls.close)
     alerts.start()
     stack.push_async_callback(alerts.close, shutdown_s)
+    if services.reranking is not None:
+        services.reranking.prepare()
+        stack.callback(services.reranking.stop)
     services.runtime.start()
     stack.push_async_callback(services.runtime.close, shutdown_s)
     stack.callback(services.embeddings.stop_background)

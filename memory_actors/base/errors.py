@@ -68,6 +68,10 @@ class EmbedderClosedError(EmbedderError):
     """A request came too late: nothing has failed."""
 
 
+class RerankerError(MemoryActorsError):
+    """The reranker failed, which a search survives: the message says what to change."""
+
+
 class LLMError(MemoryActorsError):
     """A language model gave no answer that can be used: see the message for what to change."""
 

@@ -17,6 +17,20 @@ class LogEntry(HistoryEntry, frozen=True, kw_only=True):
     user_id: str
 
 
+class ModelSwitch(Returned, frozen=True, kw_only=True):
+    """A store that has got another embedding model."""
+
+    embedder: str
+    """The name of the model, as it was given."""
+    fingerprint: str
+    memories: int
+    """Memories whose texts were looked at."""
+    embedded: int
+    """Texts that were embedded; the others had been, before the switch was cut off, say."""
+    failed: int
+    """Texts that the model refused: they are tried again when their user is next active."""
+
+
 class WhyStep(Returned, frozen=True, kw_only=True):
     """One event in the life of a memory: what it did, by whom, and why."""
 

@@ -95,6 +95,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
     """The longest that one batch of the embedder may take."""
+    reranker_hits: Several = 20
+    """The first hits of a search that a reranker reads and orders anew."""
+    reranker_deadline_s: Deadline = 2.0
+    """The longest that a search waits for the reranker; then its hits keep their order."""
     embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
     """Embeddings of texts kept in memory: 2 KB each with the default model, so 20 MB. At least as
     many as may be added at once. Others are read from the disk, in some 10 microseconds each."""

@@ -1,13 +1,14 @@
-"""model install, model path."""
+"""model install, model path, model switch."""
 
 import click
 import msgspec
 
 from memory_actors.base.errors import NotFoundError
+from memory_actors.base.reports import ModelSwitch
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
-from memory_actors.cli.output import print_result
-from memory_actors.cli.running import install_with_bar
+from memory_actors.cli.output import print_result, progress_bar, say
+from memory_actors.cli.running import ensure_model, install_with_bar, opened, run
 from memory_actors.search.model.installed import (
     PRECISIONS,
     Precision,
@@ -22,9 +23,9 @@ PRECISION = click.option(
 )  # fmt: skip
 
 
-@click.group(cls=Group, shared=options.OF_NOTHING)
+@click.group(cls=Group, shared=options.OF_STORE)
 def model() -> None:
-    """Install the embedding model, or say where it is."""
+    """Install the embedding model, say where it is, or switch to another one."""
 
 
 @model.command("install", cls=SharedCommand, shared=options.OF_NOTHING)
@@ -58,6 +59,34 @@ def path(app: App, /, precision: Precision) -> None:
             f" --precision {precision}`"
         )
     print_result(app, _described(precision), str(folder))
+
+
+@model.command("switch", cls=SharedCommand, shared=options.OF_STORE)
+@click.argument("name", type=options.embedder_name)
+@pass_app
+def switch(app: App, /, name: str) -> None:
+    """Embed all memories with the model NAME, and make it the store's own.
+
+    Searches answer from the old vectors until it is done; then these are deleted. Run it again if
+    it was cut off: what is embedded stays. NAME is `multilingual`, `ollama:MODEL` or another name
+    of docs/operations.md.
+    """
+    ensure_model(app)  # every other one is joined with it
+    done = run(lambda: _switched(app, name))
+    print_result(app, done, _say_switched)
+
+
+async def _switched(app: App, name: str) -> ModelSwitch:
+    with progress_bar("Embedding", quiet=app.json) as moved:
+        async with opened(app) as memory:
+            return await memory.switch_model(name, progress=moved)
+
+
+def _say_switched(done: ModelSwitch) -> None:
+    say(f"✓ {done.memories:,} memories are found with {done.embedder}.", "green")
+    say(f"{done.embedded:,} texts were embedded now. The store opens with this model by itself.")
+    if done.failed:
+        say(f"{done.failed:,} texts were refused; they are tried again on use.", "yellow")
 
 
 def _described(precision: Precision) -> dict[str, object]:

@@ -45,7 +45,7 @@ class App:
     """The origin of all that is written."""
     trust: str | None = None
     embedder: Embedder | str | None = None
-    """One's own, or the name of one; None: what the environment says, or the default model."""
+    """One's own, or the name of one; None: what the environment says, or the store's own."""
     node_host: str | None = None
     node_port: int | None = None
     extractor: Extractor | Extract | None = None
@@ -99,9 +99,9 @@ class App:
         raise InvalidInputError(f"{self.shown} is a database, and no data directory: {instead}")
 
     @property
-    def model(self) -> Embedder | str:
-        """The embedder: what is given, the environment's, or the default one."""
-        return self.embedder or os.environ.get(EMBEDDER_VARIABLE) or DEFAULT
+    def model(self) -> Embedder | str | None:
+        """The embedder: what is given, or the environment's; None: the store's own."""
+        return self.embedder or os.environ.get(EMBEDDER_VARIABLE) or None
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def shared_options(names: Collection[str], hidden: Collection[str]) -> list[clic
             metavar="NAME",
             help="The embedding model: default, multilingual, openai:…, ollama:…, fastembed:…, "
             "onnx:… or the URL of an endpoint.  "
-            f"[default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
+            f"[default: the store's, {DEFAULT} for a new one; variable: {EMBEDDER_VARIABLE}]",
         ),
         _shared(
             "--node-host",

@@ -3,8 +3,8 @@
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
@@ -16,13 +16,13 @@ import platformdirs
 
 from eventlog.core import logs
 from memory_actors.api.user import UserMemory
+from memory_actors.base import steps
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DATA_VARIABLE, DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
-from memory_actors.search.embedding.named import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, is_there
 from memory_actors.sharing.address import is_shared
@@ -51,10 +51,43 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     """
     if not create:
         check_store(app)
+    if not app.json:
+        steps.watch(_Preparing())
     async with opening(app, alerts=[CallbackSink(_tell)]) as memory:
         if app.user is not None and not create and not app.json and not app.is_server:
             await _note_unknown(memory, memory.user(app.user))  # a server names no users
         yield memory
+
+
+class _Preparing:
+    """Shows how far a model is prepared, if the first search in this process waits for that."""
+
+    def __init__(self) -> None:
+        self._move: Callable[[int, int], object] | None = None
+        self._done = self._total = 0
+
+    def here(self) -> None:
+        """Return no mark: it does not matter who waits."""
+
+    @contextmanager
+    def step(
+        self,
+        name: str,
+        callers: Sequence[object],  # noqa: ARG002 - it does not matter who waits
+        **attributes: int | str,
+    ) -> Iterator[None]:
+        """Begin to show it with the mean of general text, and move on with each batch of it."""
+        texts = int(attributes.get("texts", 0))
+        if name == "mean":
+            self._total = texts
+            with progress_bar("Preparing the model", quiet=False) as self._move:
+                yield
+            self._move = None
+            return
+        yield
+        if name == "embed" and self._move is not None:
+            self._done += texts
+            self._move(self._done, self._total)
 
 
 def opening(
@@ -184,12 +217,12 @@ def ensure_model(app: App) -> None:
 
 
 def install_default(app: App) -> None:
-    """Install the model if it is the one that is used, and not there.
+    """Install the default model if it is not there; others of a name are joined with it.
 
     If that fails, a note says what is missing: memories are stored, but searches need the model.
     """
     try:
-        if app.model == DEFAULT and not is_there("int8"):
+        if isinstance(app.model, str | None) and not is_there("int8"):
             install_with_bar(app, "pypi", "int8", when_due=True)
     except ModelInstallError as error:
         if not app.json:

@@ -225,7 +225,7 @@ class PastUser:
         :raises PayloadDropped: retention has dropped one of the texts.
         """
         log = self._services.log
-        embeddings = self._services.embeddings.of(self.stream)
+        embeddings = self.indexes.embeddings
         async with self._filling:
             if self._filled:
                 return

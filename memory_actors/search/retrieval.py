@@ -41,7 +41,6 @@ from memory_actors.search.choosing import (
 )
 from memory_actors.search.embedding.joined import JoinedEmbedder
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
-from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.memory_index import MemoryIndex
@@ -68,16 +67,11 @@ COMPRESSED_SCORE_MIN = 0.1  # one that hardly answers is noise in a prompt
 
 
 class Source(Protocol):
-    """The log that has the texts, and the embedder."""
+    """The log that has the texts."""
 
     @property
     def log(self) -> EventStore:
         """The log of all users."""
-        ...
-
-    @property
-    def embeddings(self) -> EmbeddingService:
-        """The embedder, with its caches."""
         ...
 
 
@@ -122,8 +116,9 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
     if not indexes and not _transient_rows(live, query):
         await asyncio.sleep(0)  # nothing else would let the others have a turn
         return []
-    background = await services.embeddings.background_mean()
-    embedded = await services.embeddings.embed_query(query.text)
+    service = live.indexes.embeddings.service
+    background = await service.background_mean()
+    embedded = await service.embed_query(query.text)
     query = query._replace(pool=query.pool_at_first)
     best = await _searched(services, live, query, embedded, background)
     if await live.indexes.recovered(query.kinds):
@@ -151,7 +146,7 @@ async def _searched(
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
         parts.append(Searchable(kind, live.state.of(kind), searched, rows, passes))
-    embedded, foreign = _as_read(services.embeddings.embedder, query.text, embedded)
+    embedded, foreign = _as_read(live.indexes.embeddings.embedder, query.text, embedded)
     question = EmbeddedQuery(query, embedded, live.indexes.centre(background), foreign)
     count = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
     if count <= INLINE_ROWS_MAX and query.pool <= INLINE_POOL_MAX:
@@ -236,7 +231,7 @@ async def _warm(
         return True
     events = await texts(services.log, live.stream, [one for one, _ in missing])
     phrased = [kind.passage_text(row, p.label, events) for (kind, row), p in missing]
-    embedded = await services.embeddings.embed(phrased)
+    embedded = await live.indexes.embeddings.service.embed(phrased)
     index.synced = None  # another query may have been there meanwhile
     for ((_, row), passage), text, one in zip(missing, phrased, embedded, strict=True):
         index.insert(row, passage, EmbeddedText(text, one))

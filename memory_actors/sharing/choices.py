@@ -71,8 +71,14 @@ def as_text(value: object) -> str:
 
 
 def same(ours: Choices, owners: Choices) -> bool:
-    """Say whether two processes would open the same store."""
-    return {**UNSAID, **ours} == {**UNSAID, **owners}
+    """Say whether two processes would open the same store.
+
+    A store knows the name of its own embedder, so that a process need not say one.
+    """
+    theirs = {**UNSAID, **owners}
+    if theirs["embedder"].startswith("'"):
+        ours = {"embedder": theirs["embedder"], **ours}
+    return {**UNSAID, **ours} == theirs
 
 
 def check(ours: Choices, owners: Choices, pid: int) -> None:

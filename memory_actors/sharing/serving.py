@@ -29,7 +29,7 @@ from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE, OwnedHere
-from memory_actors.sharing.choices import Choices, check
+from memory_actors.sharing.choices import Choices, as_text, check
 from memory_actors.sharing.declaration import Caller, How
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
@@ -69,7 +69,7 @@ class OwnerServer:
 
         `release` lets go of the store where the event loop is over, or does not run.
         """
-        self.choices = choices
+        self._memory, self._choices = memory, choices
         self.give_up = give_up
         """None: this process keeps the store. Otherwise it goes to the first who wants to."""
         self.answering = Answering(memory)
@@ -92,6 +92,12 @@ class OwnerServer:
         self._taking: asyncio.Task[None] | None = None
         self.is_over = False
         """True: the store is closed, or this process has let go of it."""
+
+    @property
+    def choices(self) -> Choices:
+        """The choices that were made for the store, and the name of its embedder."""
+        name = self._memory._services.embeddings.name  # noqa: SLF001 - which may change
+        return self._choices if name is None else {**self._choices, "embedder": as_text(name)}
 
     async def start(self) -> None:
         """Listen."""

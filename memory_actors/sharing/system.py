@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memory_actors.observing.alerts import AlertSink
     from memory_actors.observing.metrics import Metrics
     from memory_actors.search.embedding.protocol import Embedder
+    from memory_actors.search.reranking import Reranker
     from memory_actors.search.superseding import Supersedes, Superseding
 else:  # the same operations, without what carries them out
     from memory_actors.sharing.remote import PastMemory, UserMemory
@@ -58,6 +59,7 @@ class MemorySystem(Operations):
         summarizer: "Summarizer | None" = None,
         supersedes: "Supersedes | Superseding | bool | None" = None,
         extractor: "Extractor | Extract | None" = None,
+        reranker: "Reranker | str | None" = None,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[int], str] | None = None,
         settings: Settings | None = None,
@@ -88,11 +90,13 @@ class MemorySystem(Operations):
         `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
         event loop that it was opened on.
 
-        `embedder` defaults to all-MiniLM-L6-v2, which is loaded here, or where it is not there yet
-        installed and loaded on first use. A text names another one: "multilingual" (extra
+        `embedder` defaults to the one that the store was opened with last, or switched to, if that
+        has a name; for a new store it is all-MiniLM-L6-v2, which is loaded here, or where it is not
+        there yet installed and loaded on first use. A text names another one: "multilingual" (extra
         `multilingual`), "openai:MODEL", "ollama:MODEL" or the URL of an endpoint (extra `llm`),
-        "fastembed:MODEL", "onnx:FOLDER": its vectors are joined with MiniLM's token states. One of
-        yours is tried with one text.
+        "fastembed:MODEL", "sentence-transformers:MODEL", "onnx:FOLDER": its vectors are joined with
+        MiniLM's token states. One of yours is tried with one text. `switch_model` changes the model
+        of a store.
         `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
         `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
         no more when one is added: by rules about their form, if None; by a function of the newer
@@ -100,9 +104,11 @@ class MemorySystem(Operations):
         (`OpenAISuperseding`); nothing is looked for, if False. `extractor` finds facts in messages
         when `UserMemory.extract` is called: a function of a `Conversation` that returns proposals,
         or a language model (`OpenAIExtractor`); its `aclose()` is called at the end, if it has one.
-        `clock` gives microseconds since
-        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
-        None. `metrics` may be a `PrometheusMetrics`.
+        `reranker` orders the first `Settings.reranker_hits` hits of each search anew: by a
+        cross-encoder, "fastembed:MODEL" (extra `fastembed`), or an object of yours with
+        `score(query, texts)`; nothing does, if None. `clock` gives microseconds since 1970,
+        `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if None.
+        `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -131,6 +137,7 @@ class MemorySystem(Operations):
             summarizer=summarizer,
             supersedes=supersedes,
             extractor=extractor,
+            reranker=reranker,
             clock=clock,
             new_id=new_id,
             settings=settings,

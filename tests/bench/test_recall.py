@@ -1,6 +1,7 @@
 """`bench recall`: sets are read and checked, and its figures are what they say."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.calibration import bins, calibration_error
+from bench.recall import run
 from bench.recall_sets import read_set
+from bench.report import Options
+from memory_actors import InvalidInputError
 
 
 def a_set(path: Path, **changes: Any) -> Path:
@@ -44,6 +48,27 @@ def test_a_set_is_scored_beside_the_baselines_in_one_run(tmp_path: Path) -> None
     ours = by_set[0]
     assert ours[3] == ours[6] == 1.0  # R@10 and hit@1: the words are the same
     assert report["ok"] is (done.exit_code == 0)
+
+
+class LastFirst:
+    """Turns the order of the hits around."""
+
+    def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        assert query
+        return range(len(texts))
+
+
+def test_a_reranker_is_scored_beside_ours_with_what_it_takes(tmp_path: Path) -> None:
+    path = a_set(tmp_path / "tiny.json")
+    report = run([path], "hashed", Options(tmp_path, 1, 1), reranker=LastFirst())
+    rows = {row[1]: row for row in report.tables[0].rows}
+    assert rows["reranked"][3] == rows["ours"][3] == 1.0  # R@10: the same hits
+    assert rows["ours"][6] == 1.0
+    assert rows["reranked"][6] == 0.0  # hit@1: the worst comes first
+    assert report.facts["reranker_ms"] >= 0
+    options = ["recall", str(path), "--embedder", "hashed", "--reranker", "klingon"]
+    refused = CliRunner().invoke(main, options)
+    assert isinstance(refused.exception, InvalidInputError)
 
 
 def test_other_systems_are_asked_the_same(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ LINES = {
     "heads-key": "private public",
     "model install": "",
     "model path": "",
+    "model switch": "default",
     "doctor": "",
     "demo": "",
     "serve": "--port 0",

@@ -346,6 +346,63 @@ def claude_mem(folder: Path) -> Path:
     return path
 
 
+def mempalace(folder: Path) -> Path:
+    """Write a palace: drawers and a closet in Chroma, and a graph beside it."""
+    directory = folder / "mempalace"
+    (directory / "palace").mkdir(parents=True)
+    with closing(sqlite3.connect(directory / "palace" / "chroma.sqlite3")) as store, store:
+        store.executescript(
+            """
+            CREATE TABLE collections (id TEXT PRIMARY KEY, name TEXT NOT NULL);
+            CREATE TABLE segments (id TEXT PRIMARY KEY, type TEXT, scope TEXT, collection TEXT);
+            CREATE TABLE embeddings (id INTEGER PRIMARY KEY, segment_id TEXT, embedding_id TEXT,
+                seq_id BLOB, created_at TIMESTAMP);
+            CREATE TABLE embedding_metadata (id INTEGER, key TEXT, string_value TEXT,
+                int_value INTEGER, float_value REAL, bool_value INTEGER, PRIMARY KEY (id, key));
+            INSERT INTO collections VALUES
+                ('c1', 'mempalace_drawers'), ('c2', 'mempalace_closets');
+            INSERT INTO segments VALUES ('s1', '', 'METADATA', 'c1'), ('s2', '', 'METADATA', 'c2');
+            INSERT INTO embeddings VALUES
+                (1, 's1', 'drawer_shop_cart_0', 1, '2026-01-10 14:30:00'),
+                (2, 's1', 'drawer_till_printing_0', 2, '2026-01-10 14:30:00'),
+                (3, 's2', 'closet_shop_cart_0', 3, '2026-01-10 14:30:00');
+            INSERT INTO embedding_metadata VALUES
+                (1, 'chroma:document', '> Which store?\nLMDB for the cart of tea.',
+                 NULL, NULL, NULL),
+                (1, 'wing', 'shop', NULL, NULL, NULL), (1, 'room', 'cart', NULL, NULL, NULL),
+                (1, 'source_file', 'chat.jsonl', NULL, NULL, NULL),
+                (1, 'chunk_index', NULL, 0, NULL, NULL),
+                (1, 'added_by', 'claude', NULL, NULL, NULL),
+                (1, 'filed_at', '2026-01-10T14:30:00', NULL, NULL, NULL),
+                (1, 'authored_at', '2025-01-10T14:30:00', NULL, NULL, NULL),
+                (2, 'chroma:document', 'The till prints twice', NULL, NULL, NULL),
+                (2, 'wing', 'till', NULL, NULL, NULL), (2, 'room', 'printing', NULL, NULL, NULL),
+                (2, 'filed_at', '2025-01-10T14:30:00', NULL, NULL, NULL),
+                (3, 'chroma:document', 'cart|LMDB|drawer_shop_cart_0', NULL, NULL, NULL),
+                (3, 'wing', 'shop', NULL, NULL, NULL);
+            """
+        )
+    with closing(sqlite3.connect(directory / "knowledge_graph.sqlite3")) as graph, graph:
+        graph.executescript(
+            """
+            CREATE TABLE entities (id TEXT PRIMARY KEY, name TEXT NOT NULL, type TEXT,
+                properties TEXT, created_at TEXT);
+            CREATE TABLE triples (id TEXT PRIMARY KEY, subject TEXT NOT NULL,
+                predicate TEXT NOT NULL, object TEXT NOT NULL, valid_from TEXT, valid_to TEXT,
+                confidence REAL, source_closet TEXT, source_file TEXT, extracted_at TEXT);
+            INSERT INTO entities VALUES
+                ('max', 'Max', 'person', '{"age": 11}', '2025-01-10 14:30:00'),
+                ('alice', 'Alice', 'unknown', '{}', '2025-01-10 14:30:00'),
+                ('chess', 'chess', 'unknown', '{}', '2025-01-10 14:30:00');
+            INSERT INTO triples VALUES
+                ('t1', 'max', 'child_of', 'alice', '2015-04-01', NULL, 1.0, NULL, NULL, NULL),
+                ('t2', 'max', 'loves', 'chess', '2025-01-10', '2025-02-10', 0.8, NULL,
+                 'chat.jsonl', NULL);
+            """
+        )
+    return directory
+
+
 def basic_memory(folder: Path) -> Path:
     directory = folder / "notes"
     (directory / "tea").mkdir(parents=True)
@@ -388,6 +445,7 @@ SAMPLES: Mapping[str, tuple[str, Callable[[Path], Path]]] = MappingProxyType(
         "chatgpt": ("chatgpt", chatgpt),
         "claude": ("claude", claude),
         "claude-mem": ("claude-mem", claude_mem),
+        "mempalace": ("mempalace", mempalace),
         "basic-memory": ("basic-memory", basic_memory),
         "memory-md": ("memory-md", memory_md),
     }

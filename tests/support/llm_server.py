@@ -23,6 +23,8 @@ class Server:
         self.headers: list[dict[str, str]] = []
         self.done = threading.Event()
         self.url = ""
+        self.refused: str | None = None
+        """A text that it embeds in no batch."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -48,6 +50,9 @@ class Handler(BaseHTTPRequestHandler):
     def embeds(self, dimension: int = 384) -> None:
         """Answer with a vector for each text, last one first: an index says which is whose."""
         texts = self.state.bodies[-1]["input"]
+        if self.state.refused in texts:
+            self.fails(400)
+            return
         vectors = FakeEmbedder(dimension=dimension).embed(texts).tolist()
         data = [{"index": n, "embedding": one} for n, one in reversed([*enumerate(vectors)])]
         self.sends(json.dumps({"object": "list", "data": data}).encode())

@@ -14,6 +14,7 @@ from memory_actors.interchange.sources import (
     mcp_memory,
     mem0,
     memory_md,
+    mempalace,
     zep,
 )
 from memory_actors.interchange.sources.found import Read
@@ -28,6 +29,7 @@ SOURCES: Final[Mapping[str, Read]] = {
     "chatgpt": chatgpt.read,
     "claude": claude.read,
     "claude-mem": claude_mem.read,
+    "mempalace": mempalace.read,
     "basic-memory": basic_memory.read,
     "memory-md": memory_md.read,
 }

@@ -1,9 +1,10 @@
-"""Embedding models in files of the caller's own, and those of fastembed."""
+"""Embedding models in files of the caller's own, of fastembed and of sentence-transformers."""
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from importlib import util
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.served import ASKS, readable
 
 TOKENS_MAX: Final = 512
+WEIGHTS: Final = {".safetensors", ".bin", ".json", ".txt", ".model"}
+"""The files of a model that vectors depend on."""
 
 
 class OnnxFolder:
@@ -42,11 +45,7 @@ class OnnxFolder:
     @cached_property
     def fingerprint(self) -> str:
         """Name the files by their content."""
-        digest = hashlib.sha256()
-        for path in (self._graph, self._folder / "tokenizer.json"):
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return f"onnx {self._folder.name[:24]} {digest.hexdigest()[:16]}"
+        return f"onnx {_named(self._folder, (self._graph, self._folder / 'tokenizer.json'))}"
 
     @cached_property
     def dimension(self) -> int:
@@ -108,6 +107,30 @@ def _means(states: Any, mask: Any) -> Any:
     return (states * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
 
 
+def _named(folder: Path, files: Iterable[Path]) -> str:
+    """Return the name of a folder, and a digest of what is in its files."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return f"{folder.name[:24]} {digest.hexdigest()[:16]}"
+
+
+def _in_turn(
+    texts: Sequence[str],
+    as_texts: Callable[[list[str]], Iterable[Any]],
+    as_queries: Callable[[list[str]], Iterable[Any]],
+) -> Vectors:
+    """Embed texts, and those among them that are marked as questions, each as its model does."""
+    rows: list[Any] = [None] * len(texts)
+    for asks, embed in ((False, as_texts), (True, as_queries)):
+        places = [place for place, text in enumerate(texts) if text.startswith(ASKS) == asks]
+        said = [readable(texts[place].removeprefix(ASKS)) for place in places]
+        for place, row in zip(places, embed(said) if said else (), strict=True):
+            rows[place] = row
+    return np.asarray(rows, np.float32)
+
+
 class FastEmbedder:
     """A model that fastembed knows; it fetches the weights when it is first used.
 
@@ -145,13 +168,7 @@ class FastEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 `[len(texts), dimension]`."""
-        rows: list[Any] = [None] * len(texts)
-        for asks, embed in ((False, self._model.passage_embed), (True, self._model.query_embed)):
-            places = [place for place, text in enumerate(texts) if text.startswith(ASKS) == asks]
-            said = [readable(texts[place].removeprefix(ASKS)) for place in places]
-            for place, row in zip(places, embed(said) if said else (), strict=True):
-                rows[place] = row
-        return np.asarray(rows, np.float32)
+        return _in_turn(texts, self._model.passage_embed, self._model.query_embed)
 
     @cached_property
     def _model(self) -> Any:
@@ -160,4 +177,60 @@ class FastEmbedder:
         except Exception as error:  # of a hub, a file or the runtime
             raise EmbedderError(
                 f"fastembed cannot load {self._name}: {type(error).__name__}: {error}"
+            ) from error
+
+
+class SentenceEmbedder:
+    """A model of sentence-transformers: a name, whose weights it fetches, or a folder with them.
+
+    Prompts for queries and documents are used where the model has them.
+
+    :raises MissingExtraError: sentence-transformers is not installed.
+    """
+
+    query_prefix = ASKS
+    batch_texts_max = 16
+
+    def __init__(self, model: str):
+        if util.find_spec("sentence_transformers") is None:
+            raise MissingExtraError(
+                "This embedder needs sentence-transformers: run "
+                "`pip install 'memory-actors[sentence-transformers]'`"
+            )
+        folder = Path(model).expanduser()
+        self._name, self._folder = model, folder if folder.is_dir() else None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Name the model; one in a folder by its files, too."""
+        if self._folder is None:
+            return f"sentence-transformers {self._name[:70]}"
+        files = sorted(one for one in self._folder.rglob("*.*") if one.suffix in WEIGHTS)
+        return f"sentence-transformers {_named(self._folder, files)}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector. It loads the model."""
+        return int(self._model.get_embedding_dimension())
+
+    def prepare(self) -> None:
+        """Load the model, and fetch it if it is not there."""
+        _ = self._model
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 `[len(texts), dimension]`, rows of length 1."""
+        model = self._model
+        options = {"normalize_embeddings": True, "show_progress_bar": False}
+        as_texts, as_queries = model.encode_document, model.encode_query
+        return _in_turn(texts, partial(as_texts, **options), partial(as_queries, **options))
+
+    @cached_property
+    def _model(self) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            return SentenceTransformer(str(self._folder or self._name))
+        except Exception as error:  # of a hub, a file or torch
+            raise EmbedderError(
+                f"sentence-transformers cannot load {self._name}: {type(error).__name__}: {error}"
             ) from error

@@ -27,6 +27,7 @@ SCHEMES: Final[Mapping[str, Callable[[str], Embedder]]] = {
     "ollama": served.ollama_embedder,
     "fastembed": local_models.FastEmbedder,
     "onnx": local_models.OnnxFolder,
+    "sentence-transformers": local_models.SentenceEmbedder,
 }
 NAMES: Final = (*map(repr, (DEFAULT, *NAMED)), *(f"'{one}:…'" for one in SCHEMES), "a URL")
 """The names as people are told them."""

@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
@@ -11,12 +10,12 @@ import numpy as np
 
 from eventlog import Checkpoint, DerivingStore, EventLogError, EventStore, Keys
 from eventlog.core.logs import get_logger
-from eventlog.files.pages import CHECKED_BYTES_MAX
 from memory_actors.base.background_tasks import left_quietly
 from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVectorsError
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
+from memory_actors.base.steps import here, step
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher
@@ -33,7 +32,19 @@ MEANS: Final = "background means"
 """The name of the log's entries for the mean vectors of models."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
+NAME: Final = "embedder"
+"""The fact that names the store's own embedder."""
+
 _logger = get_logger("memory_actors.search.embedding")
+
+
+def name_in(disk: VectorTable) -> str | None:
+    """Return the name of the embedder that a store was opened with last, or switched to.
+
+    None: it is a new store. An empty text: it was an embedder of the caller's own.
+    """
+    fact = disk.fact(NAME)
+    return None if fact is None else fact.decode()
 
 
 class EmbeddingService(Embeddings):
@@ -46,11 +57,11 @@ class EmbeddingService(Embeddings):
     def __init__(
         self,
         embedder: Embedder,
-        path: Path,
+        disk: VectorTable,
         *,
+        name: str | None = None,
         deadline_s: float = DEADLINE_S,
         cache_texts_max: int = Settings().embedding_cache_texts,
-        checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
         log: EventStore | None = None,
     ):
@@ -61,8 +72,12 @@ class EmbeddingService(Embeddings):
         self.apart = keys is not None or self._store is not None
         """True if what is nobody's stays in memory."""
         self.embedder: Embedder = embedder
-        self.disk: VectorTable = VectorTable(path, checked_bytes_max=checked_bytes_max)
+        self.name = name
+        """The name of the embedder; None: it is one of the caller's own."""
+        self.disk = disk
+        self._cache_texts_max = cache_texts_max
         self.cache: EmbeddingCache = EmbeddingCache(cache_texts_max)
+        self._successor: EmbeddingService | None = None
         self.from_memory = self.from_disk = 0  # embeddings, since the store was opened
         super().__init__(self, EVERYBODY, None)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
@@ -85,11 +100,39 @@ class EmbeddingService(Embeddings):
         if fact is not None and fact.decode() != mine and not reindex:
             raise ModelMismatchError(
                 f"this store is indexed with {fact.decode()!r}, not with {mine!r}: open it with "
-                "that model, or with reindex=True to embed its memories again"
+                "that model, and change it by `memory-actors model switch`; or with reindex=True "
+                "to embed its memories again"
             )
-        if fact is None or fact.decode() != mine:
-            self.disk.set_fact("model", mine.encode())
+        if fact is None or fact.decode() != mine or (name_in(self.disk) or None) != self.name:
+            self.make_own()
         self.disk.use_model(self.recipe)
+
+    def make_own(self) -> None:
+        """Record the model as the store's own, and its name. Blocks: call it off the loop."""
+        self.disk.set_facts(
+            {"model": self.embedder.fingerprint.encode(), NAME: (self.name or "").encode()}
+        )
+
+    def with_embedder(self, embedder: Embedder, name: str) -> "EmbeddingService":
+        """Return the embeddings of another model in the same file. Blocks: call it off the loop."""
+        made = EmbeddingService(
+            embedder,
+            self.disk.of_model(""),
+            name=name,
+            deadline_s=self._deadline_s,
+            cache_texts_max=self._cache_texts_max,
+            keys=self._keys,
+        )
+        made.disk.use_model(made.recipe)
+        return made
+
+    def stop(self) -> None:
+        """Stop the model alone: the file is another's."""
+        self._batcher.stop()
+
+    def succeed(self, successor: "EmbeddingService") -> None:
+        """Close another model's embeddings with these, which those who have them may still use."""
+        self._successor = successor
 
     async def probe(self) -> None:
         """See that an embedder of the caller's own gives vectors, before anything relies on them.
@@ -225,10 +268,12 @@ class EmbeddingService(Embeddings):
         if fact is None and log is not None:
             fact = await log.load_entry(MEANS, text_digest(name))
         if fact is None or len(fact) != 4 * self.embedder.dimension:
-            embedded = await self._batcher.embed(general_texts())
+            texts = general_texts()
+            with step("mean", [here()], texts=len(texts)):
+                embedded = await self._batcher.embed(texts)
             mean = np.mean([one.vector for one in embedded], axis=0, dtype=np.float64)
             fact = mean.astype(np.float32).tobytes()
-            await anyio.to_thread.run_sync(self.disk.set_fact, name, fact)
+            await anyio.to_thread.run_sync(self.disk.set_facts, {name: fact})
             if log is not None:
                 await log.save_checkpoint(Checkpoint(MEANS, 0, {text_digest(name): fact}))
         return np.frombuffer(fact, np.float32)
@@ -244,16 +289,22 @@ class EmbeddingService(Embeddings):
 
     def stop_background(self) -> None:
         """Embed nothing more in the background: closing has begun."""
+        if self._successor is not None:
+            self._successor.stop_background()
         self._batcher.stop_background()
 
     def release(self) -> None:
         """Stop the model, write what waits and close the file, where no event loop waits for it."""
+        if self._successor is not None:
+            self._successor.release()
         self._batcher.stop()
         with suppress(EventLogError):  # derived data: what was not written is embedded again
             self.disk.close()
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Wait for what is being computed, for `wait_s` at most; write what waits and close."""
+        if self._successor is not None:
+            await self._successor.close(wait_s)
         if self._finding is not None:
             self._finding.cancel()
         await self._batcher.close(wait_s)

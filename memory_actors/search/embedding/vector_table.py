@@ -16,9 +16,10 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +112,7 @@ class VectorTable:
     def _new_identity(self) -> bytes:
         identity = secrets.token_bytes(IDENTITY_BYTES)
         try:
-            self.set_fact(IDENTITY, identity)
+            self.set_facts({IDENTITY: identity})
         except EventLogError as error:  # derived data: then rows are looked up by their digests
             _logger.warning("table of embeddings has no identity", error=str(error))
         return identity
@@ -119,6 +120,13 @@ class VectorTable:
     def use_model(self, fingerprint: str) -> None:
         """Read and write the embeddings of this model from now on."""
         self._model = hashlib.sha256(fingerprint.encode()).digest()[:MODEL_BYTES]
+
+    def of_model(self, fingerprint: str) -> Self:
+        """Return the table of another model, in the same file."""
+        other = copy(self)
+        other._waiting = {}  # noqa: SLF001 - its own
+        other.use_model(fingerprint)
+        return other
 
     def get(
         self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
@@ -334,6 +342,19 @@ class VectorTable:
         remove_named(damaged.parent, lambda name: name == damaged.name)
         return len(known)
 
+    def delete_other_models(self) -> None:
+        """Delete the embeddings of all models but this one. Blocks: call it off the loop.
+
+        :raises EventLogError: the disk is full or failed; it can be repeated.
+        """
+        with self._env.read() as txn, txn.cursor(txn.tables[PLACES]) as cursor:
+            every = cursor.iternext(keys=True, values=False)
+            keys = [key for key in every if not key.startswith(self._model)]
+        for start in range(0, len(keys), DELETE_ROWS):
+            with self._lock:
+                self._env.write(partial(delete_keys, keys[start : start + DELETE_ROWS]))
+        self.shrink()
+
     def clear(self) -> None:
         """Delete all embeddings, and every byte of them. Blocks: call it off the loop.
 
@@ -376,10 +397,14 @@ class VectorTable:
             value = txn.get(name.encode(), db=txn.tables[FACTS])
         return None if value is None else checked(value)
 
-    def set_fact(self, name: str, value: bytes) -> None:
-        """Store a small fact. Blocks: call it off the loop."""
-        data = seal(value)
-        self._env.write(lambda txn: txn.put(name.encode(), data, db=txn.tables[FACTS]))
+    def set_facts(self, facts: Mapping[str, bytes]) -> None:
+        """Store small facts by name, all or none. Blocks: call it off the loop."""
+
+        def put(txn: Transaction) -> None:
+            for name, value in facts.items():
+                txn.put(name.encode(), seal(value), db=txn.tables[FACTS])
+
+        self._env.write(put)
 
     def close(self) -> None:
         """Write pending rows and close the file."""

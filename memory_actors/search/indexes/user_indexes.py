@@ -55,7 +55,7 @@ class UserIndexes:
         self._stream = stream
         self._path = path
         self._log = log
-        self._embeddings = embeddings
+        self.embeddings = embeddings
         self._tasks = tasks
         self._find = find
         self._version = version
@@ -91,7 +91,7 @@ class UserIndexes:
     def vector_bytes(self) -> int:
         """Bytes of the vectors that are searched, as float32."""
         self.index_taken()
-        width = 4 * self._embeddings.embedder.dimension
+        width = 4 * self.embeddings.embedder.dimension
         return width * sum(len(index.dense) for index in self._of.values())
 
     def centre(self, background: Vectors) -> Vectors:
@@ -224,7 +224,7 @@ class UserIndexes:
             kind,
             None if path is None else of_kind(path, kind.NAME),
             log=self._log,
-            embeddings=self._embeddings,
+            embeddings=self.embeddings,
             tasks=self._tasks,
             find=partial(self._find, kind),
             version=self._version,

@@ -323,7 +323,7 @@ class Handle(metaclass=ABCMeta):
         accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as entered:
             live = await entered.enter_async_context(self._scope.writable())
-            requests = await self._requests(texts, background=command.background)
+            requests = await self._requests(live, texts, background=command.background)
             answer = await self._scope.post(
                 live, command, idempotency_key=idempotency_key, digest=digest,
                 accepted=partial(settle, accepted, None),
@@ -331,14 +331,16 @@ class Handle(metaclass=ABCMeta):
             work = self._indexed(entered.pop_all(), live, command, requests, accepted, answer)
             return await self._scope.unattended(work)
 
-    async def _requests(self, texts: list[str], *, background: bool) -> list[EmbeddingRequest]:
+    async def _requests(
+        self, live: LiveUser, texts: list[str], *, background: bool
+    ) -> list[EmbeddingRequest]:
         """Look up the embeddings of texts, so many together that they are indexed together, too."""
         found = list[EmbeddingRequest]()
         for start in range(0, len(texts), EMBEDDED_AT_ONCE):
             if start:  # looking up so many takes some milliseconds
                 await asyncio.sleep(0)
             some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
-            request = EmbeddingRequest(self._scope.embeddings, some, background=background)
+            request = EmbeddingRequest(live.embeddings, some, background=background)
             found.append(request)
         return found
 

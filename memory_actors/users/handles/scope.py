@@ -31,6 +31,7 @@ from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.reranking import Reranking
 from memory_actors.search.superseding import Superseding
 from memory_actors.users.live_user import LiveUser, UserDecider, UserView
 from memory_actors.users.recalls import RecallAudit
@@ -39,9 +40,9 @@ from memory_actors.users.totals import Totals
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Services:
-    """One of each, wired by `MemorySystem.open`."""
+    """One of each, wired by `MemorySystem.open`. Only `embeddings` changes, with the model."""
 
     log: EventStore
     runtime: Runtime[LiveUser]
@@ -58,10 +59,13 @@ class Services:
     clock_us: Callable[[], int]
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
+    reranking: Reranking | None = None
     extractor: Any = None
     """Finds facts in messages; None: nobody does."""
     extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By stream: held while messages of it are read."""
+    switching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the model is switched."""
     unattended: set[asyncio.Task[None]] = field(default_factory=set)
     """Work whose caller may have gone. It holds its user live, so closing waits for it."""
 

@@ -150,4 +150,4 @@ async def test_a_memory_is_kept_when_embeddings_cannot_be_read(
 
 def failed_fact(table: Any) -> None:
     with pytest.raises(Exception, match="read, then retry"):
-        table.set_fact("x", b"")
+        table.set_facts({"x": b""})

@@ -33,6 +33,7 @@ CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
     "purge": lambda system, _: system.purge("a source"),
     "recalls": lambda system, _: system.recalls("u"),
     "replay": lambda system, _: system.replay("u"),
+    "switch_model": lambda system, _: system.switch_model("default"),
     "usage": lambda system, _: system.usage(),
     "users": lambda system, _: system.users(),
     "verify": lambda system, _: system.verify(),

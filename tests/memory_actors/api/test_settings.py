@@ -42,6 +42,8 @@ WRONG: list[tuple[str, Any]] = [
     ("deadline_s", 10**400),
     ("deadline_s", 0),
     ("embedder_deadline_s", nan),
+    ("reranker_hits", 1),
+    ("reranker_deadline_s", 0),
     ("embedding_cache_texts", 999),
     ("latency_targets_ms", None),
     ("latency_targets_ms", {"everything": 1.0}),

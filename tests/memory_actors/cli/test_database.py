@@ -30,6 +30,7 @@ from memory_actors.sync import MemorySystem
 
 ROOT = Path(__file__).parents[3]
 INSTEAD = {
+    "model switch": ("InvalidInputError", "agree on its model"),
     "backup": ("MissingCapability", "pg_dump"),
     "export-since": ("MissingCapability", "replicate the database"),
     "import-since": ("InvalidInputError", "replicate the database"),

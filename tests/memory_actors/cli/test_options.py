@@ -37,7 +37,7 @@ WITHOUT_STORE = {
 }  # fmt: skip
 OF_ALL_USERS = {
     "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
-    "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke",
+    "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke", "model switch",
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "improve", "entity add", "document put", "episode start",
@@ -51,7 +51,7 @@ def test_these_are_the_commands() -> None:
         "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
         "heads", "heads-key", "move",
-        "model install", "model path", "doctor", "demo", "ui",
+        "model install", "model path", "model switch", "doctor", "demo", "ui",
         "users", "update",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
@@ -343,8 +343,8 @@ def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None
 def test_the_embedder_has_three_sources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The embedder is that of the option, of the environment, or the default."""
-    assert App().model == "default"
+    """The embedder is that of the option, of the environment, or the store's own."""
+    assert App().model is None
     monkeypatch.setenv("MEMORY_ACTORS_EMBEDDER", "multilingual")
     assert App().model == "multilingual"
     assert App(embedder="default").model == "default"

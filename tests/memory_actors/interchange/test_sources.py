@@ -590,6 +590,33 @@ async def test_claude_mem_of_an_older_version(imported, tmp_path: Path) -> None:
     assert [one.session_id for one in got.users["shop"]] == ["c-1", "c-1"]
 
 
+async def test_the_graph_of_a_palace_belongs_to_the_user_of_the_import(
+    imported, tmp_path: Path
+) -> None:
+    got = await imported("mempalace", foreign.mempalace(tmp_path))
+    assert (got.report.added, got.report.left_out) == (7, 0)
+    people = {one.data["name"]: one for one in got.users["me"] if "name" in one.data}
+    assert set(people) == {"Max", "Alice", "chess"}
+    assert people["Max"].data["type"] == "person"
+    assert people["Max"].metadata["age"] == 11
+    child, loves = (one for one in got.users["me"] if "relation" in one.data)
+    assert (child.data["source"], child.data["relation"], child.data["target"]) == (
+        "Max", "child_of", "Alice",
+    )  # fmt: skip
+    assert loves.metadata == {"confidence": 0.8, "source_file": "chat.jsonl"}
+    assert str(loves.data["valid_to"]).startswith("2025-02-10")
+
+
+async def test_drawers_of_a_palace_belong_to_their_wings(imported, tmp_path: Path) -> None:
+    got = await imported("mempalace", foreign.mempalace(tmp_path))
+    (cart,), (till,) = got.users["shop"], got.users["till"]
+    assert cart.content == "> Which store?\nLMDB for the cart of tea."
+    assert cart.occurred_at == till.occurred_at == WHEN
+    assert cart.metadata["room"] == "cart"
+    assert cart.metadata["chroma_id"] == "drawer_shop_cart_0"
+    assert [note.lines for note in got.report.notes if "closet" in note.says] == [1]
+
+
 async def test_letta(imported, tmp_path: Path) -> None:
     got = await imported("letta", foreign.letta(tmp_path), user_field="agent")
     tea, hello, answer, block = got.users["anna"]

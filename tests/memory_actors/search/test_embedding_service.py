@@ -46,7 +46,7 @@ class SlowEmbedder(FakeEmbedder):
 
 @pytest.fixture
 async def service(tmp_path: Path):
-    service = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb")
+    service = EmbeddingService(FakeEmbedder(), VectorTable(tmp_path / "derived.mdb"))
     service.check_model(reindex=False)
     yield service
     await service.close()
@@ -277,7 +277,7 @@ async def test_a_query_text_is_kept_once_remembered(service, tmp_path: Path) -> 
     await embed_and_keep(service, ["a word"])
     await service.close()
 
-    again = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb")
+    again = EmbeddingService(FakeEmbedder(), VectorTable(tmp_path / "derived.mdb"))
     again.check_model(reindex=False)
     assert list(again.known([text_digest("a word"), text_digest("another")])) == [
         text_digest("a word")
@@ -355,7 +355,7 @@ async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None
 
     for expected in (400, 0):
         embedder = Plain()
-        service = EmbeddingService(embedder, tmp_path / "derived.mdb")
+        service = EmbeddingService(embedder, VectorTable(tmp_path / "derived.mdb"))
         service.check_model(reindex=False)
         mean = await service.background_mean()
         assert mean.shape == (32,)

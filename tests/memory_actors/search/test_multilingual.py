@@ -11,7 +11,7 @@ import pytest
 
 from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchError
 from memory_actors.base.errors import EmbedderError
-from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE
@@ -165,6 +165,22 @@ async def test_a_store_changes_models_and_back(tmp_path: Path) -> None:
     async with MemorySystem.open(tmp_path, embedder="multilingual") as memory:
         assert len(await memory.user("u").retrieve("green tea", top_k=9)) == 3
         assert memory.statistics().embeddings.computed == 1  # the query: memories are kept
-    async with MemorySystem.open(tmp_path, reindex=True) as memory:
+    async with MemorySystem.open(tmp_path) as memory:
+        assert len(await memory.user("u").retrieve("green tea", top_k=9)) == 3
+        assert memory.statistics().embeddings.computed == 1  # the store names its model itself
+    async with MemorySystem.open(tmp_path, embedder="default", reindex=True) as memory:
         assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
         assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
+
+
+async def test_the_first_search_waits_for_no_mean_of_general_text(tmp_path: Path) -> None:
+    """The mean is shipped with the program: it is that of the texts."""
+    embedder = MultilingualEmbedder()
+    texts = general_texts()
+    mean = embedder.embed(texts).mean(axis=0)
+    assert np.allclose(embedder.background_mean(), mean, atol=1e-3)
+    async with MemorySystem.open(tmp_path, embedder="multilingual") as memory:
+        user = memory.user("u")
+        await user.add("Likes green tea")
+        assert await user.retrieve("tea")
+        assert memory.statistics().embeddings.computed == 2  # the memory and the query

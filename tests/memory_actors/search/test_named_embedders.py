@@ -10,10 +10,16 @@ import onnx
 import pytest
 from support.llm_server import Server
 
-from memory_actors import EmbedderError, InvalidInputError, MemorySystem, ModelMismatchError
+from memory_actors import (
+    EmbedderError,
+    InvalidInputError,
+    MemorySystem,
+    MissingExtraError,
+    ModelMismatchError,
+)
 from memory_actors.search.embedding import served
 from memory_actors.search.embedding.joined import JoinedEmbedder
-from memory_actors.search.embedding.local_models import OnnxFolder
+from memory_actors.search.embedding.local_models import OnnxFolder, SentenceEmbedder
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
 from memory_actors.search.model.installed import GRAPH_FILE, model_dir
@@ -164,6 +170,68 @@ def test_other_files_are_another_model(exported: Path, tmp_path: Path) -> None:
     assert OnnxFolder(str(folder)).fingerprint != OnnxFolder(str(exported)).fingerprint
     with pytest.raises(EmbedderError, match=r"tokenizer"):
         OnnxFolder(str(folder)).embed(["tea"])
+
+
+@pytest.fixture(scope="session")
+def sentence_model(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MiniLM as sentence-transformers keeps it in a folder."""
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    folder = tmp_path_factory.mktemp("sentence") / "minilm"
+    shutil.copytree(published, folder)
+    config = {
+        "architectures": ["BertModel"], "model_type": "bert", "hidden_size": 384,
+        "intermediate_size": 1536, "num_attention_heads": 12, "num_hidden_layers": 6,
+        "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2,
+    }  # fmt: skip
+    parts = "sentence_transformers.models."
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{parts}Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{parts}Pooling"},
+    ]
+    pooling = {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling").mkdir()
+    for name, said in {
+        "config.json": config,
+        "modules.json": modules,
+        "sentence_bert_config.json": {"max_seq_length": 256},
+        "tokenizer_config.json": {"tokenizer_class": "BertTokenizerFast", "do_lower_case": True},
+        "1_Pooling/config.json": pooling,
+    }.items():
+        (folder / name).write_text(json.dumps(said))
+    return folder
+
+
+def test_sentence_transformers_gives_the_vectors_of_its_models(
+    sentence_model: Path, minilm_fp32: OnnxEmbedder, tmp_path: Path
+) -> None:
+    embedder = SentenceEmbedder(str(sentence_model))
+
+    found = embedder.embed([*TEXTS, "\ud83d", f"{embedder.query_prefix}{TEXTS[0]}"])
+
+    assert found.shape == (len(TEXTS) + 2, embedder.dimension) == (len(TEXTS) + 2, 384)
+    assert np.allclose(found[: len(TEXTS)], minilm_fp32.embed(TEXTS), atol=1e-4)
+    assert np.allclose(found[-1], found[0], atol=1e-5)  # it has no prompt for questions
+    prompts = {"prompts": {"query": "ask: ", "document": ""}, "default_prompt_name": None}
+    asking = shutil.copytree(sentence_model, tmp_path / "minilm")
+    (asking / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    prompted = SentenceEmbedder(str(asking))
+    assert prompted.fingerprint != embedder.fingerprint
+    asked, plain = prompted.embed([f"{embedder.query_prefix}tea", "ask: tea"])
+    assert np.allclose(asked, plain, atol=1e-5)
+
+
+def test_a_model_that_sentence_transformers_cannot_load_is_an_embedder_error(
+    sentence_model: Path, tmp_path: Path
+) -> None:
+    assert sentence_model
+    with pytest.raises(EmbedderError, match="sentence-transformers cannot load"):
+        SentenceEmbedder(str(tmp_path)).prepare()
+
+
+def test_without_sentence_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match=r"memory-actors\[sentence-transformers\]"):
+        embedder_of("sentence-transformers:all-mpnet-base-v2")
 
 
 async def test_a_joined_store_is_as_good_as_minilm_where_both_are_minilm(
