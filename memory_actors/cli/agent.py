@@ -1,22 +1,25 @@
 """agent: coding agents that remember by themselves: hooks, backfill, pausing."""
 
 from importlib.util import find_spec
-from pathlib import Path
 
 import click
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.cli import options
-from memory_actors.cli.mcp import dry_run_option, may_change, place_in_configuration, yes_option
+from memory_actors.cli.mcp import carried_out, dry_run_option, place_in_configuration, yes_option
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.backfill import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import Command, hooks_change, plugin_change
+from memory_actors.integrations.coding_agents.installing import Command, changes_of
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import check_installed
+from memory_actors.integrations.mcp.clients import CLIENTS
+from memory_actors.sharing.address import has_password, server_url
+
+CAPTURED = [name for name, host in HOSTS.items() if host.reader]
 
 host_argument = click.argument("host", type=click.Choice(list(HOSTS)))
 everywhere_option = click.option(
@@ -36,22 +39,35 @@ def agent() -> None:
 
 @agent.command(cls=SharedCommand, shared=options.OF_USER)
 @host_argument
+@click.option(
+    "--team",
+    metavar="URL",
+    help="The server that has the memory of projects, for all who work there.",
+)
 @dry_run_option
 @yes_option
 @pass_app
-def install(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
-    """Add the hooks and the MCP server to HOST: show the change, then make it."""
+def install(app: App, /, host: str, team: str | None, dry_run: bool, yes: bool) -> None:
+    """Add the hooks and the MCP server to HOST: show the change, then make it.
+
+    The key of a --team server is in MEMORY_ACTORS_API_KEY, or in ~/.config/memory-actors/api-key,
+    which only you may read.
+    """
     check_installed()
     if find_spec("detect_secrets") is None:
         raise MissingExtraError("hooks need the extra: pip install 'memory-actors[agents]'")
     in_data_directory(app)
-    command = Command(place_in_configuration(app), app.user_id)
+    if team is not None and (server_url(team) is None or has_password(team)):
+        raise InvalidInputError(
+            "--team takes the http:// or https:// URL of a server, without a key"
+        )
+    command = Command(place_in_configuration(app), app.user_id, team or "")
     if not _carried_out(app, host, command, dry_run, yes):
         return
     ensure_model(app)
     if not app.json:
         note(f"The memory is in {command.data}.")
-        note(f"{HOSTS[host].next_step}.")
+        note(f"{HOSTS[host].next_step or CLIENTS[host].next_step}.")
 
 
 @agent.command(cls=SharedCommand, shared=options.OF_NOTHING)
@@ -65,7 +81,7 @@ def uninstall(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
 
 
 @agent.command("backfill", cls=SharedCommand, shared=options.OF_USER)
-@click.argument("hosts", nargs=-1, type=click.Choice(list(HOSTS)))
+@click.argument("hosts", nargs=-1, type=click.Choice(CAPTURED))
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @pass_app
 def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None:
@@ -74,7 +90,7 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
     Interrupted, run it again: it goes on where it was.
     """
     in_data_directory(app)
-    named = list(hosts) or list(HOSTS)
+    named = list(hosts) or CAPTURED
 
     async def whole() -> Backfilled:
         with progress_bar("Reading sessions", quiet=app.json) as moved:
@@ -107,8 +123,8 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
 @pass_app
 def pause(app: App, /, everywhere: bool) -> None:
     """Capture nothing in this project, and bring nothing back, until `resume`."""
-    which = pausing.EVERYWHERE if everywhere else project_of(Path.cwd()).user_id
-    _paused(app, pausing.paused() | {which})
+    which = pausing.EVERYWHERE if everywhere else project_of(".").user_id
+    _paused(app, _paused_now() | {which})
 
 
 @agent.command(cls=SharedCommand, shared=options.OF_NOTHING)
@@ -116,7 +132,7 @@ def pause(app: App, /, everywhere: bool) -> None:
 @pass_app
 def resume(app: App, /, everywhere: bool) -> None:
     """Undo `pause`."""
-    left = frozenset() if everywhere else pausing.paused() - {project_of(Path.cwd()).user_id}
+    left = frozenset() if everywhere else _paused_now() - {project_of(".").user_id}
     if pausing.EVERYWHERE in left:
         raise InvalidInputError("all projects are paused: say `resume --everywhere`")
     _paused(app, left)
@@ -131,21 +147,22 @@ def _paused(app: App, projects: frozenset[str]) -> None:
 
 
 def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:
-    """Show the change, ask, and make it; say whether it is in force."""
-    plugin = plugin_change(command) if HOSTS[host].hooks_file is None else None
-    changes = [] if plugin else [one for one in hooks_change(host, command) if not one.is_none]
-    shown = [plugin.diff] if plugin else [change.diff for change in changes]
-    told = "\n".join(shown) or f"{HOSTS[host].title} is so already."
-    written = may_change(app, told, is_change=bool(shown), dry_run=dry_run, yes=yes)
-    failures: list[str] = []
-    if written:
-        for change in changes:
-            change.write()
-        failures = plugin.write() if plugin else []
+    """Show the changes, ask, and make them; say whether they are in force."""
+    changes = [change for change in changes_of(host, command) if not change.is_none]
+    shown, title = [change.diff for change in changes], CLIENTS[host].title
+    failures = carried_out(app, changes, f"{title} is so already.", dry_run=dry_run, yes=yes)
+    written = failures is not None
     if app.json:
-        print_json({"host": host, "changes": shown, "written": written, "failures": failures})
+        print_json({"host": host, "changes": shown, "written": written, "failures": failures or []})
     elif written:
-        for failure in failures:
+        for failure in failures or ():
             note(failure, "yellow")
-        note(f"{HOSTS[host].title}: done.")
+        note(f"{title}: done.")
     return written or not (shown or dry_run)
+
+
+def _paused_now() -> frozenset[str]:
+    try:
+        return pausing.paused()
+    except pausing.Unreadable as error:
+        raise InvalidInputError(str(error)) from error

@@ -1,6 +1,7 @@
 """mcp: the memory as tools for models, and the clients that shall know of it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from memory_actors.cli.running import (
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, serve_stdio
 from memory_actors.integrations.mcp.clients import (
     CLIENTS,
+    Change,
     ConfigurationChange,
     config_path,
     installing,
@@ -47,15 +49,20 @@ yes_option = click.option("--yes", is_flag=True, help="Write without asking.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the change.")
 
 
-def may_change(app: App, shown: str, *, is_change: bool, dry_run: bool, yes: bool) -> bool:
-    """Show a change of somebody's configuration, and ask; return whether to make it."""
+def carried_out(
+    app: App, changes: Sequence[Change], unchanged: str, *, dry_run: bool, yes: bool
+) -> list[str] | None:
+    """Show changes of somebody's configuration, ask, and make them.
+
+    Return what failed and is left to the user; None: nothing was to be changed, or was.
+    """
     if not app.json:
-        say(shown)
-    if dry_run or not is_change:
-        return False
+        say("\n".join(change.diff for change in changes) or unchanged)
+    if dry_run or not changes:
+        return None
     if not yes and not app.json:
         click.confirm("Do this?", abort=True)
-    return True
+    return [failure for change in changes for failure in change.write()]
 
 
 def place_in_configuration(app: App) -> str:
@@ -144,10 +151,8 @@ def _carried_out(
     app: App, change: ConfigurationChange, dry_run: bool, yes: bool, what: str
 ) -> bool:
     """Show a change, ask, and make it; say whether it is in force."""
-    shown = change.diff or f"{change.path} is so already."
-    is_written = may_change(app, shown, is_change=not change.is_none, dry_run=dry_run, yes=yes)
-    if is_written:
-        change.write()
+    changes, unchanged = [] if change.is_none else [change], f"{change.path} is so already."
+    is_written = carried_out(app, changes, unchanged, dry_run=dry_run, yes=yes) is not None
     if app.json:
         print_json({"path": str(change.path), "diff": change.diff, "written": is_written})
     elif is_written:

@@ -1,20 +1,19 @@
 """A call of the owner that blocks the thread.
 
-It serves the few operations that are not awaited, and short programs that have no event loop. Each
-call has a connection of its own: that of a client belongs to its event loop, which waits as well.
+It serves the few operations that are not awaited. Each call has a connection of its own: that of a
+client belongs to its event loop, which waits as well.
 """
 
 import os
 import secrets
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import Address, reachable, read_address
+from memory_actors.sharing.address import Address, reachable
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.generated_operations import DECLARED
@@ -95,18 +94,3 @@ def _asked(directory: Path, address: Address, hello: frames.Hello, call: frames.
                 if isinstance(message, frames.CallFailed | frames.Refused):
                     raise error_of(message.error)
     raise ConnectionError("the connection was lost")
-
-
-class BlockingCaller:
-    """Asks the owner of a store to carry out operations. Each call blocks the thread."""
-
-    def __init__(self, directory: Path):
-        self._directory = directory
-
-    def at_once(self, invocation: Invocation) -> Any:
-        """Carry out an operation, and return its result. Raises what `ask_at_once` raises."""
-        return ask_at_once(self._directory, {}, invocation, partial(read_address, self._directory))
-
-    async def call(self, invocation: Invocation) -> Any:
-        """Do the same for handles whose methods are awaited. No event loop is needed."""
-        return self.at_once(invocation)

@@ -1,15 +1,15 @@
 """Backfill: the transcripts that a host has kept are captured, each message once."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
-from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.pausing import is_paused
 from memory_actors.integrations.coding_agents.projects import project_of
-from memory_actors.integrations.coding_agents.transcripts import turns
+from memory_actors.integrations.coding_agents.transcripts import reader_of, transcripts, turns
 from memory_actors.sharing.system import MemorySystem
 
 UNREADABLE: Final = (OSError, ValueError, RecursionError)
@@ -36,16 +36,17 @@ async def backfill(
 
     It can be stopped and run again: what is stored is not stored twice.
     """
-    found = [(host, path) for host in hosts for path in sorted(HOSTS[host].reader.transcripts())]
+    found = [(host, path) for host in hosts for path in _transcripts(host)]
     captured: list[Captured] = []
     projects, skipped = set(), []
     for done, (host, path) in enumerate(found):
         progress(done, len(found))
         try:
-            directory = HOSTS[host].reader.working_directory(path)
-            said = list(turns(HOSTS[host].reader.entries(path)))
+            reader = reader_of(host)
+            directory = reader.working_directory(path)
+            said = list(turns(reader.entries(path)))
             project = None if directory is None else project_of(directory)
-            session = Session(host, HOSTS[host].reader.session_id(path))
+            session = Session(host, reader.session_id(path))
         except UNREADABLE:
             project = None
         if project is None:
@@ -70,3 +71,10 @@ async def backfill(
         projects=tuple(sorted(projects)),
         skipped=tuple(skipped),
     )
+
+
+def _transcripts(host: str) -> list[Path]:
+    try:
+        return list(transcripts(host))
+    except OSError:  # one file that has them all
+        return []

@@ -1,21 +1,23 @@
 """Stores the turns, episodes, fixes and the summary of a session in the memory of its project.
 
 All of it follows from the transcript, and ids are made of the ids there: reading it again adds
-nothing. The summary names the last stored turn, so that those before it are not looked at again.
-The source of everything is `<host>:<session>`, so `purge` takes a session out again.
+nothing. Turns before the last stored one are not looked at again. A summary is written with the
+first turn, and rewritten where the caller says so and more has come. The source of everything is
+`<host>:<session>`, so `purge` takes a session out again.
 """
 
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_actors.base.errors import (
     InvalidInputError,
     NotFoundError,
     NotOfferedError,
     QuotaExceededError,
+    SummarizerError,
 )
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
@@ -23,6 +25,9 @@ from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.transcripts import Turn
 from memory_actors.sharing.system import MemorySystem, UserMemory
+
+if TYPE_CHECKING:
+    from memory_actors.compaction.summarizers import Summarizer
 
 TURNS_AT_ONCE: Final = 25
 STEPS_MAX: Final = 50
@@ -32,7 +37,9 @@ ERROR_CHARACTERS_MAX: Final = 300
 """The limit for what is kept of the output of a failed command."""
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
 LAST_TURN: Final = "last_turn"
-"""The metadata of a summary that names the last turn which is stored."""
+"""The metadata of a summary that names the last turn which it is about."""
+REPLY: Final = ":reply"
+"""The end of the id of a reply, behind that of its prompt."""
 CHAINED: Final = re.compile(r"&&|;|\n")
 ASSIGNMENT: Final = re.compile(r"^(?:\w+=\S*\s+)+")
 
@@ -69,11 +76,18 @@ class Captured(NamedTuple):
 
 
 async def capture(
-    memory: MemorySystem, project: Project, session: Session, turns: Sequence[Turn]
+    memory: MemorySystem,
+    project: Project,
+    session: Session,
+    turns: Sequence[Turn],
+    *,
+    summarise: bool = True,
+    summarizer: "Summarizer | None" = None,
 ) -> Captured:
-    """Store the turns of a session that are not stored yet, and its summary if there are any.
+    """Store the turns of a session that are not stored yet, and a summary if there is none.
 
-    The last stored turn may have gone on since: its reply is brought up to date.
+    The last stored turn may have gone on since: its reply is brought up to date. `summarise` brings
+    the summary up to date. A `summarizer` writes what does not fit into one as it is.
     """
     user = memory.user(
         project.user_id, agent_id=session.host, session_id=session.id, source=session.source
@@ -83,10 +97,11 @@ async def capture(
     for turn in turns:
         by_id.setdefault(turn.prompt.id, turn)
     turns = [*by_id.values()]
+    if not turns:
+        return Captured()
     fixes = dict(_fixes(turns))
     told = [(turn, fixes.get(number, [])) for number, turn in enumerate(turns)]
-    summary = await _summary_of(user, session)
-    last = None if summary is None else summary.metadata.get(LAST_TURN)
+    last = await _last_stored(user, session)
     known = next((n for n, turn in enumerate(turns) if turn.prompt.id == last), -1)
     memories = episodes = 0
     if known >= 0:
@@ -97,10 +112,22 @@ async def capture(
         worked = [_episode(session, turn, cleaner) for turn, _ in some if turn.runs]
         memories += await _added(user, items)
         episodes += sum(await asyncio.gather(*(_put(user, one) for one in worked)))
-        newest, _ = some[-1]
-        if memories or newest.prompt.id != last:
-            await _summarise(user, session, newest)
+    summary = await _summary_of(user, session)
+    if summary is None or (
+        summarise and (memories or summary.metadata.get(LAST_TURN) != turns[-1].prompt.id)
+    ):
+        await _summarise(user, session, turns[-1], summary, summarizer)
     return Captured(len(turns) - known - 1, memories, episodes)
+
+
+async def _last_stored(user: UserMemory, session: Session) -> str | None:
+    """Return the id of the last prompt that is stored, of itself or of its reply."""
+    found = await user.list_memories(
+        ["long_term"], filters={"kind": {"exists": False}}, sources=[session.source], limit=1
+    )
+    if not found:
+        return None
+    return found[0].memory_id.removeprefix(f"{session.source}:").removesuffix(REPLY)
 
 
 async def _added(user: UserMemory, items: Sequence[Item]) -> int:
@@ -140,8 +167,18 @@ async def _summary_of(user: UserMemory, session: Session) -> Memory | None:
     return found[0] if found else None
 
 
-async def _summarise(user: UserMemory, session: Session, last: Turn) -> None:
-    """Store what a session was about, in sentences of its stored messages; replace the former."""
+async def _summarise(
+    user: UserMemory,
+    session: Session,
+    last: Turn,
+    known: Memory | None,
+    summarizer: "Summarizer | None",
+) -> None:
+    """Store what a session was about, in place of a known summary.
+
+    Few words are kept as they are. Otherwise the summarizer writes it; without one, or if it fails,
+    it is sentences of the stored messages.
+    """
     from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
 
     said = await user.list_memories(
@@ -158,9 +195,12 @@ async def _summarise(user: UserMemory, session: Session, last: Turn) -> None:
     summary = "\n".join(texts)
     if count_words(summary) > SUMMARY_WORDS_MAX:
         cluster = Cluster(texts=texts, times=tuple(one.occurred_at for one in said))
-        summary = await ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX).summarize(cluster)
+        extractive = ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX)
+        try:
+            summary = await (summarizer or extractive).summarize(cluster)
+        except SummarizerError:
+            summary = await extractive.summarize(cluster)
     metadata = {"kind": SUMMARY, LAST_TURN: last.prompt.id}
-    known = await _summary_of(user, session)
     if known is not None:
         await user.update(known.memory_id, content=summary, metadata=metadata)
         return
@@ -179,7 +219,7 @@ def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner)
     its_id = f"{session.source}:{turn.prompt.id}"
     said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
     if turn.reply is not None:
-        said.append((f"{its_id}:reply", "assistant", turn.reply.text, turn.reply.time))
+        said.append((f"{its_id}{REPLY}", "assistant", turn.reply.text, turn.reply.time))
     for memory_id, role, text, time in said:
         yield Item(
             content=cleaner.clean(text),

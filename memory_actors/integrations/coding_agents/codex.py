@@ -5,7 +5,6 @@ Lines are `{timestamp, type, payload}`. Events of type `user_message` have promp
 `call_id`. Lines have no ids. The file only grows, so the number of a line serves as its id.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +24,6 @@ from memory_actors.integrations.coding_agents.transcripts import (
 PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 UUID_LENGTH: Final = 36
 EXIT_CODE: Final = re.compile(r"exit(?:ed with)? code:? (\d+)", re.IGNORECASE)
-
-
-def transcripts() -> Iterator[Path]:
-    """Yield all transcripts."""
-    home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
-    yield from home.glob("sessions/*/*/*/rollout-*.jsonl")
 
 
 def working_directory(path: Path) -> str | None:

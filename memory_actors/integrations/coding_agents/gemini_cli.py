@@ -5,7 +5,6 @@ session, with a list of the same messages. A message has an `id`, a `type` ("use
 a `content`, and the `toolCalls` with their results. A later line of the same id replaces it.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -26,12 +25,6 @@ BYTES_MAX: Final = 256 << 20
 CHANGES: Final = ("replace", "write_file", "edit")
 PROJECT_ROOT: Final = ".project_root"
 """The file beside the chats that names the project's directory."""
-
-
-def transcripts() -> Iterator[Path]:
-    """Yield all transcripts."""
-    home = Path(os.environ.get("GEMINI_CLI_HOME") or Path.home())
-    yield from home.glob(".gemini/tmp/*/chats/session-*.json*")
 
 
 def working_directory(path: Path) -> str | None:

@@ -1,61 +1,28 @@
-"""A hook: what a host runs at a moment of a session, `python -m …coding_agents.hook HOST`.
+"""A hook: what a host runs at a moment of a session, `python -S -E -P …/coding_agents HOST`.
 
 It reads one JSON object from stdin and may write one to stdout. It never fails its host: each error
 is a line in `agent.log`, and the exit code is 0. If a process has the store open, it answers what
-is asked at the start of a session and at a prompt; the hook then loads no more than that needs: no
-event loop, no numpy, no model.
+is asked at the start of a session and at a prompt; the hook then loads only the standard library.
 """
 
-import argparse
+import json
 import os
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
-
-import msgspec
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from memory_actors.integrations.coding_agents import pausing
+from memory_actors.integrations.coding_agents.hosts import HOSTS, Moment
 from memory_actors.integrations.coding_agents.projects import Project, project_of
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
-from memory_actors.sharing.address import is_served, place_of
+from memory_actors.sharing.asking import Handle, Owner
 
-if TYPE_CHECKING:
-    from memory_actors.sharing.declaration import Caller
-    from memory_actors.sharing.system import MemorySystem, UserMemory
-
-Moment: TypeAlias = Literal["start", "prompt", "turn", "compaction"]
-
-EVENTS: Final[Mapping[str, Mapping[str, Moment]]] = {
-    "claude-code": {
-        "SessionStart": "start",
-        "UserPromptSubmit": "prompt",
-        "Stop": "turn",
-        "PreCompact": "compaction",
-    },
-    "codex": {
-        "SessionStart": "start",
-        "UserPromptSubmit": "prompt",
-        "Stop": "turn",
-        "PreCompact": "compaction",
-    },
-    "gemini-cli": {
-        "SessionStart": "start",
-        "BeforeAgent": "prompt",
-        "AfterAgent": "turn",
-        "PreCompress": "compaction",
-    },
-}
-"""The events of each host that has hooks, and what they are to us.
-
-A compaction may come in the middle of a turn, which is stored when it has ended. The end of a
-session is none: hosts do not wait for hooks then, and nothing is left to do.
-"""
-BEGAN_IN: Final = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini-cli": "GEMINI_PROJECT_DIR"}
-"""The variables that say where a session began; the agent may be in another directory by now."""
-WORK_S_MAX: Final = 20.0
-"""A hook that would take longer is given up; the next one goes on where it was."""
 STDIN_BYTES_MAX: Final = 64 << 20
+NAMES: Final = {
+    "name": ("hook_event_name", "hookEventName", "agent_action_name"),
+    "session": ("session_id", "sessionId", "conversation_id", "trajectory_id"),
+}
+"""What hosts call the event, and the session."""
 
 
 class Event(NamedTuple):
@@ -66,58 +33,81 @@ class Event(NamedTuple):
     moment: Moment
     session_id: str
     directory: str
-    transcript: Path | None
+    transcript: str
+    """Its path, or nothing."""
     prompt: str
+
+
+class Command(NamedTuple):
+    """What a hook is told on its command line."""
+
+    host: str
+    data: str
+    """The directory or the URL of the store."""
+    user: str = "default"
+    """The person."""
+    team: str = ""
+    """The URL of the server that has the memory of projects; none: the same store has it."""
 
 
 def event_of(host: str, data: bytes) -> Event | None:
     """Return the event that a host reports, or None if hooks do nothing about it.
 
-    :raises msgspec.DecodeError: it is no JSON object.
+    :raises ValueError: it is no JSON object.
     """
-    said = msgspec.json.decode(data, type=dict[str, Any])
-    name = str(said.get("hook_event_name"))
-    moment = EVENTS[host].get(name)
+    said = json.loads(data.decode(errors="replace"))
+    if not isinstance(said, dict):
+        raise ValueError("the event is no JSON object")
+    told = said | _object(said.get("tool_info"))
+    name, session = (
+        next((str(told[one]) for one in names if told.get(one)), "") for names in NAMES.values()
+    )
+    moment = HOSTS[host].events.get(name)
     if moment is None:
         return None
-    path = said.get("transcript_path")
+    roots = told.get("workspace_roots") or [""]
     return Event(
         host,
         name,
         moment,
-        str(said.get("session_id") or "unknown"),
-        os.environ.get(BEGAN_IN.get(host, "")) or str(said.get("cwd") or Path.cwd()),
-        Path(path) if isinstance(path, str) and path else None,
-        str(said.get("prompt") or ""),
+        session or "unknown",
+        os.environ.get(HOSTS[host].began_in) or str(told.get("cwd") or roots[0] or os.getcwd()),
+        str(told.get("transcript_path") or ""),
+        str(told.get("prompt") or ""),
     )
 
 
-def answer(event: Event, place: str, person: str) -> dict[str, Any] | None:
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def answer(event: Event, command: Command) -> dict[str, Any] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
         return None
-    owned = place_of(place)
-    if event.moment in ("start", "prompt") and isinstance(owned, Path) and is_served(owned):
-        text = _at_once(_recalled(event, _users_of_owner(owned, event, project, person)))
+    users = None if command.team else _users_of_owner(event, command, project)
+    if users is not None:
+        text = _at_once(recalled(event, users))
     else:
-        text = _with_store(event, place, project, person)
+        text = _with_store(event, command, project)
     if not text:
         return None
+    if HOSTS[event.host].answer == "additional_context":
+        return {"additional_context": text}
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
 
 
-def _users_of_owner(
-    directory: Path, event: Event, project: Project, person: str
-) -> "Sequence[UserMemory]":
-    """Return handles of the two users; their calls block until the owner has answered."""
-    from memory_actors.base.on import On
-    from memory_actors.sharing.at_once import BlockingCaller
-    from memory_actors.sharing.remote import UserMemory as RemoteUser
-
-    caller = cast("Caller", BlockingCaller(directory))  # recalling only awaits single calls
-    ons = (On(project.user_id, event.host, event.session_id), On(person, event.host))
-    return [cast("UserMemory", RemoteUser(caller, on.checked())) for on in ons]
+def _users_of_owner(event: Event, command: Command, project: Project) -> Sequence[Handle] | None:
+    """Return handles of the project and the person, if something is asked and somebody answers."""
+    if event.moment not in ("start", "prompt"):
+        return None
+    try:
+        owner = Owner(command.data)
+    except (OSError, ValueError, KeyError):
+        return None
+    ons = ([project.user_id, event.host, event.session_id], [command.user, event.host, None])
+    return [Handle(owner, on) for on in ons]
 
 
 def _at_once(work: Coroutine[Any, Any, str]) -> str:
@@ -129,80 +119,51 @@ def _at_once(work: Coroutine[Any, Any, str]) -> str:
     raise RuntimeError("a call did not block")
 
 
-def _with_store(event: Event, place: str, project: Project, person: str) -> str:
-    """Open or join the store, and recall or capture there."""
-    import asyncio
-
-    from memory_actors.sharing.system import open_or_join
-
-    async def work() -> str:
-        async with open_or_join(place, **_parts(place)) as memory:
-            if event.moment in ("turn", "compaction"):
-                await _captured(event, project, memory)
-                return ""
-            users = [
-                memory.user(project.user_id, agent_id=event.host, session_id=event.session_id),
-                memory.user(person, agent_id=event.host),
-            ]
-            return await _recalled(event, users)
-
-    return asyncio.run(asyncio.wait_for(work(), WORK_S_MAX))
-
-
-async def _recalled(event: Event, users: "Sequence[UserMemory]") -> str:
+async def recalled(event: Event, users: Sequence[Any]) -> str:
+    """Return what is brought back from a project and a person."""
     if event.moment == "start":
         return await at_start(users)
     return await at_prompt(users, event.prompt, event.session_id) if event.prompt.strip() else ""
 
 
-async def _captured(event: Event, project: Project, memory: "MemorySystem") -> None:
-    from memory_actors.integrations.coding_agents.capturing import Session, capture
-    from memory_actors.integrations.coding_agents.hosts import HOSTS
-    from memory_actors.integrations.coding_agents.transcripts import turns
+def _with_store(event: Event, command: Command, project: Project) -> str:
+    """Open or join the store, and recall or capture there."""
+    if sys.flags.no_site:
+        import site
 
-    if event.transcript is not None and event.transcript.is_file():
-        found = list(turns(HOSTS[event.host].reader.entries(event.transcript)))
-        if event.moment == "compaction":
-            found = found[:-1]
-        await capture(memory, project, Session(event.host, event.session_id), found)
+        site.main()
+    from memory_actors.integrations.coding_agents.storing import work
+
+    return work(event, command, project)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Answer one event of a host; return 0."""
-    parser = argparse.ArgumentParser(prog="memory-actors hook", description=__doc__)
-    parser.add_argument("host", choices=EVENTS)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--user", default="default")
+    host = arguments[0] if arguments else ""
     try:
-        given = parser.parse_args(arguments)
-    except SystemExit:  # its code would have some hosts refuse the prompt
-        return 0
-    try:
-        event = event_of(given.host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
-        told = None if event is None else answer(event, given.data, given.user)
-        if told is not None:
-            sys.stdout.buffer.write(msgspec.json.encode(told))  # UTF-8 in any locale
-            sys.stdout.flush()
+        command = Command(host, **dict(_options(arguments[1:])))
+        event = event_of(host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
+        if event is not None and (event.moment != "end" or _goes_on_alone()):
+            told = answer(event, command)
+            if told is not None:
+                sys.stdout.buffer.write(json.dumps(told).encode())
+                sys.stdout.flush()
     except Exception as error:  # a host must never fail with us
-        pausing.log(f"{given.host}: {type(error).__name__}: {error}")
+        pausing.log(f"{host}: {type(error).__name__}: {error}")
     return 0
 
 
-def _parts(place: str) -> dict[str, Any]:
-    """Return how the store is opened where no process has it."""
-    from memory_actors.base.key_files import known_key_file
-    from memory_actors.base.settings import Settings
-    from memory_actors.sharing.address import server_url
-
-    if server_url(place) is not None or "://" in place:
-        return {}
-    keys = known_key_file(place, None)
-    return {
-        "settings": Settings(latency_targets_ms={}),
-        "alerts": [],
-        **({} if keys is None else {"encrypt": keys}),
-    }
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
+        yield name.removeprefix("--"), value
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _goes_on_alone() -> bool:
+    """Leave the host, which does not wait at the end of a session; it ends with the work."""
+    if os.fork():
+        return False
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    return True

@@ -1,14 +1,15 @@
-"""Telling a host of the hooks and of the MCP server: a change that is shown first, then made.
+"""Telling a host of the hooks and of the MCP server: changes that are shown first, then made.
 
 Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. For the
-other hosts, `hooks_change` edits the user's configuration; everything else in a file stays.
+other hosts these are edits of the user's configuration; everything else in a file stays.
 """
 
 import json
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,12 +20,11 @@ from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
 from memory_actors.base.version import version
-from memory_actors.integrations.coding_agents.hook import EVENTS
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.mcp import jsonc
 from memory_actors.integrations.mcp.clients import (
     NAME,
-    ConfigurationChange,
+    Change,
     changing,
     config_path,
     installing,
@@ -32,11 +32,16 @@ from memory_actors.integrations.mcp.clients import (
     removing,
 )
 
-HOOK_MODULE: Final = "memory_actors.integrations.coding_agents.hook"
-HOOK_S_MAX: Final = 30
-"""The time after which a host gives up a hook of ours."""
+OURS: Final = re.compile(r"memory_actors.integrations.coding_agents")
+"""Matches the command of a hook of ours."""
 CLAUDE_S_MAX: Final = 60.0
 DESCRIPTION: Final = "Long-term memory: captures sessions and brings back what answers a prompt."
+RULES: Final = """<!-- memory-actors -->
+Earlier sessions are in long-term memory. Call the tool `recall` of the MCP server memory-actors
+before you begin a task, and `remember` when something is decided.
+<!-- /memory-actors -->
+
+"""
 RECALL: Final = """---
 description: Recall what is known about a topic
 argument-hint: <topic>
@@ -58,11 +63,14 @@ class Command(NamedTuple):
 
     data: str
     user: str
+    team: str = ""
 
-    def hook(self, host: str) -> str:
-        """Return the command line of a host's hooks. `-P`: they import nothing of a project."""
-        run = [sys.executable, "-P", "-m", HOOK_MODULE, host]
-        return shlex.join([*run, "--data", self.data, "--user", self.user])
+    def hook(self, host: str) -> list[str]:
+        """Return the command line of a host's hooks. They import nothing of a project (`-E -P`)."""
+        script = str(Path(__file__).with_name("__main__.py"))
+        run = [sys.executable, "-S", "-E", "-P", script, host]
+        team = ["--team", self.team] if self.team else []
+        return [*run, "--data", self.data, "--user", self.user, *team]
 
     @property
     def server(self) -> list[str]:
@@ -70,61 +78,76 @@ class Command(NamedTuple):
         return [*program(), "mcp", "--data", self.data, "--user", self.user]
 
 
-def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of a host as its configuration has them."""
-    seconds = HOOK_S_MAX * 1000 if host == "gemini-cli" else HOOK_S_MAX  # it counts milliseconds
-    hook: dict[str, Any] = {
-        "type": "command",
-        "command": command.hook(host),
-        "timeout": seconds,
-    }
-    if host == "gemini-cli":
-        hook["name"] = NAME
-    return {event: [{"hooks": [hook]}] for event in EVENTS[host]}
-
-
-# --- hosts with a file of hooks
-
-
-def hooks_change(host: str, command: Command | None) -> list[ConfigurationChange]:
-    """Return the changes that add our hooks and our server, or remove them (None).
+def changes_of(host: str, command: Command | None) -> list[Change]:
+    """Return the changes that add our hooks and our server to a host, or remove them (None).
 
     :raises InvalidInputError: a file is damaged.
     """
-    server_path = config_path(host)
-    path = server_path.with_name(str(HOSTS[host].hooks_file))
+    it = HOSTS[host]
+    if it.events and it.hooks_file is None:
+        return [plugin_change(command)]
+    path = config_path(host)
     if command is None:
-        server = removing(host, server_path)
+        server = removing(host, path)
     else:
-        server = installing(host, server_path, command.server, replace=True)
-    hooks = {} if command is None else hooks_of(host, command)
-    of_server_too = server if path == server_path else None
-    change = changing(path, partial(_with_hooks, host, hooks), of_server_too)
-    return [change] if of_server_too is not None else [server, change]
+        server = installing(host, path, command.server, replace=True)
+    changes: dict[Path, Any] = {path: server}
+    if it.hooks_file is not None:
+        place = path.parent / Path(it.hooks_file).expanduser()
+        edit = partial(_with_plugin if place.suffix == ".js" else _with_hooks, host, command)
+        changes[place] = changing(place, edit, changes.get(place))
+    if it.rules_file is not None:
+        place = path.parent / it.rules_file
+        changes[place] = changing(place, partial(_with_rules, command))
+    return [*changes.values()]
 
 
-def _with_hooks(host: str, hooks: Mapping[str, list[dict[str, Any]]], text: str) -> str:
+def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks of a host as its configuration has them."""
+    hook: dict[str, Any] = {**HOSTS[host].entry, "command": shlex.join(command.hook(host))}
+    return {
+        event: [{"hooks": [hook]} if HOSTS[host].grouped else hook] for event in HOSTS[host].events
+    }
+
+
+# --- hosts with files
+
+
+def _with_hooks(host: str, command: Command | None, text: str) -> str:
+    hooks, empty = {} if command is None else hooks_of(host, command), HOSTS[host].empty
+    text = text if text.strip() or command is None else empty
     read = jsonc.parsed(text, comments=True) if text.strip() else {}
     there = read.get("hooks", {}) if isinstance(read, dict) else {}
-    for event in EVENTS[host]:
+    for event in HOSTS[host].events:
         known = there.get(event, []) if isinstance(there, dict) else []
         if not isinstance(known, list):
             raise InvalidInputError(f"{event!r} of its hooks is no list")
-        wanted = [one for group in known for one in _without_ours(group)] + hooks.get(event, [])
+        wanted = [one for entry in known for one in _without_ours(entry)] + hooks.get(event, [])
         if wanted != known and wanted:
             text = jsonc.with_member(text, ("hooks", event), wanted, comments=True)
         elif wanted != known:
             text = jsonc.without_member(text, ("hooks", event), comments=True)
-    return text
+    return "" if command is None and text == empty else text
 
 
-def _without_ours(group: Any) -> list[Any]:
-    """Return a group of hooks without ours, or nothing if it had no others."""
-    if HOOK_MODULE not in json.dumps(group):
-        return [group]
-    listed = group.get("hooks") if isinstance(group, dict) else None
-    theirs = [one for one in listed or () if HOOK_MODULE not in json.dumps(one)]
-    return [{**group, "hooks": theirs}] if theirs else []
+def _without_ours(entry: Any) -> list[Any]:
+    """Return a hook, or a group without our hooks, or nothing if it is ours or had no others."""
+    if not OURS.search(json.dumps(entry)):
+        return [entry]
+    listed = entry.get("hooks") if isinstance(entry, dict) else None
+    theirs = [one for one in listed or () if not OURS.search(json.dumps(one))]
+    return [{**entry, "hooks": theirs}] if theirs else []
+
+
+def _with_plugin(host: str, command: Command | None, _text: str) -> str:
+    if command is None:
+        return ""
+    plugin = Path(__file__).with_name(f"{host}.js").read_text("utf-8")
+    return plugin.replace("COMMAND = []", f"COMMAND = {json.dumps(command.hook(host))}")
+
+
+def _with_rules(command: Command | None, text: str) -> str:
+    return ("" if command is None else RULES) + text.replace(RULES, "")
 
 
 # --- the plugin of Claude Code
@@ -168,6 +191,11 @@ class PluginChange(NamedTuple):
     """None: it is removed."""
     commands: Sequence[Sequence[str]]
     """The commands of Claude Code that do so."""
+
+    @property
+    def is_none(self) -> bool:
+        """False: it is not known what Claude Code has."""
+        return False
 
     @property
     def diff(self) -> str:

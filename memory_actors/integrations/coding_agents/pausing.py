@@ -1,37 +1,41 @@
 """Pausing: whose sessions are neither captured nor given memories. And the log of failed hooks."""
 
+import json
 import os
+import sys
+import time
 from collections.abc import Collection
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
-
-import msgspec
-import platformdirs
-
-from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, written_whole
-from memory_actors.base.errors import InvalidInputError
 
 EVERYWHERE: Final = "*"
 LOG_BYTES_MAX: Final = 1 << 20
 
 
-def state_directory() -> Path:
+class Unreadable(Exception):
+    """The list of paused projects cannot be read, so that nobody knows."""
+
+
+def state_directory() -> str:
     """Return where the state of the hooks is: the paused projects, and the log."""
-    return platformdirs.user_state_path("memory-actors")
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Application Support", "memory-actors")
+    state = os.environ.get("XDG_STATE_HOME", "").strip()
+    return os.path.join(state or os.path.join(home, ".local", "state"), "memory-actors")
 
 
 def paused() -> frozenset[str]:
     """Return the projects that are paused, by user id; `EVERYWHERE` stands for all.
 
-    :raises InvalidInputError: the file is damaged, so that nobody knows.
+    :raises Unreadable: the file is damaged.
     """
     try:
-        return frozenset(msgspec.json.decode(read_bytes(_file()), type=list[str]))
+        with open(_file(), "rb") as file:
+            return frozenset(map(str, json.load(file)))
     except FileNotFoundError:
         return frozenset()
-    except (OSError, msgspec.DecodeError) as error:
-        raise InvalidInputError(
+    except (OSError, ValueError, TypeError) as error:
+        raise Unreadable(
             f"{_file()} cannot be read, so all projects are paused: run `memory-actors agent "
             f"resume --everywhere`, then pause again ({error})"
         ) from error
@@ -42,9 +46,11 @@ def pause(projects: Collection[str]) -> None:
 
     :raises OSError: the file cannot be written.
     """
-    make_directory(_file().parent)
-    with written_whole(_file(), contested=True) as file:
-        file.write(msgspec.json.encode(sorted(projects)))
+    os.makedirs(state_directory(), mode=0o700, exist_ok=True)
+    scratch = f"{_file()}.{os.getpid()}"
+    with open(scratch, "w", encoding="utf-8") as file:
+        json.dump(sorted(projects), file)
+    os.replace(scratch, _file())
 
 
 def is_paused(project: str) -> bool:
@@ -52,26 +58,24 @@ def is_paused(project: str) -> bool:
     return not paused().isdisjoint((project, EVERYWHERE))
 
 
-def log_path() -> Path:
+def log_path() -> str:
     """Return the file in which hooks say what failed."""
-    return state_directory() / "agent.log"
+    return os.path.join(state_directory(), "agent.log")
 
 
 def log(what: str) -> None:
     """Add a line to the log, which begins anew when it is full. Never raises."""
-    line = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {' '.join(what.split())}\n"
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {' '.join(what.split())}\n"
     try:
-        make_directory(log_path().parent)
-        fd = open_regular(log_path(), os.O_WRONLY | os.O_APPEND | MADE)
-        try:
-            if os.fstat(fd).st_size > LOG_BYTES_MAX:
-                os.ftruncate(fd, 0)
-            os.write(fd, line.encode(errors="replace"))
-        finally:
-            os.close(fd)
+        os.makedirs(state_directory(), mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        with open(os.open(log_path(), flags, 0o600), "ab") as file:
+            if os.fstat(file.fileno()).st_size > LOG_BYTES_MAX:
+                file.truncate(0)
+            file.write(line.encode(errors="replace"))
     except OSError:
         return
 
 
-def _file() -> Path:
-    return state_directory() / "paused.json"
+def _file() -> str:
+    return os.path.join(state_directory(), "paused.json")

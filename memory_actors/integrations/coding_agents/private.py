@@ -39,8 +39,8 @@ NOT_SECRET: Final = ("IPPublicDetector",)
 class Cleaner:
     """Takes out what is private, in the texts of one project."""
 
-    def __init__(self, root: Path):
-        self._values = _env_values(root)
+    def __init__(self, root: str | Path):
+        self._values = _env_values(Path(root))
 
     def clean(self, text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
         """Return the beginning of a text without what must not be kept."""

@@ -3,11 +3,10 @@
 It reads the files of `git` itself, since a hook has no time to run the program.
 """
 
+import os
 import re
-from pathlib import Path
+import stat
 from typing import Final, NamedTuple
-
-from eventlog.files.datafile import opened
 
 REMOTE: Final = re.compile(r'^\s*\[remote "([^"\n]*)"\]\s*$((?:\n(?!\s*\[).*)*)', re.MULTILINE)
 URL: Final = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -23,34 +22,33 @@ class Project(NamedTuple):
 
     user_id: str
     """The user whose memory is the project's: `project:github.com/acme/shop`."""
-    root: Path
+    root: str
 
 
-def project_of(directory: str | Path) -> Project:
+def project_of(directory: str) -> Project:
     """Return the project of a directory: all checkouts of one remote are one project."""
-    here = Path(directory).absolute()
-    for root in (here, *here.parents):
-        if (root / ".git").exists():
-            named = _remote(_git_directory(root / ".git"))
-            return Project(f"project:{named or root}", root)
-    return Project(f"project:{here}", here)
+    here = root = os.path.abspath(directory)
+    while not os.path.exists(git := os.path.join(root, ".git")):
+        above = os.path.dirname(root)
+        if above == root:
+            return Project(f"project:{here}", here)
+        root = above
+    return Project(f"project:{_remote(_git_directory(git)) or root}", root)
 
 
-def _git_directory(git: Path) -> Path:
+def _git_directory(git: str) -> str:
     """Return where the configuration is; in a worktree, `.git` is a file that leads there."""
-    if git.is_dir():
-        return git
     leads = re.match(r"gitdir:\s*(.+)", _text(git))
     if leads is None:
         return git
-    its_own = git.parent / leads[1].strip()
-    common = _text(its_own / "commondir").strip()
-    return its_own / common if common else its_own
+    its_own = os.path.join(os.path.dirname(git), leads[1].strip())
+    common = _text(os.path.join(its_own, "commondir")).strip()
+    return os.path.join(its_own, common) if common else its_own
 
 
-def _remote(git: Path) -> str | None:
+def _remote(git: str) -> str | None:
     """Return host and path of the remote `origin`, or of the first there is."""
-    remotes = REMOTE.findall(_text(git / "config"))
+    remotes = REMOTE.findall(_text(os.path.join(git, "config")))
     found = {name: url[1] for name, body in remotes if (url := URL.search(body))}
     address = ADDRESS.match(found.get("origin") or next(iter(found.values()), ""))
     if address is None or "." not in address[1]:  # a directory
@@ -58,9 +56,12 @@ def _remote(git: Path) -> str | None:
     return f"{address[1].lower()}/{address[2].removesuffix('.git')}"
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
+    """Return the text of a regular file; of a pipe or a directory, and without one, nothing."""
     try:
-        with opened(path) as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
             return file.read(FILE_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
@@ -112,6 +112,21 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
     }  # fmt: skip
 
 
+class Change(Protocol):
+    """A change of somebody's configuration that is not made yet."""
+
+    @property
+    def diff(self) -> str:
+        """The change, as text for people."""
+
+    @property
+    def is_none(self) -> bool:
+        """True if there is nothing to do."""
+
+    def write(self) -> Sequence[str]:
+        """Make the change; return what failed and is the user's to do."""
+
+
 class ConfigurationChange(NamedTuple):
     """A change to a file that is not written yet."""
 
@@ -133,8 +148,8 @@ class ConfigurationChange(NamedTuple):
         path = str(self.path)
         return "\n".join(difflib.unified_diff(old, new, path, path, lineterm=""))
 
-    def write(self) -> None:
-        """Make the change: all of it or nothing.
+    def write(self) -> Sequence[str]:
+        """Make the change: all of it or nothing. Nothing is left to the user.
 
         :raises InvalidInputError: the file is another by now, or cannot be written.
         """
@@ -144,7 +159,7 @@ class ConfigurationChange(NamedTuple):
         try:
             if self.after is None:
                 path.unlink()
-                return
+                return ()
             make_directory(path.parent)
             with written_whole(path, contested=True) as file:
                 if path.exists():
@@ -152,6 +167,7 @@ class ConfigurationChange(NamedTuple):
                 file.write(self.after)
         except OSError as error:
             raise InvalidInputError(f"{self.path} cannot be written: {error.strerror}") from error
+        return ()
 
 
 def program() -> list[str]:
@@ -242,9 +258,9 @@ def removing(client: str, path: Path) -> ConfigurationChange:
 def changing(
     path: Path, change: Callable[[str], str], onto: ConfigurationChange | None = None
 ) -> ConfigurationChange:
-    """Return a change to a file of JSON that a function of its text makes, on top of another one.
+    """Return a change to a file that a function of its text makes, on top of another one.
 
-    A file in which nothing but `{}` is left goes.
+    A file in which nothing is left, or `{}`, goes.
 
     :raises InvalidInputError: the file is damaged.
     """

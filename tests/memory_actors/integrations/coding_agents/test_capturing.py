@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, REPLIED, WRITERS
 
+import memory_actors
 from memory_actors import InvalidInputError
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
@@ -22,7 +23,7 @@ from memory_actors.integrations.coding_agents.hook import event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import (
     Command,
-    hooks_change,
+    changes_of,
     plugin_directory,
 )
 from memory_actors.integrations.coding_agents.private import Cleaner
@@ -36,13 +37,15 @@ from memory_actors.integrations.coding_agents.transcripts import (
     Reply,
     Turn,
     lines,
+    reader_of,
+    transcripts,
     turns,
 )
 from memory_actors.integrations.mcp.clients import config_path
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
 from memory_actors.users.handles.episodes import Episodes
 
-HOOK = [sys.executable, "-P", "-m", "memory_actors.integrations.coding_agents.hook"]
+HOOK = Command("", "").hook("")[:5]
 
 
 @pytest.fixture
@@ -69,10 +72,10 @@ def shop(home: Path) -> Path:
 def test_transcripts_of_each_host_are_read_as_turns(host: str, home: Path, shop: Path) -> None:
     path = WRITERS[host](home, shop)
 
-    (turn,) = turns(HOSTS[host].reader.entries(path))
+    (turn,) = turns(reader_of(host).entries(path))
 
-    assert list(HOSTS[host].reader.transcripts()) == [path]
-    assert HOSTS[host].reader.working_directory(path) == str(shop)
+    assert list(transcripts(host)) == [path]
+    assert reader_of(host).working_directory(path) == str(shop)
     assert turn.prompt.text == ASKED
     assert turn.reply is not None
     assert turn.reply.text == REPLIED
@@ -92,9 +95,9 @@ def test_transcripts_are_where_the_host_was_told_to_keep_them(
     home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch, host: str, variable: str, inside: str
 ) -> None:
     path = WRITERS[host](home / "elsewhere", shop)
-    assert not list(HOSTS[host].reader.transcripts())
+    assert not list(transcripts(host))
     monkeypatch.setenv(variable, str(home / "elsewhere" / inside))
-    assert list(HOSTS[host].reader.transcripts()) == [path]
+    assert list(transcripts(host)) == [path]
 
 
 def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -> None:
@@ -102,7 +105,7 @@ def test_a_line_that_cannot_be_read_costs_itself_alone(home: Path, shop: Path) -
     half = path.read_bytes()[:-40]
     path.write_bytes(b'\xff\x00\n[1]\n{"type": "user"}\n' + half + b"\n")
 
-    (turn,) = turns(HOSTS["claude-code"].reader.entries(path))
+    (turn,) = turns(reader_of("claude-code").entries(path))
 
     assert turn.prompt.text == ASKED
 
@@ -120,7 +123,7 @@ def test_lines_that_other_programs_have_broken_are_read(home: Path, shop: Path) 
     ]
     path.write_text("\n".join(written))
 
-    first, second = turns(HOSTS["claude-code"].reader.entries(path))
+    first, second = turns(reader_of("claude-code").entries(path))
 
     assert (first.prompt.text, second.prompt.text) == ("cut 0 \ufffd", "cut 1 \ufffd")
     assert (first.prompt.id, second.prompt.id) == ("0", "1")
@@ -134,10 +137,10 @@ def test_a_session_of_an_older_gemini_is_read(home: Path, shop: Path) -> None:
     path = newer.with_suffix(".json")
     path.write_text(json.dumps(first | {"messages": messages}, indent=2))
 
-    found = [list(turns(HOSTS["gemini-cli"].reader.entries(one))) for one in (newer, path)]
+    found = [list(turns(reader_of("gemini-cli").entries(one))) for one in (newer, path)]
 
     assert found[0] == found[1]
-    assert HOSTS["gemini-cli"].reader.session_id(path) == first["sessionId"]
+    assert reader_of("gemini-cli").session_id(path) == first["sessionId"]
 
 
 @pytest.mark.parametrize("host", WRITERS)
@@ -148,7 +151,7 @@ def test_an_id_may_be_anything(host: str, home: Path, shop: Path) -> None:
         text = text.replace(known, other)
     path.write_text(text)
 
-    (turn,) = turns(HOSTS[host].reader.entries(path))
+    (turn,) = turns(reader_of(host).entries(path))
 
     assert turn.prompt.text == ASKED
 
@@ -222,7 +225,7 @@ def said(number: int, reply: str | None = None, *runs: Ran) -> Turn:
 @pytest.mark.anyio
 async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) -> None:
     """The summary follows, and a reply that came late takes the place of the one before."""
-    session, project = Session("codex", "s"), project_of(shop)
+    session, project = Session("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
 
@@ -252,8 +255,8 @@ async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) 
 async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) -> None:
     turns_ = [said(number, "我们决定使用单个写入者。" * 50) for number in range(3)]
     async with open_memory() as memory:
-        await capture(memory, project_of(shop), Session("codex", "s"), turns_)
-        user = memory.user(project_of(shop).user_id)
+        await capture(memory, project_of(str(shop)), Session("codex", "s"), turns_)
+        user = memory.user(project_of(str(shop)).user_id)
         (summary,) = await user.list_memories(filters={"kind": "session summary"})
 
     assert len(summary.content) < 500
@@ -261,7 +264,7 @@ async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) ->
 
 @pytest.mark.anyio
 async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) -> None:
-    session, project = Session("codex", "s"), project_of(shop)
+    session, project = Session("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
         await capture(memory, project, session, [said(1, "my salary", Ran("sh", "ls"))])
@@ -275,7 +278,7 @@ async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) 
 @pytest.mark.anyio
 async def test_a_text_that_is_refused_costs_itself_alone(shop: Path, open_memory: Any) -> None:
     """For example, a prompt changes if `.env` gets a value that has to be removed from it."""
-    session, project = Session("codex", "s"), project_of(shop)
+    session, project = Session("codex", "s"), project_of(str(shop))
     odd = said(1, "done", Ran("sh", "  "), Ran("", file="a.py"))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
@@ -301,7 +304,7 @@ async def test_where_no_episodes_are_taken_turns_are(
     monkeypatch.setattr(Episodes, "put", refused)
     async with open_memory() as memory:
         turn = said(1, "done", Ran("sh", "ls"))
-        done = await capture(memory, project_of(shop), Session("codex", "s"), [turn])
+        done = await capture(memory, project_of(str(shop)), Session("codex", "s"), [turn])
 
     assert done == Captured(turns=1, memories=2, episodes=0)
 
@@ -310,8 +313,8 @@ async def test_where_no_episodes_are_taken_turns_are(
 async def test_an_episode_keeps_the_last_of_many_steps(shop: Path, open_memory: Any) -> None:
     runs = [Ran("sh", f"make {number}") for number in range(1, 71)]
     async with open_memory() as memory:
-        await capture(memory, project_of(shop), Session("codex", "s"), [said(1, "done", *runs)])
-        (episode,) = await memory.user(project_of(shop).user_id).episodes.recent("codex")
+        await capture(memory, project_of(str(shop)), Session("codex", "s"), [said(1, "done", *runs)])
+        (episode,) = await memory.user(project_of(str(shop)).user_id).episodes.recent("codex")
 
     assert (episode.steps[0].number, episode.steps[-1].action) == (21, "make 70")
     assert episode.steps_evicted == 20
@@ -355,10 +358,10 @@ def test_worktrees_and_folders_of_a_checkout_are_one_project(home: Path, shop: P
     (tree / ".git").write_text(f"gitdir: {its_own}\n")
     (shop / "src").mkdir()
 
-    found = {project_of(place).user_id for place in (shop, shop / "src", tree)}
+    found = {project_of(str(place)).user_id for place in (shop, shop / "src", tree)}
 
     assert found == {"project:github.com/acme/shop"}
-    assert project_of(home).user_id == f"project:{home}"
+    assert project_of(str(home)).user_id == f"project:{home}"
 
 
 @pytest.mark.parametrize(
@@ -375,7 +378,7 @@ def test_a_project_is_named_by_the_host_and_path_of_its_remote(
 ) -> None:
     (shop / ".git" / "config").write_text(f'[remote "origin"]\n\turl = {url}\n')
 
-    assert project_of(shop).user_id == f"project:{name or shop}"
+    assert project_of(str(shop)).user_id == f"project:{name or shop}"
 
 
 @pytest.mark.parametrize("host", ["codex", "gemini-cli"])
@@ -388,11 +391,11 @@ def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) ->
     before = path.read_bytes()
     command = Command("/data", "ada")
 
-    for change in hooks_change(host, command):
+    for change in changes_of(host, command):
         change.write()
     installed = json.loads(path.read_text())["hooks"]
-    again = hooks_change(host, command)
-    for change in hooks_change(host, None):
+    again = changes_of(host, command)
+    for change in changes_of(host, None):
         change.write()
 
     assert installed["SessionStart"][0] == other
@@ -404,27 +407,27 @@ def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) ->
 def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> None:
     """Somebody put a hook of their own beside ours; and into a member that holds no list."""
     path = config_path("codex").with_name("hooks.json")
-    for change in hooks_change("codex", Command("/data", "ada")):
+    for change in changes_of("codex", Command("/data", "ada")):
         change.write()
     read = json.loads(path.read_text())
     theirs = {"type": "command", "command": "theirs"}
     read["hooks"]["Stop"][0]["hooks"].append(theirs)
     path.write_text(json.dumps(read))
 
-    for change in hooks_change("codex", None):
+    for change in changes_of("codex", None):
         change.write()
 
     assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
     path.write_text('{"hooks": {"Stop": {"command": "theirs"}}}')
     for command in (None, Command("/data", "ada")):
         with pytest.raises(InvalidInputError, match="'Stop' of its hooks is no list"):
-            hooks_change("codex", command)
+            changes_of("codex", command)
 
 
 def test_codex_is_configured_where_it_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
 
-    paths = [change.path for change in hooks_change("codex", Command("/data", "ada"))]
+    paths = [change.path for change in changes_of("codex", Command("/data", "ada"))]
 
     assert paths == [home / "elsewhere" / name for name in ("config.toml", "hooks.json")]
 
@@ -491,25 +494,27 @@ def test_a_session_is_captured_and_told_to_the_next_one(home: Path, shop: Path) 
 
     assert told["hookSpecificOutput"]["hookEventName"] == "SessionStart"
     assert REPLIED in told["hookSpecificOutput"]["additionalContext"]
-    assert not pausing.log_path().exists()
-    pausing.pause([project_of(shop).user_id])
+    assert not Path(pausing.log_path()).exists()
+    pausing.pause([project_of(str(shop)).user_id])
     assert hooked(home, start, data) is None
 
 
 @pytest.mark.anyio
-async def test_a_hook_beside_an_owner_loads_no_event_loop_and_no_engine(
+async def test_a_hook_beside_an_owner_loads_no_installed_package(
     home: Path, shop: Path, open_memory: Any
 ) -> None:
     WRITERS["claude-code"](home, shop)
     code = (
-        "import sys; from memory_actors.integrations.coding_agents.hook import main; main()\n"
-        "sys.exit(repr({'asyncio', 'anyio', 'lmdb', 'numpy', 'structlog'} & set(sys.modules)))"
+        f"import sys; sys.path.append({str(Path(memory_actors.__file__).parents[1])!r})\n"
+        "from memory_actors.integrations.coding_agents.hook import main; main(sys.argv[1:])\n"
+        "heavy = {'asyncio', 'ast', 'inspect', 'pathlib', 'numpy', 'msgspec', 'site'}\n"
+        "sys.exit(repr(heavy & set(sys.modules)))"
     )
     start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
     async with open_memory() as memory:
         await backfill(memory, ["claude-code"])
         done = await anyio.run_process(
-            [sys.executable, "-c", code, "claude-code", "--data", str(home / "memory")],
+            [*HOOK[:4], "-c", code, "claude-code", "--data", str(home / "memory")],
             input=json.dumps(start).encode(),
             check=False,
         )
@@ -533,12 +538,12 @@ def test_a_session_belongs_to_the_project_in_which_it_began(
 
 def test_a_damaged_list_of_paused_projects_pauses_all(home: Path, shop: Path) -> None:
     pausing.pause(["project:other"])
-    (pausing.state_directory() / "paused.json").write_bytes(b"[")
+    Path(pausing.state_directory(), "paused.json").write_bytes(b"[")
     event = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
 
     assert hooked(home, event, home / "memory") is None
     assert not (home / "memory").exists()
-    assert "resume --everywhere" in pausing.log_path().read_text()
+    assert "resume --everywhere" in Path(pausing.log_path()).read_text()
 
 
 def test_a_hook_that_is_called_wrongly_does_not_refuse_the_prompt(home: Path) -> None:
@@ -549,10 +554,10 @@ def test_a_hook_that_is_called_wrongly_does_not_refuse_the_prompt(home: Path) ->
 @pytest.mark.anyio
 async def test_what_does_not_fit_makes_room_for_what_does(shop: Path, open_memory: Any) -> None:
     """A long entry does not keep out others and summaries, nor a pasted file what answers."""
-    project = project_of(shop)
+    project = project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
-        await user.context.add("Rules", "A rule. " * 450)
+        await user.context.add("Rules", "A rule. " * 700)
         await user.context.add("Rules", "Be brief.")
         await capture(memory, project, Session("codex", "s"), [said(1, "done one")])
         started = await at_start([user])
@@ -583,4 +588,4 @@ def test_a_damaged_store_is_a_line_in_the_log(home: Path, shop: Path) -> None:
     event = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
 
     assert hooked(home, event, data) is None
-    assert "claude-code: CorruptLog" in pausing.log_path().read_text()
+    assert "claude-code: CorruptLog" in Path(pausing.log_path()).read_text()

@@ -1,0 +1,97 @@
+"""The part of a hook that captures, or finds no owner of the store: it loads all that takes."""
+
+import asyncio
+import os
+import stat
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.key_files import known_key_file
+from memory_actors.base.settings import Settings
+from memory_actors.compaction.summarizers import OpenAISummarizer
+from memory_actors.integrations.coding_agents.capturing import Session, capture
+from memory_actors.integrations.coding_agents.hook import Command, Event, recalled
+from memory_actors.integrations.coding_agents.hosts import HOSTS
+from memory_actors.integrations.coding_agents.projects import Project
+from memory_actors.integrations.coding_agents.transcripts import reader_of, transcripts, turns
+from memory_actors.sharing.address import server_url
+from memory_actors.sharing.system import MemorySystem, open_or_join
+
+WORK_S_MAX: Final = 20.0
+"""A hook that would take longer is given up; the next one goes on where it was."""
+MODEL_VARIABLE: Final = "MEMORY_ACTORS_LLM_MODEL"
+KEY_VARIABLE: Final = "MEMORY_ACTORS_API_KEY"
+KEY_FILE: Final = ".config/memory-actors/api-key"
+"""The file of the key of a team's server, in the home directory: for its owner alone."""
+
+
+def work(event: Event, command: Command, project: Project) -> str:
+    """Capture, or return what is brought back."""
+    return asyncio.run(asyncio.wait_for(_work(event, command, project), WORK_S_MAX))
+
+
+async def _work(event: Event, command: Command, project: Project) -> str:
+    async with AsyncExitStack() as stack:
+        if command.team:
+            shared = MemorySystem.connect(command.team, key=team_key())
+        else:
+            shared = _opened(command.data)
+        memory = await stack.enter_async_context(shared)
+        if event.moment not in ("start", "prompt"):
+            await _captured(event, project, memory)
+            return ""
+        own = await stack.enter_async_context(_opened(command.data)) if command.team else memory
+        users = [
+            memory.user(project.user_id, agent_id=event.host, session_id=event.session_id),
+            own.user(command.user, agent_id=event.host),
+        ]
+        return await recalled(event, users)
+
+
+async def _captured(event: Event, project: Project, memory: MemorySystem) -> None:
+    reader = reader_of(event.host)
+    found = (one for one in transcripts(event.host) if reader.session_id(one) == event.session_id)
+    path = Path(event.transcript) if event.transcript else next(found, None)
+    if path is None or not (path.is_file() or path.parent.is_file()):
+        return
+    ended = list(turns(reader.entries(path)))
+    if event.moment == "compaction":
+        ended = ended[:-1]
+    closes = event.moment in ("compaction", "end")
+    async with AsyncExitStack() as stack:
+        model = None
+        if closes and os.environ.get(MODEL_VARIABLE, "").strip():
+            model = OpenAISummarizer()
+            stack.push_async_callback(model.aclose)
+        await capture(
+            memory,
+            project,
+            Session(event.host, event.session_id),
+            ended,
+            summarise=closes or "end" not in HOSTS[event.host].events.values(),
+            summarizer=model,
+        )
+
+
+def team_key() -> str | None:
+    """Return the API key of a team's server: that of the environment, or of a file.
+
+    :raises InvalidInputError: others may read the file.
+    """
+    path = Path.home() / KEY_FILE
+    if (given := os.environ.get(KEY_VARIABLE)) or not path.is_file():
+        return given
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise InvalidInputError(f"others may read {path}: run `chmod 600 {path}`")
+    return path.read_text().strip()
+
+
+def _opened(place: str) -> Any:
+    """Open a store, or become a client of the process that has it."""
+    if server_url(place) is not None or "://" in place:
+        return open_or_join(place)
+    keys = known_key_file(place, None)
+    parts: dict[str, Any] = {} if keys is None else {"encrypt": keys}
+    return open_or_join(place, settings=Settings(latency_targets_ms={}), alerts=[], **parts)
