@@ -1,6 +1,8 @@
 """Transcripts as the hosts write them: one prompt, a command that fails, a change, and a reply."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -126,4 +128,108 @@ def gemini(home: Path, cwd: Path, session: str = "5e55-10") -> Path:
     )
 
 
-WRITERS = {"claude-code": claude, "codex": codex, "gemini-cli": gemini}
+def vscode(home: Path, cwd: Path, session: str = "5e55-11") -> Path:
+    def line(kind: str, **data: Any) -> dict[str, Any]:
+        line.count += 1  # type: ignore[attr-defined]
+        time = "2026-11-20T10:00:00.000Z"
+        return {"type": kind, "data": data, "id": f"m{line.count}", "timestamp": time}  # type: ignore[attr-defined]
+
+    line.count = 0  # type: ignore[attr-defined]
+
+    def used(name: str, success: bool, said: str, **given: str) -> list[dict[str, Any]]:
+        call = {"toolCallId": f"{name} {success}"}
+        return [
+            line("tool.execution_start", **call, toolName=name, arguments=given),
+            line("tool.execution_complete", **call, success=success, result={"content": said}),
+        ]
+
+    return _written(
+        home / ".config/Code/User/workspaceStorage/1/GitHub.copilot-chat/transcripts"
+        / f"{session}.jsonl",
+        [
+            line("session.start", sessionId=session, context={"cwd": str(cwd)}),
+            line("user.message", content=ASKED, attachments=[]),
+            line("assistant.message", content="Let me look.", toolRequests=[]),
+            *used("run_in_terminal", False, "assert 2 == 1", command=FAILED),
+            *used("replace_string_in_file", True, "", filePath=FIXED),
+            *used("run_in_terminal", True, "3 passed", command=FAILED),
+            line("assistant.message", content=REPLIED, toolRequests=[]),
+        ],
+    )  # fmt: skip
+
+
+def windsurf(home: Path, _cwd: Path, session: str = "7ra-1") -> Path:
+    def line(kind: str, **more: Any) -> dict[str, Any]:
+        return {"status": "done", "type": kind, kind: more}
+
+    return _written(
+        home / ".windsurf" / "transcripts" / f"{session}.jsonl",
+        [
+            line("user_input", rules_applied={"always_on": ["a.md"]}, user_response=ASKED),
+            line("planner_response", response="Let me look."),
+            line("code_action", path=FIXED, new_content="0"),
+            line("planner_response", response=REPLIED),
+        ],
+    )
+
+
+def cursor(home: Path, _cwd: Path, session: str = "c0n-1") -> Path:
+    def line(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+        return {"role": role, "message": {"content": list(content)}}
+
+    def text(said: str) -> dict[str, Any]:
+        return {"type": "text", "text": said}
+
+    edit = {"type": "tool_use", "name": "StrReplace", "input": {"path": FIXED}}
+    return _written(
+        home / ".cursor/projects/shop/agent-transcripts" / session / f"{session}.jsonl",
+        [
+            line(
+                "user", text(f"<timestamp>Friday</timestamp>\n<user_query>\n{ASKED}\n</user_query>")
+            ),
+            line("assistant", text("Let me look."), edit),
+            line("assistant", text(REPLIED)),
+        ],
+    )
+
+
+def opencode(home: Path, cwd: Path, session: str = "ses_1") -> Path:
+    path = home / ".local/share/opencode/opencode.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def tool(name: str, exit_: int, **given: str) -> dict[str, Any]:
+        state = {
+            "status": "completed",
+            "input": given,
+            "output": "1 of 3",
+            "metadata": {"exit": exit_},
+        }
+        return {"type": "tool", "tool": name, "callID": "c", "state": state}
+
+    said = [
+        ("user", [{"type": "text", "text": ASKED}, {"type": "text", "text": "x", "synthetic": True}]),
+        ("assistant", [{"type": "step-start"}, tool("bash", 1, command=FAILED)]),
+        ("assistant", [tool("edit", 0, filePath=FIXED), tool("bash", 0, command=FAILED)]),
+        ("assistant", [{"type": "text", "text": REPLIED}]),
+    ]  # fmt: skip
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(
+            "CREATE TABLE session (id text, parent_id text, directory text);"
+            "CREATE TABLE message (id text, session_id text, time_created integer, data text);"
+            "CREATE TABLE part (id text, message_id text, session_id text, data text);"
+        )
+        sessions = [(session, None, str(cwd)), ("ses_2", session, str(cwd))]
+        database.executemany("INSERT INTO session VALUES (?, ?, ?)", sessions)
+        for number, (role, parts) in enumerate(said):
+            data = json.dumps({"role": role, "time": {"created": 1_795_828_582_546 + number}})
+            row = (f"m{number}", session, number, data)
+            database.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row)
+            for place, part in enumerate(parts):
+                row_ = (f"p{number}{place}", f"m{number}", session, json.dumps(part))
+                database.execute("INSERT INTO part VALUES (?, ?, ?, ?)", row_)
+    return path / session
+
+
+WRITERS = {"claude-code": claude, "codex": codex, "gemini-cli": gemini, "vscode": vscode}
+OTHERS = {"cursor": cursor, "opencode": opencode, "windsurf": windsurf}
+"""They keep less, or not in lines."""

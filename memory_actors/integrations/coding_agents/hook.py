@@ -15,7 +15,7 @@ from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.hosts import HOSTS, Moment
 from memory_actors.integrations.coding_agents.projects import Project, project_of
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
-from memory_actors.sharing.asking import Handle, Owner
+from memory_actors.sharing.asking import Handle, Owner, OwnerFailed
 
 STDIN_BYTES_MAX: Final = 64 << 20
 NAMES: Final = {
@@ -86,10 +86,8 @@ def answer(event: Event, command: Command) -> dict[str, Any] | None:
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
         return None
-    users = None if command.team else _users_of_owner(event, command, project)
-    if users is not None:
-        text = _at_once(recalled(event, users))
-    else:
+    text = _answered(event, command, project)
+    if text is None:
         text = _with_store(event, command, project)
     if not text:
         return None
@@ -98,16 +96,18 @@ def answer(event: Event, command: Command) -> dict[str, Any] | None:
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
 
 
-def _users_of_owner(event: Event, command: Command, project: Project) -> Sequence[Handle] | None:
-    """Return handles of the project and the person, if something is asked and somebody answers."""
-    if event.moment not in ("start", "prompt"):
-        return None
-    try:
-        owner = Owner(command.data)
-    except (OSError, ValueError, KeyError):
+def _answered(event: Event, command: Command, project: Project) -> str | None:
+    """Ask the process that has the store; return None if that is nobody, or nothing is asked."""
+    if command.team or event.moment not in ("start", "prompt"):
         return None
     ons = ([project.user_id, event.host, event.session_id], [command.user, event.host, None])
-    return [Handle(owner, on) for on in ons]
+    try:
+        owner = Owner(command.data)
+        return _at_once(recalled(event, [Handle(owner, on) for on in ons]))
+    except TimeoutError:
+        raise
+    except (OSError, ValueError, KeyError, OwnerFailed):  # it is about to close, say
+        return None
 
 
 def _at_once(work: Coroutine[Any, Any, str]) -> str:

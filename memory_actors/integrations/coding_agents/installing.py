@@ -104,10 +104,13 @@ def changes_of(host: str, command: Command | None) -> list[Change]:
 
 def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
     """Return the hooks of a host as its configuration has them."""
-    hook: dict[str, Any] = {**HOSTS[host].entry, "command": shlex.join(command.hook(host))}
-    return {
-        event: [{"hooks": [hook]} if HOSTS[host].grouped else hook] for event in HOSTS[host].events
-    }
+    entry, hooks = HOSTS[host].entry, {}
+    for event, moment in HOSTS[host].events.items():
+        hook = {**entry, "command": shlex.join(command.hook(host))}
+        if moment == "end" and "timeout" in hook:  # Codex allows 3 s
+            hook["timeout"] //= 10
+        hooks[event] = [{"hooks": [hook]} if HOSTS[host].grouped else hook]
+    return hooks
 
 
 # --- hosts with files

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner
-from support.coding_agents_transcripts import ASKED, FAILED, FIXED, REPLIED, WRITERS
+from support.coding_agents_transcripts import ASKED, FAILED, FIXED, OTHERS, REPLIED, WRITERS
 
 import memory_actors
 from memory_actors import InvalidInputError
@@ -81,6 +81,25 @@ def test_transcripts_of_each_host_are_read_as_turns(host: str, home: Path, shop:
     assert turn.reply.text == REPLIED
     runs = [(run.command, run.file, bool(run.error)) for run in turn.runs]
     assert runs == [(FAILED, "", True), ("", FIXED, False), (FAILED, "", False)]
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_transcripts_without_results_or_lines_are_read_as_turns(
+    host: str, home: Path, shop: Path
+) -> None:
+    path = OTHERS[host](home, shop)
+
+    (turn,) = turns(reader_of(host).entries(path))
+
+    assert list(transcripts(host)) == [path]
+    assert reader_of(host).session_id(path) == path.stem
+    assert reader_of(host).working_directory(path) == (str(shop) if host == "opencode" else None)
+    assert (turn.prompt.text, turn.prompt.time.year) == (ASKED, 2026)
+    assert turn.reply is not None
+    assert turn.reply.text == REPLIED
+    runs = [(run.command, run.file, bool(run.error)) for run in turn.runs]
+    whole = [(FAILED, "", True), ("", FIXED, False), (FAILED, "", False)]
+    assert runs == (whole if host == "opencode" else whole[1:2])
 
 
 @pytest.mark.parametrize(
@@ -313,7 +332,9 @@ async def test_where_no_episodes_are_taken_turns_are(
 async def test_an_episode_keeps_the_last_of_many_steps(shop: Path, open_memory: Any) -> None:
     runs = [Ran("sh", f"make {number}") for number in range(1, 71)]
     async with open_memory() as memory:
-        await capture(memory, project_of(str(shop)), Session("codex", "s"), [said(1, "done", *runs)])
+        await capture(
+            memory, project_of(str(shop)), Session("codex", "s"), [said(1, "done", *runs)]
+        )
         (episode,) = await memory.user(project_of(str(shop)).user_id).episodes.recent("codex")
 
     assert (episode.steps[0].number, episode.steps[-1].action) == (21, "make 70")
@@ -381,27 +402,75 @@ def test_a_project_is_named_by_the_host_and_path_of_its_remote(
     assert project_of(str(shop)).user_id == f"project:{name or shop}"
 
 
+@pytest.mark.parametrize("host", [name for name in HOSTS if name != "claude-code"])
+def test_uninstalling_leaves_the_files_of_a_host_as_they_were(host: str, home: Path) -> None:
+    """Also where somebody has hooks, servers and rules of their own in them."""
+    command = Command("/data", "ada")
+    paths = [change.path for change in files_of(host, command)]
+    assert all(path.is_relative_to(home) for path in paths)
+    theirs = {
+        ".json": '{\n  "version": 1,\n  "theirs": {}\n}\n', ".toml": "[theirs]\n", ".md": "# Rules\n"
+    }  # fmt: skip
+
+    def installed_and_removed() -> None:
+        for change in changes_of(host, command):
+            change.write()
+        assert all(path.exists() for path in paths)
+        assert all(change.is_none for change in changes_of(host, command))
+        for change in changes_of(host, None):
+            change.write()
+
+    installed_and_removed()
+    assert not any(path.exists() for path in paths)
+    kept = [path for path in paths if path.suffix in theirs]
+    for path in kept:
+        path.write_text(theirs[path.suffix])
+    installed_and_removed()
+    assert [path.read_text() for path in kept] == [theirs[path.suffix] for path in kept]
+
+
+def files_of(host: str, command: Command | None) -> list[Any]:
+    return [*changes_of(host, command)]
+
+
 @pytest.mark.parametrize("host", ["codex", "gemini-cli"])
-def test_uninstalling_leaves_a_configuration_as_it_was(host: str, home: Path) -> None:
+def test_hooks_of_others_stay(host: str, home: Path) -> None:
     path = config_path(host).with_name(str(HOSTS[host].hooks_file))
-    assert path.is_relative_to(home)
     path.parent.mkdir(parents=True)
     other = {"hooks": [{"type": "command", "command": "theirs"}]}
     path.write_text(json.dumps({"hooks": {"SessionStart": [other]}}, indent=2) + "\n")
     before = path.read_bytes()
-    command = Command("/data", "ada")
 
-    for change in changes_of(host, command):
+    for change in changes_of(host, Command("/data", "ada", "https://team.example")):
         change.write()
     installed = json.loads(path.read_text())["hooks"]
-    again = changes_of(host, command)
     for change in changes_of(host, None):
         change.write()
 
     assert installed["SessionStart"][0] == other
-    assert "--data /data --user ada" in installed["SessionStart"][1]["hooks"][0]["command"]
-    assert all(change.is_none for change in again)
+    command = installed["SessionStart"][1]["hooks"][0]["command"]
+    assert command.endswith("--data /data --user ada --team https://team.example")
     assert json.loads(path.read_text()) == json.loads(before)
+
+
+def test_each_host_is_configured_in_its_own_form(home: Path) -> None:
+    """As its documentation shows it."""
+    command = Command("/data", "ada")
+
+    def written(host: str, number: int) -> str:
+        change = files_of(host, command)[number]
+        return str(change.after.decode())
+
+    cursor, vscode, windsurf = (
+        json.loads(written(one, 1)) for one in ("cursor", "vscode", "windsurf")
+    )
+    assert (cursor["version"], vscode["version"], [*windsurf]) == (1, 1, ["hooks"])
+    assert [*cursor["hooks"]["stop"][0]] == ["timeout", "command"]
+    assert vscode["hooks"]["Stop"][0]["type"] == "command"
+    (hook,) = windsurf["hooks"]["post_cascade_response_with_transcript"]
+    assert [*hook] == ["command"]
+    assert json.dumps(command.hook("opencode")) in written("opencode", 1)
+    assert "Call the tool `recall`" in written("zed", 1)
 
 
 def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> None:
@@ -427,7 +496,7 @@ def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> Non
 def test_codex_is_configured_where_it_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
 
-    paths = [change.path for change in changes_of("codex", Command("/data", "ada"))]
+    paths = [change.path for change in files_of("codex", Command("/data", "ada"))]
 
     assert paths == [home / "elsewhere" / name for name in ("config.toml", "hooks.json")]
 
@@ -536,6 +605,34 @@ def test_a_session_belongs_to_the_project_in_which_it_began(
     assert (event.directory, event.moment) == (str(shop), "compaction")
 
 
+@pytest.mark.parametrize(
+    ("host", "sent", "moment", "session"),
+    [
+        ("cursor", {"hook_event_name": "sessionStart", "conversation_id": "c"}, "start", "c"),
+        ("vscode", {"hookEventName": "Stop", "sessionId": "v"}, "turn", "v"),
+        (
+            "windsurf",
+            {
+                "agent_action_name": "post_cascade_response_with_transcript",
+                "trajectory_id": "w",
+                "tool_info": {"transcript_path": "/t.jsonl"},
+            },
+            "turn",
+            "w",
+        ),
+    ],
+)
+def test_events_of_each_host_are_understood(
+    host: str, sent: dict[str, Any], moment: str, session: str, shop: Path
+) -> None:
+    roots = {"workspace_roots": [str(shop)], "transcript_path": "/t.jsonl"} | sent
+    event = event_of(host, json.dumps(roots).encode())
+
+    assert event is not None
+    assert (event.moment, event.session_id, event.directory) == (moment, session, str(shop))
+    assert event.transcript == "/t.jsonl"
+
+
 def test_a_damaged_list_of_paused_projects_pauses_all(home: Path, shop: Path) -> None:
     pausing.pause(["project:other"])
     Path(pausing.state_directory(), "paused.json").write_bytes(b"[")
@@ -557,13 +654,13 @@ async def test_what_does_not_fit_makes_room_for_what_does(shop: Path, open_memor
     project = project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
-        await user.context.add("Rules", "A rule. " * 700)
+        await user.context.add("Rules", "Another rule. " * 400)
         await user.context.add("Rules", "Be brief.")
         await capture(memory, project, Session("codex", "s"), [said(1, "done one")])
         started = await at_start([user])
         told = await at_prompt([user], "done one " * 20_000, "other", 0.0)
 
-    assert "A rule." not in started
+    assert "Another rule." not in started
     assert "Be brief." in started
     assert "## Last sessions in this project\n- 1970-01-01: user: prompt 1" in started
     assert "done one" in told
