@@ -468,6 +468,14 @@ def churn() -> None:
     """Replace half of an index and delete nine tenths; exit 1 if recall@10 falls below 0.95."""
 
 
+@measurement(runs=1)
+@click.option("--calls", default=100, show_default=True, type=click.IntRange(1), help="Of each.")
+@click.option("--memories", default=1_000, show_default=True, type=click.IntRange(1))
+@click.option("--day", default=1_000, show_default=True, type=click.IntRange(0), help="Prompts.")
+def hooks() -> None:
+    """Time the hooks of coding agents as whole processes; exit 1 if p95 is over 100 ms."""
+
+
 @measurement(runs=5)
 @click.option("--calls", default=1_000, show_default=True, type=click.IntRange(10))
 def sync() -> None:

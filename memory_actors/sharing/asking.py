@@ -4,9 +4,9 @@ It says what `frames.py` says, in as much of msgpack as that takes. Results are 
 struct is a `Row`. `at_once.py` is for processes that have loaded the rest.
 """
 
+import _socket  # `socket` makes enumerations of all its constants: a tenth of a hook's time
 import json
 import os
-import socket
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -53,7 +53,7 @@ class Owner:
         """
         with open(os.path.join(directory, "owner.json"), "rb") as file:
             address = json.loads(file.read(ADDRESS_BYTES_MAX))
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket = _socket.socket(_socket.AF_UNIX)
         self._socket.settimeout(WAIT_S)
         self._socket.connect(os.path.join(directory, "owner.sock"))
         self._number = 0

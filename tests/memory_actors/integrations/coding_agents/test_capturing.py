@@ -13,7 +13,13 @@ from click.testing import CliRunner
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, OTHERS, REPLIED, WRITERS
 
 import memory_actors
-from memory_actors import InvalidInputError
+from memory_actors import (
+    CallableSummarizer,
+    Cluster,
+    InvalidInputError,
+    SummarizerError,
+)
+from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import pausing
@@ -44,6 +50,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
 from memory_actors.integrations.mcp.clients import config_path
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
 from memory_actors.users.handles.episodes import Episodes
+from tests.memory_actors.server.helpers import serving, until
 
 HOOK = Command("", "").hook("")[:5]
 
@@ -268,6 +275,100 @@ async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) 
     ]  # fmt: skip
     assert again == Captured(0, 0, 0)
     assert working == {}
+
+
+@pytest.mark.anyio
+async def test_a_summary_is_rewritten_only_where_it_is_asked_for(
+    shop: Path, open_memory: Any
+) -> None:
+    """Once a session and once at its end: each version is an event of up to 1 KB."""
+    session, project = Session("codex", "s"), project_of(str(shop))
+    async with open_memory() as memory:
+        user = memory.user(project.user_id)
+        for number in (1, 2, 3):
+            told = [said(one, f"done {one}") for one in range(1, number + 1)]
+            await capture(memory, project, session, told, summarise=False)
+        (first,) = await user.list_memories(filters={"kind": "session summary"})
+        kept = len(await user.history(first.memory_id))
+        for _ in range(2):
+            await capture(memory, project, session, told)
+        (last,) = await user.list_memories(filters={"kind": "session summary"})
+        events = len(await user.history(first.memory_id))
+
+    assert first.content == "user: prompt 1\nagent: done 1"
+    assert last.content.endswith("user: prompt 3\nagent: done 3")
+    assert (kept, events) == (1, 2)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_model_that_is_set_writes_a_long_summary(
+    shop: Path, open_memory: Any, fails: bool
+) -> None:
+    """One that fails leaves it to the sentences of the session."""
+
+    async def asked(cluster: Cluster) -> str:
+        if fails:
+            raise SummarizerError("no summary: 503")
+        return f"They counted {len(cluster.texts)} times."
+
+    turns_ = [said(number, "We decided to use one writer. " * 30) for number in range(3)]
+    async with open_memory() as memory:
+        session, project = Session("codex", "s"), project_of(str(shop))
+        model = CallableSummarizer(asked)
+        await capture(memory, project, session, turns_, summarizer=model)
+        user = memory.user(project.user_id)
+        (summary,) = await user.list_memories(filters={"kind": "session summary"})
+
+    assert ("They counted 6 times." == summary.content) != fails
+    assert ("one writer" in summary.content) == fails
+
+
+def test_the_end_of_a_session_is_not_waited_for(home: Path, shop: Path) -> None:
+    """The host ends meanwhile, and takes its own processes with it."""
+    event = {
+        "session_id": "7f0c",
+        "cwd": str(shop),
+        "transcript_path": str(WRITERS["claude-code"](home, shop)),
+        "hook_event_name": "SessionEnd",
+    }
+    assert hooked(home, event, home / "memory") is None
+
+    start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
+    until(lambda: hooked(home, start, home / "memory") is not None)
+    assert not Path(pausing.log_path()).exists()
+
+
+def test_a_team_shares_the_memory_of_a_project(
+    home: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person's own stays on this machine, and so does the key."""
+    monkeypatch.delenv("MEMORY_ACTORS_API_KEY", raising=False)
+    event = {
+        "session_id": "7f0c",
+        "cwd": str(shop),
+        "transcript_path": str(WRITERS["claude-code"](home, shop)),
+        "hook_event_name": "Stop",
+    }
+    start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
+    own = home / "memory"
+    with blocking.MemorySystem.open(own) as memory:
+        memory.user("default").context.add("Rules", "Ann likes short answers.")
+    with serving(tmp_path / "served") as server:
+        key_file = home / ".config" / "memory-actors" / "api-key"
+        key_file.parent.mkdir(parents=True)
+        key_file.write_text(server.keys.create("project:github.com/acme/shop")[0] + "\n")
+        assert hooked(home, event, own, server.url) is None
+        refused = Path(pausing.log_path()).read_text()
+        key_file.chmod(0o600)
+        assert hooked(home, event, own, server.url) is None
+        told = hooked(home, start, own, server.url)["hookSpecificOutput"]["additionalContext"]
+
+    assert "run `chmod 600" in refused
+    assert REPLIED in told
+    assert "Ann likes short answers." in told
+    with blocking.MemorySystem.open(own) as memory:
+        assert memory.users() == ["default"]
 
 
 @pytest.mark.anyio
@@ -538,10 +639,11 @@ def test_a_password_is_not_written_into_a_configuration(home: Path) -> None:
     assert not config_path("codex").exists()
 
 
-def hooked(home: Path, event: dict[str, Any], data: Path) -> Any:
+def hooked(home: Path, event: dict[str, Any], data: Path, team: str = "") -> Any:
     """Run a hook as a host does; return what it wrote."""
+    shared = ["--team", team] if team else []
     done = subprocess.run(
-        [*HOOK, "claude-code", "--data", str(data)],
+        [*HOOK, "claude-code", "--data", str(data), *shared],
         input=json.dumps(event).encode(),
         capture_output=True,
         check=True,
@@ -576,7 +678,7 @@ async def test_a_hook_beside_an_owner_loads_no_installed_package(
     code = (
         f"import sys; sys.path.append({str(Path(memory_actors.__file__).parents[1])!r})\n"
         "from memory_actors.integrations.coding_agents.hook import main; main(sys.argv[1:])\n"
-        "heavy = {'asyncio', 'ast', 'inspect', 'pathlib', 'numpy', 'msgspec', 'site'}\n"
+        "heavy = {'asyncio', 'ast', 'socket', 'inspect', 'pathlib', 'numpy', 'msgspec', 'site'}\n"
         "sys.exit(repr(heavy & set(sys.modules)))"
     )
     start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}

@@ -1,0 +1,47 @@
+"""Calls of an owner with the standard library alone."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_actors.sharing import asking, frames
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+)
+VALUES: Any = st.recursive(
+    SCALARS, lambda one: st.lists(one, max_size=20) | st.dictionaries(st.text(), one, max_size=20)
+)
+
+
+@given(VALUES)
+def test_what_is_packed_is_read_by_the_library_that_owners_use(value: Any) -> None:
+    assert msgspec.msgpack.decode(asking.packed(value)) == value
+
+
+@given(VALUES | st.integers(1 << 63, (1 << 64) - 1))
+def test_what_owners_write_is_read(value: Any) -> None:
+    assert asking.unpacked(msgspec.msgpack.encode(value)) == value
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=st.just(UTC)))
+def test_times_are_read_to_the_second(time: datetime) -> None:
+    seconds = asking.unpacked(msgspec.msgpack.encode(time))
+    assert seconds == (time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1
+
+
+def test_the_numbers_of_messages_are_those_of_the_protocol() -> None:
+    kinds = (frames.Hello, frames.Refused, frames.Call, frames.Answered, frames.CallFailed)
+    tags = tuple(kind.__struct_config__.tag for kind in kinds)
+    assert tags == (
+        asking.HELLO, asking.REFUSED, asking.CALL, asking.ANSWERED, asking.CALL_FAILED
+    )  # fmt: skip
+    assert asking.PROTOCOL == frames.PROTOCOL
