@@ -27,9 +27,8 @@ import asyncio, sys
 from memory_actors import Item, MemorySystem
 async def main():
     async with MemorySystem.open(sys.argv[1]) as memory:
-        user = memory.user(sys.argv[2])
-        texts = [f"Module {number} is written by {number % 7} writers" for number in range(int(sys.argv[3]))]
-        await user.add_many([Item(content=text) for text in texts])
+        texts = [f"Module {n} is written by {n % 7} writers" for n in range(int(sys.argv[3]))]
+        await memory.user(sys.argv[2]).add_many([Item(content=text) for text in texts])
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 asyncio.run(main())

@@ -197,6 +197,9 @@ def opencode(home: Path, cwd: Path, session: str = "ses_1") -> Path:
     path = home / ".local/share/opencode/opencode.db"
     path.parent.mkdir(parents=True, exist_ok=True)
 
+    def text(said: str) -> dict[str, Any]:
+        return {"type": "text", "text": said}
+
     def tool(name: str, exit_: int, **given: str) -> dict[str, Any]:
         state = {
             "status": "completed",
@@ -207,11 +210,11 @@ def opencode(home: Path, cwd: Path, session: str = "ses_1") -> Path:
         return {"type": "tool", "tool": name, "callID": "c", "state": state}
 
     said = [
-        ("user", [{"type": "text", "text": ASKED}, {"type": "text", "text": "x", "synthetic": True}]),
+        ("user", [text(ASKED), {**text("recalled"), "synthetic": True}]),
         ("assistant", [{"type": "step-start"}, tool("bash", 1, command=FAILED)]),
         ("assistant", [tool("edit", 0, filePath=FIXED), tool("bash", 0, command=FAILED)]),
-        ("assistant", [{"type": "text", "text": REPLIED}]),
-    ]  # fmt: skip
+        ("assistant", [text(REPLIED)]),
+    ]
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(
             "CREATE TABLE session (id text, parent_id text, directory text);"

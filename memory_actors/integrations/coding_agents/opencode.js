@@ -7,11 +7,17 @@ const COMMAND = []
 const ask = (event, waits) =>
   new Promise((resolve) => {
     const stdio = ["pipe", waits ? "pipe" : "ignore", "ignore"]
-    const hook = spawn(COMMAND[0], COMMAND.slice(1), { detached: !waits, stdio })
+    const hook = spawn(COMMAND[0], COMMAND.slice(1), { detached: !waits, stdio, timeout: waits ? 30_000 : 0 })
     let said = ""
     hook.on("error", () => resolve(""))
     hook.stdout?.on("data", (data) => (said += data))
-    hook.on("close", () => resolve(said && JSON.parse(said).hookSpecificOutput.additionalContext))
+    hook.on("close", () => {
+      try {
+        resolve(JSON.parse(said).hookSpecificOutput.additionalContext)
+      } catch {
+        resolve("") // it brings nothing back
+      }
+    })
     hook.stdin.on("error", () => {})
     hook.stdin.end(JSON.stringify(event))
     if (!waits) {

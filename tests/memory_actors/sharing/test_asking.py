@@ -32,7 +32,7 @@ def test_what_owners_write_is_read(value: Any) -> None:
     assert asking.unpacked(msgspec.msgpack.encode(value)) == value
 
 
-@given(st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=st.just(UTC)))
+@given(st.datetimes(timezones=st.just(UTC)))
 def test_times_are_read_to_the_second(time: datetime) -> None:
     seconds = asking.unpacked(msgspec.msgpack.encode(time))
     assert seconds == (time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from memory_actors import (
 from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
-from memory_actors.integrations.coding_agents import pausing
+from memory_actors.integrations.coding_agents import hook, pausing
 from memory_actors.integrations.coding_agents.backfill import backfill
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
 from memory_actors.integrations.coding_agents.hook import event_of
@@ -49,6 +48,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
 )
 from memory_actors.integrations.mcp.clients import config_path
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
+from memory_actors.sharing.asking import OwnerFailed
 from memory_actors.users.handles.episodes import Episodes
 from tests.memory_actors.server.helpers import serving, until
 
@@ -320,7 +320,7 @@ async def test_a_model_that_is_set_writes_a_long_summary(
         user = memory.user(project.user_id)
         (summary,) = await user.list_memories(filters={"kind": "session summary"})
 
-    assert ("They counted 6 times." == summary.content) != fails
+    assert (summary.content == "They counted 6 times.") != fails
     assert ("one writer" in summary.content) == fails
 
 
@@ -510,8 +510,10 @@ def test_uninstalling_leaves_the_files_of_a_host_as_they_were(host: str, home: P
     paths = [change.path for change in files_of(host, command)]
     assert all(path.is_relative_to(home) for path in paths)
     theirs = {
-        ".json": '{\n  "version": 1,\n  "theirs": {}\n}\n', ".toml": "[theirs]\n", ".md": "# Rules\n"
-    }  # fmt: skip
+        ".json": '{\n  "version": 1,\n  "theirs": {}\n}\n',
+        ".toml": "[theirs]\n",
+        ".md": "# Rules\n",
+    }
 
     def installed_and_removed() -> None:
         for change in changes_of(host, command):
@@ -766,6 +768,24 @@ async def test_what_does_not_fit_makes_room_for_what_does(shop: Path, open_memor
     assert "Be brief." in started
     assert "## Last sessions in this project\n- 1970-01-01: user: prompt 1" in started
     assert "done one" in told
+
+
+def test_a_hook_opens_the_store_if_its_owner_is_about_to_close(
+    home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closing(_: object) -> None:
+        raise OwnerFailed("SystemClosedError: the memory system is closing: try again")
+
+    monkeypatch.setattr(hook, "Owner", closing)
+    monkeypatch.setattr(hook, "_with_store", lambda *_: "from the store")
+    sent = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
+    event = event_of("claude-code", json.dumps(sent).encode())
+    assert event is not None
+
+    told = hook.answer(event, hook.Command("claude-code", str(home / "memory")))
+
+    assert told is not None
+    assert told["hookSpecificOutput"]["additionalContext"] == "from the store"
 
 
 @pytest.mark.parametrize("sent", [b"", b"[]", b"\xff", b'{"hook_event_name": 3}'])
