@@ -2,8 +2,9 @@
 
 The owner is a process of its own, with the default model, some memories of a project and an empty
 memory of the person. A hook is started as a host starts it, by its command line, and takes turns
-with a Python that does nothing. Then comes a day of prompts: what is left of the hooks, and how the
-resident memory of the owner has changed.
+with a Python that does nothing. Then comes a day of prompts, of which one in ten begins a turn that
+is captured: what is left of the hooks when the last has had its time, and how the resident memory
+of the owner has changed.
 """
 
 import json
@@ -11,16 +12,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import NamedTuple
 
 import psutil
 
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
 from memory_actors.integrations.coding_agents.installing import Command
+from memory_actors.integrations.coding_agents.storing import WORK_S_MAX
 
 GOAL_MS = 100.0
+TURN_EVERY, TURN_S = 10, 0.5
 COLUMNS = ("process", "p50, ms", "p95, ms", "of the processor, ms")
 OWNER = """
 import asyncio, sys
@@ -61,9 +65,12 @@ def run(calls: int, memories: int, day: int, options: Options) -> Report:
             for number in range(calls):
                 for name, command in processes.items():
                     took[name].append(_run(command, _event(name, project, number), directory))
-            before = _resident_mb(owner.pid)
+            before, took["a hook at a turn's end"] = _resident_mb(owner.pid), []
             for number in range(day):
                 _run(hook, _event("a hook at a prompt", project, number), directory)
+                if number % TURN_EVERY == 0:
+                    took["a hook at a turn's end"].append(_turn(hook, project, number, directory))
+            sleep(WORK_S_MAX)
             after, left = _resident_mb(owner.pid), _left(hook, owner.pid)
             owner.communicate()
         said = facts(directory, options, [], calls=calls, memories=memories)
@@ -72,6 +79,7 @@ def run(calls: int, memories: int, day: int, options: Options) -> Report:
         [name, *(percentile([one.elapsed_ms for one in each], p) for p in (50, 95)),
          median([one.processor_ms for one in each])]
         for name, each in took.items()
+        if each
     ]  # fmt: skip
     told = [[day, left, before, after]]
     return Report(
@@ -91,6 +99,22 @@ def _event(name: str, project: Path, number: int) -> bytes:
     prompt = f"How many writers has module {number}?"
     event = {"session_id": "now", "cwd": str(project), "hook_event_name": kind, "prompt": prompt}
     return json.dumps(event).encode()
+
+
+def _turn(hook: Sequence[str], project: Path, number: int, directory: Path) -> _Took:
+    """Add a turn to the transcript of a session, and run the hook at its end."""
+    path = directory / "session.jsonl"
+    said = (("user", f"Give module {number} a writer"), ("assistant", f"It has {number} writers."))
+    with path.open("a") as file:
+        for who, text in said:
+            message = {"role": who, "content": text}
+            line = {"type": who, "uuid": f"{who} {number}", "message": message}
+            file.write(json.dumps(line | {"timestamp": datetime.now(UTC).isoformat()}) + "\n")
+    event = {"session_id": "day", "cwd": str(project), "hook_event_name": "Stop"}
+    sent = json.dumps(event | {"transcript_path": str(path)}).encode()
+    took = _run(hook, sent, directory)
+    sleep(TURN_S)
+    return took
 
 
 def _run(command: Sequence[str], sent: bytes, directory: Path) -> _Took:

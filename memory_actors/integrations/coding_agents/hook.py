@@ -3,6 +3,7 @@
 It reads one JSON object from stdin and may write one to stdout. It never fails its host: each error
 is a line in `agent.log`, and the exit code is 0. If a process has the store open, it answers what
 is asked at the start of a session and at a prompt; the hook then loads only the standard library.
+What is captured at the end of a turn or a session is stored behind the host's back.
 """
 
 import json
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         command = Command(host, **dict(_options(arguments[1:])))
         event = event_of(host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
-        if event is not None and (event.moment != "end" or _goes_on_alone()):
+        if event is not None and (event.moment not in ("turn", "end") or _goes_on_alone()):
             told = answer(event, command)
             if told is not None:
                 sys.stdout.buffer.write(json.dumps(told).encode())
@@ -161,7 +162,10 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _goes_on_alone() -> bool:
-    """Leave the host, which does not wait at the end of a session; it ends with the work."""
+    """Let the host go on; return whether this is the process that does the work, and ends with it.
+
+    At the end of a session hosts do not wait, and at that of a turn it takes half a second.
+    """
     if os.fork():
         return False
     os.setsid()
