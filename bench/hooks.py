@@ -70,7 +70,9 @@ def run(calls: int, memories: int, day: int, options: Options) -> Report:
                 _run(hook, _event("a hook at a prompt", project, number), directory)
                 if number % TURN_EVERY == 0:
                     took["a hook at a turn's end"].append(_turn(hook, project, number, directory))
-            sleep(WORK_S_MAX)
+            until_s = perf_counter() + WORK_S_MAX
+            while _left(hook, owner.pid) and perf_counter() < until_s:
+                sleep(0.1)
             after, left = _resident_mb(owner.pid), _left(hook, owner.pid)
             owner.communicate()
         said = facts(directory, options, [], calls=calls, memories=memories)

@@ -54,7 +54,7 @@ def carried_out(
 ) -> list[str] | None:
     """Show changes of somebody's configuration, ask, and make them.
 
-    Return what failed and is left to the user; None: nothing was to be changed, or was.
+    Return the failures that are left to the user; None: nothing was changed.
     """
     if not app.json:
         say("\n".join(change.diff for change in changes) or unchanged)

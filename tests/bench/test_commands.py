@@ -59,11 +59,12 @@ TINY: Mapping[str, Sequence[str]] = {
               "1", "--only", "memory-actors"),
     "vectors": ("--sizes", "100", "--queries", "5"),
     "supersedes": ("SET", "--embedder", "hashed"),
+    "hooks": ("--calls", "1", "--memories", "3", "--day", "1"),
     "tokens": ("--tokenizer", "TOKENIZER", "--set", "SET"),
 }  # fmt: skip
-LONG = {"enterprise", "growth", "peers", "processes", "storage", "users"}
+LONG = {"enterprise", "growth", "hooks", "peers", "processes", "storage", "users"}
 """They take half of the time of all: they run with the long tests."""
-MAY_MISS_AN_AIM = {"churn", "improve", "processes"}
+MAY_MISS_AN_AIM = {"churn", "hooks", "improve", "processes"}
 MAY_BE_EMPTY = {"Skipped", "Pairs", "Turn R@10 against the first row, by resampling"}
 
 

@@ -1,4 +1,4 @@
-"""A hook, started by the path of this file: `python -S -E -P …/__main__.py HOST --data PLACE`.
+"""A hook, started by the path of this file: `python -S -E -P PATH HOST --data PLACE`.
 
 Without the directories of installed packages, Python starts in half of the time. A hook that needs
 one of them adds them (`hook.py`). Collecting garbage and taking all modules apart at the end took

@@ -1,9 +1,9 @@
-"""A hook: what a host runs at a moment of a session, `python -S -E -P …/coding_agents HOST`.
+"""A hook: a host runs it at a moment of a session (`__main__.py`).
 
 It reads one JSON object from stdin and may write one to stdout. It never fails its host: each error
 is a line in `agent.log`, and the exit code is 0. If a process has the store open, it answers what
 is asked at the start of a session and at a prompt; the hook then loads only the standard library.
-What is captured at the end of a turn or a session is stored behind the host's back.
+At the end of a turn or a session the host goes on while the hook stores it.
 """
 
 import json
@@ -23,7 +23,7 @@ NAMES: Final = {
     "name": ("hook_event_name", "hookEventName", "agent_action_name"),
     "session": ("session_id", "sessionId", "conversation_id", "trajectory_id"),
 }
-"""What hosts call the event, and the session."""
+"""The names that hosts have for the name of an event, and for the id of a session."""
 
 
 class Event(NamedTuple):
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What a hook is told on its command line."""
+    """The command line of a hook."""
 
     host: str
     data: str
@@ -121,7 +121,7 @@ def _at_once(work: Coroutine[Any, Any, str]) -> str:
 
 
 async def recalled(event: Event, users: Sequence[Any]) -> str:
-    """Return what is brought back from a project and a person."""
+    """Return the memories of a project and a person for an event, as text."""
     if event.moment == "start":
         return await at_start(users)
     return await at_prompt(users, event.prompt, event.session_id) if event.prompt.strip() else ""

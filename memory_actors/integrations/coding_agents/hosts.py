@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 Moment: TypeAlias = Literal["start", "prompt", "turn", "compaction", "end"]
-"""What an event is to us. A compaction may come in the middle of a turn, which is stored when it
+"""The meaning of an event. A compaction may come in the middle of a turn, which is stored when it
 has ended."""
 HOOK_S_MAX: Final = 30
 """The time after which a host gives up a hook of ours."""
@@ -35,7 +35,7 @@ class Host(NamedTuple):
     rules_file: str | None = None
     """A file of instructions for the model, for what hooks cannot bring back."""
     next_step: str = ""
-    """What is left to do besides the next step of its MCP server."""
+    """The next step of its user; none: that of its MCP server."""
     answer: Literal["hookSpecificOutput", "additional_context"] = "hookSpecificOutput"
     """The member of a hook's output that holds what is brought back."""
     began_in: str = ""

@@ -124,7 +124,7 @@ class Change(Protocol):
         """True if there is nothing to do."""
 
     def write(self) -> Sequence[str]:
-        """Make the change; return what failed and is the user's to do."""
+        """Make the change; return the failures that are left to the user."""
 
 
 class ConfigurationChange(NamedTuple):
@@ -149,7 +149,7 @@ class ConfigurationChange(NamedTuple):
         return "\n".join(difflib.unified_diff(old, new, path, path, lineterm=""))
 
     def write(self) -> Sequence[str]:
-        """Make the change: all of it or nothing. Nothing is left to the user.
+        """Make the change: all of it or nothing. Return no failures.
 
         :raises InvalidInputError: the file is another by now, or cannot be written.
         """
