@@ -7,13 +7,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import OpenAISummarizer
 from memory_actors.integrations.coding_agents.capturing import Session, capture
 from memory_actors.integrations.coding_agents.hook import Command, Event, recalled
 from memory_actors.integrations.coding_agents.hosts import HOSTS
+from memory_actors.integrations.coding_agents.pausing import log
 from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.transcripts import reader_of, transcripts, turns
 from memory_actors.sharing.address import server_url
@@ -61,9 +62,8 @@ async def _captured(event: Event, project: Project, memory: MemorySystem) -> Non
         ended = ended[:-1]
     closes = event.moment in ("compaction", "end")
     async with AsyncExitStack() as stack:
-        model = None
-        if closes and os.environ.get(MODEL_VARIABLE, "").strip():
-            model = OpenAISummarizer()
+        model = _model() if closes else None
+        if model is not None:
             stack.push_async_callback(model.aclose)
         await capture(
             memory,
@@ -73,6 +73,17 @@ async def _captured(event: Event, project: Project, memory: MemorySystem) -> Non
             summarise=closes or "end" not in HOSTS[event.host].events.values(),
             summarizer=model,
         )
+
+
+def _model() -> OpenAISummarizer | None:
+    """Return the language model that the environment names; one that cannot be used is logged."""
+    if not os.environ.get(MODEL_VARIABLE, "").strip():
+        return None
+    try:
+        return OpenAISummarizer()
+    except (InvalidInputError, MissingExtraError) as error:
+        log(f"summaries are written without {MODEL_VARIABLE}: {error}")
+        return None
 
 
 def team_key() -> str | None:

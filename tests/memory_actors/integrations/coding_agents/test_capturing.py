@@ -10,6 +10,7 @@ import anyio
 import pytest
 from click.testing import CliRunner
 from support.coding_agents_transcripts import ASKED, FAILED, FIXED, OTHERS, REPLIED, WRITERS
+from support.llm_server import Server
 
 import memory_actors
 from memory_actors import (
@@ -337,6 +338,27 @@ def test_the_end_of_a_session_is_not_waited_for(home: Path, shop: Path) -> None:
     start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
     until(lambda: REPLIED in json.dumps(hooked(home, start, home / "memory")))
     assert not Path(pausing.log_path()).exists()
+
+
+@pytest.mark.parametrize("key", ["none", "a key"])
+def test_a_model_of_the_environment_writes_the_summary_at_the_end(
+    home: Path, shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """One that cannot be used is a line in the log, and the session is stored all the same."""
+    path = WRITERS["claude-code"](home, shop)
+    path.write_text(path.read_text().replace(REPLIED, "We decided to use one writer. " * 60))
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "m")
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url if key == "a key" else "")
+    event = {"session_id": "7f0c", "cwd": str(shop), "transcript_path": str(path)}
+    hooked(home, event | {"hook_event_name": "SessionEnd"}, home / "memory")
+    start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
+
+    wanted = "A summary." if key == "a key" else "one writer"
+    until(lambda: wanted in json.dumps(hooked(home, start, home / "memory")))
+
+    assert bool(server.bodies) == (key == "a key")
+    log = Path(pausing.log_path())
+    assert ("OPENAI_API_KEY" in log.read_text() if log.exists() else False) == (key == "none")
 
 
 def test_a_team_shares_the_memory_of_a_project(
