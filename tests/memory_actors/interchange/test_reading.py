@@ -16,6 +16,7 @@ from memory_actors.interchange import files, plan_import
 from memory_actors.interchange.sources import json_items as module
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading
+from memory_actors.interchange.sources import markdown
 from memory_actors.interchange.sources.json_items import json_items, json_lines
 from memory_actors.interchange.sources.markdown import front_matter, passages
 
@@ -212,3 +213,14 @@ def test_any_text_is_markdown(text: str) -> None:
     _, body = front_matter(text, SourceReading())
     for passage in passages(body):
         assert passage.text.strip()
+
+
+@pytest.mark.parametrize("unit", ["`` ", r"\`", "<!--a-->"])
+def test_markdown_of_many_small_codes_takes_few_times_its_size(unit: str) -> None:
+    text = unit * (2 * MIB // len(unit))
+    tracemalloc.start()
+    try:
+        assert len(list(markdown.passages(text))) <= 1
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()
