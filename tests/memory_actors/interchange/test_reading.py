@@ -16,7 +16,6 @@ from memory_actors.interchange import files, plan_import
 from memory_actors.interchange.sources import json_items as module
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading
-from memory_actors.interchange.sources import markdown
 from memory_actors.interchange.sources.json_items import json_items, json_lines
 from memory_actors.interchange.sources.markdown import front_matter, passages
 
@@ -220,7 +219,7 @@ def test_markdown_of_many_small_codes_takes_few_times_its_size(unit: str) -> Non
     text = unit * (2 * MIB // len(unit))
     tracemalloc.start()
     try:
-        assert len(list(markdown.passages(text))) <= 1
+        assert len(list(passages(text))) <= 1
         assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
     finally:
         tracemalloc.stop()
