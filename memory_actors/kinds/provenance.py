@@ -318,7 +318,7 @@ def lifetimes(
     ]
 
 
-def lifetimes_again(command: Restore, events: Iterable[Event]) -> list[LifetimeSet]:
+def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet]:
     """Return when the memories expire that come back: when they did before they went.
 
     One whose time is over by now lives as long again as it was to live.
