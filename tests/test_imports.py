@@ -200,6 +200,34 @@ def test_a_base_install_imports_lists_and_documents_all_public_names(package: Mo
     assert done.stdout.split() == ["0", "0", "0"], done.stderr
 
 
+EVERY_MODULE = """
+import importlib, inspect, pkgutil, pydoc
+import eventlog, memory_actors
+
+for package in (eventlog, memory_actors):
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if found.name.endswith(".__main__"):
+            continue
+        try:
+            module = importlib.import_module(found.name)
+        except ImportError:  # of an extra
+            continue
+        try:
+            exec(f"from {found.name} import *", {})
+            inspect.getmembers(module)
+            pydoc.render_doc(module)
+        except Exception as error:
+            print(found.name, repr(error))
+"""
+
+
+@pytest.mark.parametrize("flag", ["-B", "-OO"])
+def test_a_base_install_documents_every_module(flag: str) -> None:
+    program = NOT_INSTALLED + EVERY_MODULE
+    done = subprocess.run([sys.executable, flag, "-c", program], capture_output=True, text=True)
+    assert done.stdout + done.stderr == ""
+
+
 def test_a_name_whose_extra_is_missing_says_so_when_it_is_used() -> None:
     program = NOT_INSTALLED + "from eventlog import PgEventStore; PgEventStore.open('postgresql:')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -159,7 +159,9 @@ def unavailable(path: Path) -> Iterator[None]:
         if isinstance(error, DAMAGE):
             raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
         if means_no_room(error):
-            raise DiskFull(f"no space left to open {path}") from error
+            raise DiskFull(
+                f"no space left to open {path}: free some, then open it again"
+            ) from error
         raise LogUnavailable(f"cannot open {path}: {error}{advice(error)}") from error
 
 

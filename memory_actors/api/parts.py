@@ -1,9 +1,8 @@
 """The parts that a store is opened with. A client loads this, but no engine."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from memory_actors.base.settings import Encrypt, Settings
 
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
     from memory_actors.search.superseding import Supersedes, Superseding
 
 
-class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)  # no msgspec struct: its signature needs the types below
+class StoreParts:
     """The parts of a store; fields are None if nothing was chosen. See `MemorySystem.open`."""
 
     embedder: "Embedder | str | None" = None

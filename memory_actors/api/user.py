@@ -320,6 +320,7 @@ class UserMemory(UserReads):
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Bring back memories that were pruned, evicted or deleted, as they were.
 
+        A memory with a time to live keeps its expiry. If that is over, it lives as long again.
         All or none: a refused call changes nothing. Living memories stay unchanged. Working and
         short-term memory does not come back. Each kind is one append: where the process dies
         between two of them, or another write takes the room meanwhile, those of the first kinds are

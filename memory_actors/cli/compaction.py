@@ -33,7 +33,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import check_store, ensure_model, opening, run
+from memory_actors.cli.running import check_store, ensure_model, note_unknown, opening, run
 from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
 from memory_actors.interchange import Progress
@@ -89,6 +89,7 @@ async def _compacted(
     own = ["summarizer"] if is_given("name") else []
     # Compacting frees room, so no quota raises an alert.
     async with opening(app, asked=own, summarizer=summarizer, alerts=[]) as memory:
+        await note_unknown(app, memory)
         with _stopped_by_ctrl_c() as stop:
 
             def on_progress(at: CompactionProgress) -> None:

@@ -54,8 +54,8 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     if not app.json:
         steps.watch(_Preparing())
     async with opening(app, alerts=[CallbackSink(_tell)]) as memory:
-        if app.user is not None and not create and not app.json and not app.is_server:
-            await _note_unknown(memory, memory.user(app.user))  # a server names no users
+        if not create:
+            await note_unknown(app, memory)
         yield memory
 
 
@@ -129,8 +129,11 @@ def with_user(
     return run(whole)
 
 
-async def _note_unknown(memory: MemorySystem, user: UserMemory) -> None:
-    """Note that this user id is unknown, and name the most similar one."""
+async def note_unknown(app: App, memory: MemorySystem) -> None:
+    """Note that the user who is named is unknown, and name the most similar one."""
+    if app.user is None or app.json or app.is_server:  # a server names no users
+        return
+    user = memory.user(app.user)
     if any(kind.count for kind in (await user.usage()).kinds.values()):
         return
     users = await memory.users()

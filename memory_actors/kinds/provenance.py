@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.origins import Origins, decoded, merged, origins_of
 from memory_actors.base.records import UNSAID, Trust
-from memory_actors.kinds.commands import Add, Command
+from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, effect, says
 from memory_actors.kinds.kind import Kind, Part, tentative
 from memory_actors.kinds.long_term.events import MemorySeen
@@ -103,7 +103,7 @@ class ExtractionUndone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """Facts that it had forgotten, and retention has dropped."""
 
 
-@registry.event("provenance.lifetime_set")
+@registry.event("provenance.lifetime_set", keys=lambda event: (event.memory_id,))
 class LifetimeSet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory is to expire at a time, or no longer is."""
 
@@ -316,6 +316,40 @@ def lifetimes(
         for memory_id, at_us in about.items()
         if state.expires.get(memory_id) != at_us
     ]
+
+
+def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet]:
+    """Return when the memories expire that come back: when they did before they went.
+
+    One whose time is over by now lives as long again as it was to live.
+    """
+    back = [one.memory_id for one in events if _effect_of(one) is Effect.RESTORED]
+    found = [(one, _last_lifetime(one, command.past.get(one, ()))) for one in back]
+    return [
+        LifetimeSet(
+            memory_id=memory_id,
+            expires_at_us=at_us if at_us > command.now_us else command.now_us + length_us,
+        )
+        for memory_id, (at_us, length_us) in found
+        if at_us
+    ]
+
+
+def _effect_of(event: Any) -> Effect:
+    return effect("", event, getattr(event, "memory_id", ""))
+
+
+def _last_lifetime(memory_id: str, past: Iterable[Recorded[Any]]) -> tuple[int, int]:
+    """Return the expiry that a memory had as it went last, and how long it was to live; or 0."""
+    set_to = ended = (0, 0)
+    for recorded in past:
+        event = recorded.data
+        if type(event) is LifetimeSet:
+            at_us = event.expires_at_us or 0
+            set_to = at_us, max(at_us - recorded.recorded_at_us, 1)
+        elif effect(recorded.tag, event, memory_id) in ENDS:
+            set_to, ended = (0, 0), set_to
+    return ended
 
 
 def expired(

@@ -44,6 +44,7 @@ from memory_actors.kinds.provenance import (
     agent_of_past,
     expired,
     lifetimes,
+    lifetimes_again,
     of_past,
     together,
 )
@@ -209,8 +210,10 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         if isinstance(command, Add):
             same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
             events = [*events, *lifetimes(command, events, same, state.provenance)]
-        if isinstance(command, Restore) and KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
-            return events
+        if isinstance(command, Restore):
+            events = [*events, *lifetimes_again(command, events)]
+            if KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
+                return events
         return [_with_origins(event, command, state) for event in events]
 
     def follow_up(before: UserState, after: UserState) -> Sequence[Event]:
@@ -242,7 +245,7 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
     found = extracting.decide(command, state.long_term, state.provenance, mine)
     if isinstance(command, Extract):
         return [*found, *lifetimes(command.add, found, None, state.provenance)]
-    return found
+    return [*found, *lifetimes_again(command, found)]
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:

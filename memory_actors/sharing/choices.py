@@ -33,7 +33,7 @@ def described(directory: Path, parts: StoreParts) -> Choices:
     """
     said = {
         name: _settings(value) if isinstance(value, Settings) else as_text(value)
-        for name, value in msgspec.structs.asdict(parts).items()
+        for name, value in vars(parts).items()
         if value is not None and value is not False and name not in ("reindex", "encrypt")
     }
     if parts.encrypt:

@@ -4,12 +4,11 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
@@ -293,7 +292,7 @@ async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> 
         from memory_actors.sharing.nodes.opening import opened_node, with_stored
     if as_it_is:
         settings = await with_stored(url, parts.settings or Settings())
-        parts = msgspec.structs.replace(parts, settings=settings)
+        parts = dataclasses.replace(parts, settings=settings)
     return _remote(await opened_node(url, parts, replaces=not as_it_is))
 
 

@@ -53,6 +53,7 @@ class SearchedIn(_Answer, frozen=True, kw_only=True):
     query: str | None = None
     since: str | float | None = None
     until: str | float | None = None
+    agent_id: str | None = None
 
 
 class Memories(_Answer, frozen=True, kw_only=True):

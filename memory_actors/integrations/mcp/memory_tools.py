@@ -43,29 +43,29 @@ SEARCHED: Final = tuple(kind for kind in KINDS if kind != MemoryType.CONTEXT)
 WORDS: Final[Mapping[str, str]] = {
     "content": "One fact in words that make sense alone: names and dates, no 'he' or 'today'.",
     "metadata": 'Labels to filter by later, e.g. {"topic": "travel"}.',
-    "occurred_at": "When it was true, ISO 8601 (2026-03-01). Leave out for now.",
+    "occurred_at": "When it was true, ISO 8601 (2026-03-01). Default: now.",
     "pinned": "True for what must never make room for newer memories.",
-    "query": "What you want to know, in words: a question or a topic.",
-    "memory_types": "Only these kinds. Leave out for all.",
+    "query": "A question or a topic, in words.",
+    "memory_types": "Only these kinds. Default: all.",
     "filters": (
-        'Only memories with this metadata: {"topic": "travel"}, or with operators: '
-        '{"price": {"lt": 20}}.'
+        'Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}.'
     ),
     "since": "Only what was true from then on, ISO 8601.",
     "until": "Only what was true up to then, ISO 8601.",
+    "agent_id": "Only what this agent wrote.",
     "top_k": "How many at most. Default: 5.",
     "limit": "How many at most. Default: 100.",
-    "offset": "How many to skip: for the next page.",
+    "offset": "How many to skip.",
     "memory_id": "The id that another tool returned.",
     "source": "The name of the first person, thing or place.",
     "relation": "How it relates to the second: a verb such as works_at.",
     "target": "The name of the second.",
     "fact": "The same as a sentence, if there is more to say.",
-    "valid_from": "Since when it is true, ISO 8601. Leave out for now.",
-    "valid_to": "When it stopped being true, ISO 8601. Leave out if it goes on.",
+    "valid_from": "Since when it is true, ISO 8601. Default: now.",
+    "valid_to": "When it stopped being true, ISO 8601.",
     "entity_ref": "The name or the id of a person, thing or place.",
-    "ended": "True to include what is no longer true.",
-    "as_of": "As it was then, ISO 8601. Leave out for now.",
+    "ended": "True: also what is no longer true.",
+    "as_of": "As it was then, ISO 8601. Default: now.",
 }
 """Parameters, for models."""
 KIND: Final = Literal[KINDS]
@@ -126,13 +126,13 @@ def _finds(operation: str) -> Run:
             note = (
                 f"Nothing found. User {user.user_id!r} has "
                 f"{await user.count(memory_types=kinds or SEARCHED):,} memories of these kinds, "
-                "whatever their metadata and time."
+                "whatever their metadata, agent and time."
             )
         where = SearchedIn(
             user=user.user_id,
             kinds=list(kinds or SEARCHED),
             filters=given["filters"] or {},
-            **{name: given.get(name) for name in ("query", "since", "until")},
+            **{name: given.get(name) for name in ("query", "since", "until", "agent_id")},
         )
         return ToolAnswer(Memories(searched=where, memories=[*map(shown, found)], note=note))
 
@@ -274,7 +274,10 @@ TOOLS: Final[Sequence[Tool]] = (
     ),
     _tool(
         "recall", "Recall", _finds("retrieve"),
-        _takes("retrieve", "query", "memory_types", "top_k", "filters", "since", "until"), Memories,
+        _takes(
+            "retrieve", "query", "memory_types", "top_k", "filters", "since", "until", "agent_id"
+        ),
+        Memories,
         (
             "Find the memories that best answer a question, by meaning and by words.",
             (
@@ -287,7 +290,7 @@ TOOLS: Final[Sequence[Tool]] = (
     ),
     _tool(
         "list_memories", "List memories", _finds("list_memories"),
-        _takes("list_memories", "memory_types", "filters", "limit", "offset"), Memories,
+        _takes("list_memories", "memory_types", "filters", "limit", "offset", "agent_id"), Memories,
         (
             _says("list_memories"),
             "you need everything of a kind or with some metadata, not the best answers to a query.",

@@ -48,7 +48,8 @@ def conversations(
     for name, file in files_in(path, wanted):
         only: dict[str, Any] = {}
         room = Room(f"{path}, {name}")
-        for number, (member, value) in enumerate(json_items(file, f"{path}, {name}"), start=1):
+        items = json_items(file, f"{path}, {name}", CONVERSATIONS)
+        for number, (member, value) in enumerate(items, start=1):
             if member not in CONVERSATIONS:
                 room.take(msgspec.json.encode({member: value}).decode())
                 if member == MESSAGES:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from memory_actors.base.json_text import without_halves
 from memory_actors.interchange.sources.databases import Database, columns, database, has_table, rows
 from memory_actors.interchange.sources.found import (
     Raw,
@@ -118,7 +119,7 @@ def _list(value: object) -> list[str]:
     if not isinstance(value, str) or not value.strip():
         return []
     try:
-        said = json.loads(value)
+        said = json.loads(without_halves(value))
     except (ValueError, RecursionError):
         said = value
     return [str(one) for one in said if one] if isinstance(said, list) else [value]

@@ -11,7 +11,7 @@ halves of surrogate pairs, and control characters may stand in texts.
 import codecs
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -28,32 +28,47 @@ INT_DIGITS_MAX: Final = 20  # an integer of 64 bits has fewer, and so many can b
 _MARGIN: Final = 16  # an error so near the end of a chunk may be only the end of the chunk
 
 
-def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
+def json_items(
+    file: IO[bytes], name: str, lists: Collection[str] = ()
+) -> Iterator[tuple[str, Any]]:
     """Yield values with the name of the member that they are of, "" at the top.
 
-    A file that is one string, with JSON in it, is read as that JSON.
+    A file that is one string, with JSON in it, is read as that JSON. One without a value has one of
+    the `lists`, if any are given: an empty export.
 
-    :raises InvalidInputError: it is not JSON, or too much at once.
+    :raises InvalidInputError: it is not JSON, too much at once, or has nothing.
     """
     text = _Text(file, name)
+    is_empty, names = True, {""}
     match text.peek():
         case "[":
-            yield from (("", text.value()) for _ in _separated(text, "[]"))
+            for _ in _separated(text, "[]"):
+                is_empty = False
+                yield "", text.value()
         case "{":
+            names.clear()
             for _ in _separated(text, "{}"):
-                yield from _member(text)
+                names.add(member := _name(text))
+                for value in _values(text):
+                    is_empty = False
+                    yield member, value
         case '"':
+            is_empty = False
             inner = io.BytesIO(str(text.value()).encode(errors="replace"))
-            yield from json_items(inner, name)
+            yield from json_items(inner, name, lists)
         case _:
+            is_empty = False
             yield "", text.value()
     text.end()
+    if is_empty and lists and names.isdisjoint(lists):
+        known = ", ".join(one or "a list" for one in lists)
+        raise InvalidInputError(f"{name} has nothing in it, not even an empty one of {known}")
 
 
-def json_values(path: Path) -> Iterator[tuple[int, str, Any]]:
+def json_values(path: Path, lists: Collection[str]) -> Iterator[tuple[int, str, Any]]:
     """Yield the values of a file as `json_items` does, each behind its number."""
     with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
+        for number, (member, value) in enumerate(json_items(file, str(path), lists), start=1):
             yield number, member, value
 
 
@@ -109,15 +124,19 @@ def _separated(text: "_Text", brackets: str) -> Iterator[None]:
     text.take(brackets[1])
 
 
-def _member(text: "_Text") -> Iterator[tuple[str, Any]]:
+def _name(text: "_Text") -> str:
     if text.peek() != '"':
         raise text.wrong("a name is missing")
-    member = text.value()
+    name = str(text.value())
     text.take(":")
+    return name
+
+
+def _values(text: "_Text") -> Iterator[Any]:
     if text.peek() == "[":
-        yield from ((member, text.value()) for _ in _separated(text, "[]"))
+        yield from (text.value() for _ in _separated(text, "[]"))
     else:
-        yield member, text.value()
+        yield text.value()
 
 
 def _integer(digits: str) -> float:

@@ -48,6 +48,7 @@ PASSAGE: Final = words(
 )
 OF_BLOCKS: Final = ("blocks", "core_memory")
 OF_PASSAGES: Final = ("", "passages", "archival_memory")
+KNOWN: Final = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
 TOOL_THAT_SPEAKS: Final = "send_message"
 
 
@@ -55,20 +56,19 @@ def read(path: Path, reading: SourceReading) -> Records:
     """Yield what a file has, in its order."""
     agents = _Agents(path, reading)
     names = iter(agents.names)
-    known = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
-    is_known = False
-    for number, member, value in json_values(path):
+    members = set[str]()
+    for number, member, value in json_values(path, KNOWN):
         place = f"{path}, {member or 'record'} {number}"
-        if member in known:
-            is_known = True
+        members.add(member)
+        if member in KNOWN:
             agent = next(names) if member == "agents" else agents.only
             record = as_object(value, place, reading)
             if record is not None:
                 yield from _of(member, record, agent, agents, place)
         elif isinstance(value, dict | list) and value and member != "metadata":
             reading.note(f"{member[:60]!r} is not memory: it was not taken over")
-    if not is_known:
-        reading.note(f"there is none of {', '.join(filter(None, known))} in it")
+    if members and members.isdisjoint(KNOWN):
+        reading.note(f"there is none of {', '.join(filter(None, KNOWN))} in it")
 
 
 # --- whose
@@ -83,7 +83,7 @@ class _Agents:
         self._of_blocks: dict[str, list[str | None]] = {}
         """The agents that have a block, by its id: several may share one."""
         own: list[str] = []  # a file that is an agent itself has its name at the top
-        for _, member, value in json_values(path):
+        for _, member, value in json_values(path, KNOWN):
             if member == "name" and isinstance(value, str):
                 own = [value]
             if member != "agents":

@@ -6,6 +6,7 @@ as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
 """
 
 import codecs
+import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -186,7 +187,7 @@ def _said(lines: Sequence[str], block: Token, inside: Sequence[Token]) -> tuple[
     for is_code, run in groupby(range(first, end), coded.__contains__):
         said = "\n".join(lines[number] for number in run)
         text.append(said if is_code else _without_comments(said))
-        prose.append("" if is_code else SPECIAL.sub(" ", said))
+        prose.append("" if is_code else _replaced(said, lambda _found: " "))
     said, meant = "\n".join(text), "\n".join(prose)
     if block.type == "list_item_open":
         said, meant = entry_text(said), entry_text(meant)
@@ -194,7 +195,20 @@ def _said(lines: Sequence[str], block: Token, inside: Sequence[Token]) -> tuple[
 
 
 def _without_comments(text: str) -> str:
-    return SPECIAL.sub(lambda found: "" if found["comment"] else found[0], text)
+    if "<!--" not in text:
+        return text
+    return _replaced(text, lambda found: "" if found["comment"] else found[0])
+
+
+def _replaced(text: str, by: Callable[[re.Match[str]], str]) -> str:
+    """Return a text with what is `SPECIAL` replaced: `re.sub` keeps an object for each match."""
+    written, at = io.StringIO(), 0
+    for found in SPECIAL.finditer(text):
+        written.write(text[at : found.start()])
+        written.write(by(found))
+        at = found.end()
+    written.write(text[at:])
+    return written.getvalue()
 
 
 def facts(

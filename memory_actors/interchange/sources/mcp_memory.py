@@ -71,7 +71,7 @@ def _records(path: Path, reading: SourceReading) -> Iterator[tuple[str, dict[str
 
 
 def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, member, value in json_values(path):
+    for number, member, value in json_values(path, MEMBERS):
         named = isinstance(value, dict) and {**value, "type": MEMBERS.get(member, member)}
         yield f"{path}, {member} {number}", named or value
 

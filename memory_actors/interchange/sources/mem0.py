@@ -65,7 +65,7 @@ def read(path: Path, reading: SourceReading) -> Records:
         )
     for store in stores:
         yield from _read_store(store, reading)
-    for number, member, value in () if stores else json_values(path):
+    for number, member, value in () if stores else json_values(path, LISTS):
         if member not in LISTS:
             reading.note(f"{member[:60]!r} beside the memories was not taken over")
             continue

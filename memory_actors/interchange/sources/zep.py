@@ -89,7 +89,7 @@ def read(path: Path, reading: SourceReading) -> Records:
         edge = _edge(record, place, nodes, reading)
         yield _fact_of(edge, reading) if told.before(edge) else edge
         check_names(told.facts, str(path))
-    for _, member, _ in json_values(path):
+    for _, member, _ in json_values(path, LISTS):
         if member not in LISTS:
             reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
@@ -97,7 +97,7 @@ def read(path: Path, reading: SourceReading) -> Records:
 def _records(
     path: Path, reading: SourceReading, members: tuple[str, ...]
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for number, member, value in json_values(path):
+    for number, member, value in json_values(path, LISTS):
         if member in members:
             place = f"{path}, {member} {number}"
             record = as_object(value, place, reading)

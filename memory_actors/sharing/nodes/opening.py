@@ -7,6 +7,7 @@ meanwhile.
 """
 
 import asyncio
+import dataclasses
 import fcntl
 import os
 import secrets
@@ -73,7 +74,7 @@ async def opened_node(url: str, parts: StoreParts, *, replaces: bool = True) -> 
                 await agree(log, placement.leases, chosen)
                 yield placement
 
-        parts = msgspec.structs.replace(parts, embedder=embedder)
+        parts = dataclasses.replace(parts, embedder=embedder)
         peers = Peers(secrets.token_urlsafe(NODE_ID_BYTES))
         held.push_async_callback(peers.close)  # last: what closes may have to tell other nodes
         memory = await open_alone(

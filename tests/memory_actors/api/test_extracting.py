@@ -110,7 +110,8 @@ async def test_a_fact_is_forgotten_and_comes_back(open_memory: Any) -> None:
     async with open_memory(extractor=asked) as memory:
         user = memory.user("u")
         source = user.from_source("form", "unknown")
-        receipt = await source.add("User likes tea", metadata={"n": 1})
+        receipt = await source.add("User likes tea", metadata={"n": 1}, ttl_s=60)
+        ends = (await user.get(receipt.memory_id)).expires_at
         await say(user, "forget that I like tea")
         found = await user.extract()
         assert came(found) == [("forget", "forgotten", "User likes tea")]
@@ -120,6 +121,7 @@ async def test_a_fact_is_forgotten_and_comes_back(open_memory: Any) -> None:
         assert undone.came_back == (receipt.memory_id,)
         back = await user.get(receipt.memory_id)
         assert (back.content, back.metadata) == ("User likes tea", {"n": 1})
+        assert back.expires_at == ends
         assert [one.source for one in back.origins] == ["form"]
         hits = await user.retrieve("likes tea", memory_types=["long_term"])
         assert [hit.memory_id for hit in hits] == [receipt.memory_id]

@@ -114,6 +114,47 @@ async def test_a_summary_is_made_of_nothing_that_expires(open_memory, clock) -> 
         assert await user.count() == 6
 
 
+async def test_what_comes_back_expires_when_it_was_to_expire(memory, clock) -> None:
+    user = memory.user("ada", session_id="s")
+    ids = dict(zip(sorted(ALL), await of_every_kind(user, 60), strict=True))
+    ends = datetime.fromtimestamp(clock() / 1e6, UTC) + timedelta(seconds=60)
+    back = [ids[k] for k in ids if k not in ("working", "short_term")]
+    for _ in range(2):
+        clock.move(10)
+        for memory_id in back:
+            await user.delete(memory_id)
+        await user.restore(back)
+        got = [(await user.get(memory_id)).expires_at for memory_id in back]
+        assert got == [ends] * len(back)
+    clock.move(40)
+    assert await user.count(memory_types=ALL) == 0
+    assert (await memory.verify()).ok
+
+
+async def test_what_comes_back_after_its_time_lives_as_long_again(memory, clock) -> None:
+    user = memory.user("ada")
+    fact = (await user.add("likes tea", ttl_s=60)).memory_id
+    for _ in range(2):
+        clock.move(100)
+        assert await user.count() == 0
+        await user.restore([fact])
+        clock.move(59)
+        assert await user.count() == 1
+    clock.move(1)
+    assert await user.count() == 0
+
+
+async def test_what_was_to_stay_when_it_went_stays_when_it_comes_back(memory, clock) -> None:
+    user = memory.user("ada")
+    put = await user.documents.put("c", {"a": 1}, key="k", ttl_s=60)
+    await user.documents.put("c", {"a": 2}, key="k", ttl_s=inf)
+    await user.delete(put.memory_id)
+    await user.restore([put.memory_id])
+    assert (await user.get(put.memory_id)).expires_at is None
+    clock.move(100)
+    assert await user.count(memory_types=["structured"]) == 1
+
+
 async def test_a_time_to_live_of_any_length_ends_within_a_hundred_years(open_memory) -> None:
     async with open_memory(ttl_s={MemoryType.ENTITY: 1e300}) as memory:
         user = memory.user("ada")

@@ -52,6 +52,11 @@ def summaries(program) -> list[dict[str, Any]]:
     ]
 
 
+def test_an_unknown_user_is_named_with_the_closest_one(filled) -> None:
+    said = filled("compact", "--user", "defalt").stderr
+    assert "There is no user defalt here. Is it default?" in said
+
+
 def test_old_memories_that_are_alike_become_summaries(filled) -> None:
     said = filled.ok("compact")
     assert re.search(r"2024-01-01 to 2024-01-12 +12 +\d+ B +\d+ B +Commit 0 fixed the login", said)

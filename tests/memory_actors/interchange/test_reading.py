@@ -212,3 +212,14 @@ def test_any_text_is_markdown(text: str) -> None:
     _, body = front_matter(text, SourceReading())
     for passage in passages(body):
         assert passage.text.strip()
+
+
+@pytest.mark.parametrize("unit", ["`` ", r"\`", "<!--a-->"])
+def test_markdown_of_many_small_codes_takes_few_times_its_size(unit: str) -> None:
+    text = unit * (2 * MIB // len(unit))
+    tracemalloc.start()
+    try:
+        assert len(list(passages(text))) <= 1
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()

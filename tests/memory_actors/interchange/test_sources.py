@@ -574,6 +574,14 @@ async def test_claude_mem(imported, tmp_path: Path) -> None:
     assert till.metadata["files_read"] == ["till.py"]
 
 
+async def test_claude_mem_keeps_a_list_with_half_of_a_surrogate_pair(imported, tmp_path) -> None:
+    path = foreign.claude_mem(tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE observations SET facts = ?", [r'["half \ud83d", "whole"]'])
+    got = await imported("claude-mem", path)
+    assert "\n- half \ufffd\n- whole" in got.users["shop"][1].content
+
+
 async def test_claude_mem_of_an_older_version(imported, tmp_path: Path) -> None:
     """Its sessions had other names, and it kept no prompts."""
     path = foreign.claude_mem(tmp_path)

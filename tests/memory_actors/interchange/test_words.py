@@ -262,6 +262,38 @@ async def test_nothing_understood_is_a_failure_that_names_the_formats_that_fit(
 
 
 @pytest.mark.parametrize(
+    ("program", "value"),
+    [
+        *((program, {}) for program in ("mem0", "zep", "letta", "chatgpt", "claude")),
+        ("mem0", {"conversations": []}), ("chatgpt", {"results": []}), ("zep", []),
+        ("claude", {"a": [], "b": []}),
+    ],
+)  # fmt: skip
+async def test_a_file_without_even_an_empty_list_that_is_understood_is_a_failure(
+    tmp_path: Path, program: str, value: Any
+) -> None:
+    path = write_json(tmp_path / "x.json", value)
+    with pytest.raises(InvalidInputError, match=r"x\.json.* has nothing in it"):
+        await plan_import(program, path)
+
+
+@pytest.mark.parametrize(
+    ("program", "data"),
+    [
+        ("mem0", "[]"), ("mem0", '{"results": []}'), ("zep", '{"edges": []}'), ("letta", "[]"),
+        ("chatgpt", "[]"), ("claude", "[]"), ("claude", '{"conversations": []}'),
+        ("letta", '{"agents": []}'), ("mcp-memory", ""), ("mcp-memory", "\n"),
+        ("mcp-memory", '{"entities": [], "relations": []}'), ("memory-md", ""),
+    ],
+)  # fmt: skip
+async def test_an_empty_export_is_read_and_has_no_records(
+    tmp_path: Path, program: str, data: str
+) -> None:
+    (tmp_path / "x.json").write_text(data)
+    assert (await plan_import(program, tmp_path / "x.json")).records == 0
+
+
+@pytest.mark.parametrize(
     ("name", "data", "fits"),
     [
         ("a.md", "# Tea\n\n- green\n", "--from basic-memory or --from memory-md"),

@@ -75,6 +75,20 @@ async def test_the_same_thing_has_the_same_name_in_each_tool(serve) -> None:
             assert not (await client.call_tool("get_memory", {"id": one})).is_error
 
 
+@pytest.mark.parametrize(("name", "given"), [("recall", {"query": "tea"}), ("list_memories", {})])
+async def test_what_one_agent_wrote_is_asked_for_alone(
+    serve, memory: MemorySystem, name: str, given: dict[str, Any]
+) -> None:
+    for agent in ("cook", "nurse"):
+        await memory.user("ada", agent_id=agent).add(f"{agent} says: tea is fine")
+    async with serve() as client:
+        found = await client.call_tool(name, {**given, "agent_id": "nurse"})
+        none = await client.call_tool(name, {**given, "agent_id": "nobody"})
+    assert [one["agent_id"] for one in found.structured_content["memories"]] == ["nurse"]
+    assert none.structured_content["memories"] == []
+    assert none.structured_content["searched"]["agent_id"] == "nobody"
+
+
 @pytest.mark.parametrize(
     ("name", "given", "plain"),
     [
