@@ -49,7 +49,6 @@ from eventlog.core.errors import UnknownEvent as UnknownEvent
 from eventlog.core.errors import WrongExpectedVersion as WrongExpectedVersion
 from eventlog.core.errors import WrongLoop as WrongLoop
 from eventlog.core.frame import stream_id as stream_id
-from eventlog.core.in_memory import InMemoryLog as InMemoryLog
 from eventlog.core.keys import NO_KEYS as NO_KEYS
 from eventlog.core.keys import Cipher as Cipher
 from eventlog.core.keys import Keys as Keys

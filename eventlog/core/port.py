@@ -1,8 +1,9 @@
 """The port of an event store: what every store must do to stand behind the memory.
 
-`EventLog` (LMDB), `PgEventStore` and `InMemoryLog` implement it; `tests/contracts` says what it
-means and runs over every implementation. Every method is a coroutine, so that a store may live
-behind a network. A store may do more: capabilities.py names what.
+`EventLog` (LMDB) and `PgEventStore` implement it, and so does the shortest store, in
+`tests/support/in_memory_log.py`. `tests/contracts` says what it means and runs over all of them.
+Every method is a coroutine, so that a store may live behind a network. A store may do more:
+capabilities.py names what.
 
 Ownership: each stream has an epoch, 0 at first. `acquire(stream, epoch)` raises it; an append or an
 acquire with a lower epoch than the stream's is `Fenced`. A placement layer hands out rising epochs,

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from support.in_memory_log import InMemoryLog
 from support.postgres import lent_url
 
-from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog
+from eventlog import Decider, EventLog, EventRegistry, EventStore
 from eventlog.keys import keyfile
 
 registry = EventRegistry()

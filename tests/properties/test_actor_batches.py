@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.in_memory_log import InMemoryLog
 
-from eventlog import Decider, EventRegistry, InMemoryLog, Recorded
+from eventlog import Decider, EventRegistry, Recorded
 from memory_actors.actors.actor import Actor
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.base.errors import InvalidInputError

@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.in_memory_log import InMemoryLog
 
 from eventlog import (
     ANY_VERSION,
@@ -17,7 +18,6 @@ from eventlog import (
     EventLog,
     EventLogError,
     EventRegistry,
-    InMemoryLog,
     Recorded,
     Snapshot,
 )

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from support.in_memory_log import InMemoryLog
 
-from eventlog import Decider, EventRegistry, InMemoryLog, Recorded
+from eventlog import Decider, EventRegistry, Recorded
 
 registry = EventRegistry()
 

@@ -11,6 +11,7 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.in_memory_log import InMemoryLog
 
 from eventlog import (
     ANY_VERSION,
@@ -20,7 +21,6 @@ from eventlog import (
     EventLog,
     EventLogError,
     EventRegistry,
-    InMemoryLog,
     PayloadDropped,
 )
 from eventlog.lmdb import erasing, segment

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.in_memory_log import InMemoryLog
 
 from eventlog import (
     ClockOutOfRange,
     Decider,
     DiskFull,
     EventRegistry,
-    InMemoryLog,
     Recorded,
     StorageFailed,
     replay,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
+from support.in_memory_log import InMemoryLog
 
-from eventlog import BackupStore, InMemoryLog, MissingCapability, VerifyingStore, require
+from eventlog import BackupStore, MissingCapability, VerifyingStore, require
 from memory_actors import Settings
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem

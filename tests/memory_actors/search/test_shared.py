@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 from support.fakes import FakeClock, FakeTokenEmbedder
+from support.in_memory_log import InMemoryLog
 from support.postgres import lent_url
 
-from eventlog import EventStore, InMemoryLog, LogUnavailable
+from eventlog import EventStore, LogUnavailable
 from memory_actors import Item, Settings
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem

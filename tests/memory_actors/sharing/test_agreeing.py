@@ -11,9 +11,10 @@ import pytest
 import structlog
 from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
+from support.in_memory_log import InMemoryLog
 from support.postgres import lent_url
 
-from eventlog import InMemoryLog, LogUnavailable
+from eventlog import LogUnavailable
 from memory_actors import (
     GlobalLimits,
     InvalidInputError,

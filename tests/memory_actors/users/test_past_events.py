@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.in_memory_log import InMemoryLog
 
-from eventlog import EventRegistry, InMemoryLog
+from eventlog import EventRegistry
 from memory_actors.search import reading
 from memory_actors.search.reading import events_about, first_events
 
