@@ -13,6 +13,7 @@ import pytest
 from support.disks import file_system
 from support.fakes import FakeEmbedder
 
+from eventlog import DiskFull
 from memory_actors import Item, MemorySystem, StorageFullError
 from memory_actors.sharing.address import FILE
 from memory_actors.sharing.system import open_or_join
@@ -80,3 +81,15 @@ async def test_writes_are_refused_by_name(full: Path) -> None:
         long = [f"{number}" * 60_000 for number in range(100)]
         with pytest.raises(StorageFullError):
             await memory.user("ada").add_many([Item(content=one) for one in long])
+
+
+async def test_without_its_derived_data_a_store_says_what_to_do(full: Path) -> None:
+    (full / "derived.mdb").unlink()
+    with (full.parent / "more").open("wb", buffering=0) as filling, suppress(OSError):
+        while filling.write(b"x" * 512):
+            pass
+    with pytest.raises(DiskFull, match=r"no space left to open .*derived\.mdb: free some"):
+        await MemorySystem.open(full, embedder=FakeEmbedder())
+    (full.parent / "filling").unlink()
+    async with MemorySystem.open(full, embedder=FakeEmbedder()) as memory:
+        assert [one.content for one in await memory.user("ada").list_memories()] == ["likes tea"]
