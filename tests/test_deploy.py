@@ -284,7 +284,13 @@ def test_the_image_is_built_and_served() -> None:
     container, port = made.stdout.strip(), free_port()
     within = [*buildah, "run", "--isolation", "chroot", container, "--"]
     try:
-        user = subprocess.run([*within, "id", "-u"], check=True, capture_output=True, text=True)
+        user = subprocess.run(
+            [*within, "id", "-u"],
+            stdin=subprocess.DEVNULL,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         assert user.stdout.strip() == "10001"
         compiler = subprocess.run([*within, "sh", "-c", "command -v gcc pip"], check=False)
         assert compiler.returncode
