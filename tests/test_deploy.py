@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -19,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 import yaml
 from test_docs import ROOT, blocks, check_printed, printed_by
@@ -263,51 +261,6 @@ def test_the_image_runs_as_nobody_in_particular_and_has_no_compiler() -> None:
     assert ("VOLUME", "/data") in run
     copied = [rest for word, rest in run if word == "COPY"]
     assert copied == ["--from=build /opt/memory-actors /opt/memory-actors"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not (shutil.which("buildah") and os.environ.get("MEMORY_ACTORS_BASE")),
-    reason="needs buildah, and an image with Python in MEMORY_ACTORS_BASE",
-)
-def test_the_image_is_built_and_served() -> None:
-    """`MEMORY_ACTORS_BUILDAH` has options of buildah, `MEMORY_ACTORS_BUILD` those of a build."""
-    *_, run = stages()
-    buildah = ["buildah", *shlex.split(os.environ.get("MEMORY_ACTORS_BUILDAH", ""))]
-    base = f"BASE={os.environ['MEMORY_ACTORS_BASE']}"
-    build = [*buildah, "bud", "--isolation", "chroot", "--format", "docker", "--build-arg", base]
-    build += shlex.split(os.environ.get("MEMORY_ACTORS_BUILD", ""))
-    subprocess.run([*build, "--tag", "localhost/memory-actors", ROOT], check=True)
-    made = subprocess.run(
-        [*buildah, "from", "localhost/memory-actors"], check=True, capture_output=True, text=True
-    )
-    container, port = made.stdout.strip(), free_port()
-    within = [*buildah, "run", "--isolation", "chroot", container, "--"]
-    try:
-        user = subprocess.run(
-            [*within, "id", "-u"],
-            stdin=subprocess.DEVNULL,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        assert user.stdout.strip() == "10001"
-        compiler = subprocess.run([*within, "sh", "-c", "command -v gcc pip"], check=False)
-        assert compiler.returncode
-        command = [*within, *words(run, "ENTRYPOINT"), *words(run, "CMD"), "--port", str(port)]
-        with subprocess.Popen(command) as process:
-            await_healthy([sys.executable, *words(run, "HEALTHCHECK")[1:]], port)
-            (served,) = (
-                one.pid
-                for one in psutil.Process(process.pid).children(recursive=True)
-                if "serve" in one.cmdline()
-                and "buildah" not in one.name()
-                and "memory-actors" in one.cmdline()[1]
-            )
-            os.kill(served, signal.SIGTERM)
-            assert process.wait(60) == 0
-    finally:
-        subprocess.run([*buildah, "rm", container], check=True)
 
 
 def test_compose_waits_for_a_healthy_database_and_is_not_open_to_others() -> None:
