@@ -4,9 +4,12 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -16,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 from test_docs import ROOT, blocks, check_printed, printed_by
 
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -186,3 +190,116 @@ def test_both_ways_work_in_the_cells_of_a_notebook(tmp_path: Path) -> None:
         "asyncio.run(cells())\n"
     )
     check_printed("\n".join(cells), printed_by(tmp_path, "-c", runner, stdin=json.dumps(cells)))
+
+
+# --- containers
+
+
+def stages() -> list[list[tuple[str, str]]]:
+    """Return the instructions of each stage of the Containerfile, with its arguments."""
+    text = (ROOT / "Containerfile").read_text("utf-8").replace("\\\n", " ")
+    lines = [line.split(None, 1) for line in text.splitlines() if line and line[0] != "#"]
+    found: list[list[tuple[str, str]]] = [[]]
+    for word, rest in lines:
+        if word == "FROM":
+            found.append([])
+        found[-1].append((word, rest))
+    return found[1:]
+
+
+def words(stage: list[tuple[str, str]], instruction: str) -> list[str]:
+    """Return the words of the instruction that has them as JSON."""
+    (rest,) = (rest for word, rest in stage if word == instruction)
+    return list(json.loads(rest[rest.index("[") :]))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def is_healthy(health: list[str], port: int) -> bool:
+    command = [one.replace("8765", str(port)) for one in health]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def await_healthy(health: list[str], port: int) -> None:
+    """Run the health check until it succeeds."""
+    until = time.monotonic() + 60
+    while not is_healthy(health, port):
+        assert time.monotonic() < until, "it was not healthy within a minute"
+        time.sleep(0.5)
+
+
+@pytest.mark.user
+def test_the_command_of_the_container_is_healthy_and_stops_on_sigterm(tmp_path: Path) -> None:
+    """It runs as an ordinary user where root runs all tests."""
+    *_, run = stages()
+    port, entry = free_port(), [sys.executable, "-m", "memory_actors.cli"]
+    assert words(run, "ENTRYPOINT") == ["memory-actors"]
+    assert ("STOPSIGNAL", "SIGTERM") in run
+    health = [sys.executable, *words(run, "HEALTHCHECK")[1:]]
+    command = [*entry, *words(run, "CMD"), "--port", str(port)]
+    where = {**os.environ, "MEMORY_ACTORS_DATA": str(tmp_path / "data"), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=where, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            await_healthy(health, port)
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert not is_healthy(health, port)
+
+
+def test_the_image_runs_as_nobody_in_particular_and_has_no_compiler() -> None:
+    build, run = stages()
+    assert any("gcc" in rest for _, rest in build)
+    assert not [rest for word, rest in run if word == "RUN" and "apt-get" in rest]
+    ((user),) = (rest for word, rest in run if word == "USER")
+    assert int(user.split(":")[0]) >= 10_000
+    assert ("VOLUME", "/data") in run
+    copied = [rest for word, rest in run if word == "COPY"]
+    assert copied == ["--from=build /opt/memory-actors /opt/memory-actors"]
+
+
+def test_compose_waits_for_a_healthy_database_and_is_not_open_to_others() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))["services"]
+    memory, database = services["memory"], services["db"]
+    assert memory["depends_on"] == {"db": {"condition": "service_healthy"}}
+    assert database["healthcheck"]["test"][:2] == ["CMD", "pg_isready"]
+    assert all(port.startswith("127.0.0.1:") for port in memory["ports"])
+    assert "ports" not in database
+    address = memory["environment"]["MEMORY_ACTORS_DATA"]
+    assert address.startswith("postgresql://memory:")
+    assert f"@{next(name for name in services if name != 'memory')}/memory?schema=" in address
+
+
+CHART = ROOT / "deploy" / "helm"
+
+
+def test_the_chart_uses_values_that_it_has() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    used = set[str]()
+    for file in (CHART / "templates").iterdir():
+        text = file.read_text("utf-8")
+        assert text.count("{{") == text.count("}}")
+        used |= set(re.findall(r"\.Values\.([\w.]+)", text))
+    for name in used:
+        here = values
+        for part in name.split("."):
+            assert part in here, name
+            here = here[part]
+    assert {name.split(".")[0] for name in used} == set(values), "each value is used"
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
+def test_helm_accepts_the_chart() -> None:
+    subprocess.run(["helm", "lint", "--strict", CHART], check=True)
+    made = subprocess.run(
+        ["helm", "template", "m", CHART, "--set", "database.secret=s,replicas=3"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert {one["kind"] for one in yaml.safe_load_all(made.stdout)} == {"Service", "StatefulSet"}
+    refused = subprocess.run(["helm", "template", "m", CHART, "--set", "replicas=2"], check=False)
+    assert refused.returncode

@@ -55,6 +55,23 @@ def test_the_typed_example_runs(release, tmp_path, monkeypatch):
     assert said.stdout == "Ada likes tea\n"
 
 
+def test_a_version_comes_from_the_tag(tmp_path):
+    """Without a tag it is that of a development version."""
+    pytest.importorskip("hatch_vcs", reason="needs hatch-vcs: pip install -e '.[dev]'")
+    pytest.importorskip("hatchling", reason="needs hatchling: pip install -e '.[dev]'")
+
+    def version() -> str:
+        command = [sys.executable, "-m", "hatchling", "version"]
+        said = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=True)
+        return said.stdout.strip()
+
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", "--no-tags", ROOT, clone], check=True)
+    assert re.fullmatch(r"0\.1\.(0\.)?dev\d+", version())
+    subprocess.run(["git", "tag", "v0.7.3"], cwd=clone, check=True)
+    assert version() == "0.7.3"
+
+
 def test_the_workflow_publishes_without_a_secret():
     workflow = (ROOT / ".github/workflows/release.yml").read_text("utf-8")
     assert "id-token: write" in workflow

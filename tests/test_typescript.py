@@ -71,11 +71,11 @@ def test_it_compiles_strictly_and_builds(project: Project) -> None:
     project.node(*project.script("check"))
     project.node(*project.script("build"))
     built = {path.name for path in (project.directory / "dist").iterdir()}
-    assert {"index.js", "index.d.ts", "events.js", "retrying.js"} <= built
+    assert {"ai.js", "ai.d.ts", "index.js", "index.d.ts", "events.js", "retrying.js"} <= built
 
 
 def test_it_works_with_a_live_server(project: Project, tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         where = {"MEMORY_ACTORS_URL": server.url, "MEMORY_ACTORS_KEY": server.root}
-        told = project.node("--test", "test/client.test.ts", environment=where)
+        told = project.node("--test", "test/client.test.ts", "test/ai.test.ts", environment=where)
     assert "# fail 0" in told or "fail 0" in told

@@ -23,7 +23,7 @@ class StoreParts:
     embedder: "Embedder | str | None" = None
     summarizer: "Summarizer | None" = None
     supersedes: "Supersedes | Superseding | bool | None" = None
-    extractor: "Extractor | Extract | None" = None
+    extractor: "Extractor | Extract | str | None" = None
     reranker: "Reranker | str | None" = None
     clock: Callable[[], int] | None = None
     new_id: Callable[[int], str] | None = None

@@ -1,4 +1,4 @@
-"""Chat completions over any OpenAI-compatible endpoint: a question in two parts, one answer.
+"""Chat completions over any OpenAI-compatible endpoint, or Ollama's own: one question, one answer.
 
 Theory. A language model is the slowest and the least reliable thing that this package talks to. The
 client library tries again by itself after no answer in time, a failed connection, 408, 409, 429 and
@@ -20,6 +20,8 @@ Environment variables give the defaults:
 - the endpoint: `MEMORY_ACTORS_LLM_BASE_URL`, or `OPENAI_BASE_URL`, or else OpenAI
 - the key: `MEMORY_ACTORS_LLM_API_KEY`, or `OPENAI_API_KEY`; an endpoint that is named may need none
 
+A name says all of that at once: `model_at` reads `openai:MODEL`, `ollama:MODEL` and a URL.
+
 The only importer of openai (extra `llm`).
 """
 
@@ -29,7 +31,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 
 import anyio
 import msgspec
@@ -42,6 +44,11 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 PAUSE_S_MAX: Final = 120.0
 """The longest pause that the client makes before another attempt."""
 OPENAI_URL: Final = "https://api.openai.com/v1"
+OLLAMA_URL: Final = "http://127.0.0.1:11434"
+SCHEMES: Final = ("openai", "ollama", "http", "https")
+"""The beginnings of names that `model_at` reads."""
+CONTEXT_TOKENS_MIN: Final = 8_192
+"""Asked of Ollama, whose default is 4,096: it drops the beginning of a longer question silently."""
 
 _PASSING: Final = frozenset({408, 409, 429})
 _INSTEAD: Final[Mapping[str, str | None]] = {
@@ -50,10 +57,47 @@ _INSTEAD: Final[Mapping[str, str | None]] = {
     "response_format": None,
 }
 """The name of a parameter for some newer models; None: they want it left out."""
+_MALFORMED: Final = frozenset({400, 422})
 _UNSUPPORTED: Final = frozenset({"unsupported_parameter", "unsupported_value"})
 _THOUGHTS: Final = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CODE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,63}")
 NO_KEY: Final = "none"  # the client insists on one
+
+
+class EmptyAnswerError(LLMError):
+    """A model answered with no text."""
+
+
+class ModelAt(NamedTuple):
+    """A model and its endpoint."""
+
+    model: str
+    base_url: str
+    api_key: str | None
+
+
+def model_at(name: str, key_variable: str) -> ModelAt:
+    """Return the model of a name: `openai:MODEL`, `ollama:MODEL` or `http://HOST/v1#MODEL`.
+
+    `OPENAI_API_KEY` and `OPENAI_BASE_URL` are OpenAI's, `OLLAMA_HOST` is Ollama's. The key of
+    another endpoint is in `key_variable`; OpenAI's own is never sent there.
+
+    :raises InvalidInputError: it names no model, or OpenAI's key is missing.
+    """
+    scheme, _, model = name.partition(":")
+    if scheme in ("http", "https"):
+        url, _, model = name.partition("#")
+        return ModelAt(model or "default", url.rstrip("/"), _env(key_variable))
+    if not model:
+        raise InvalidInputError(f"which model? Name it after the colon: '{scheme}:MODEL'")
+    if scheme == "ollama":
+        host = _env("OLLAMA_HOST") or OLLAMA_URL
+        url = host if "://" in host else f"http://{host}"
+        return ModelAt(model, f"{url.rstrip('/')}/v1", None)
+    key, own_url = _env("OPENAI_API_KEY"), _env("OPENAI_BASE_URL")
+    if key is None and own_url is None:
+        raise InvalidInputError("OpenAI needs a key: set OPENAI_API_KEY")
+    return ModelAt(model, own_url or OPENAI_URL, key)
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +120,11 @@ class _Choice(msgspec.Struct):
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
+
+
+class _OllamaAnswer(msgspec.Struct):
+    message: _Message
+    done_reason: str | None = None
 
 
 class ChatClient:
@@ -174,22 +223,25 @@ class ChatClient:
                 return await self._post(messages, taken)
             except self._openai.APIStatusError as error:
                 name = _code(error.param).partition(".")[0]  # or the part of it that is not known
-                known = name not in _INSTEAD or name in self._unsupported
-                if known or _code(error.code) not in _UNSUPPORTED:
+                if not error.code and error.status_code in _MALFORMED:  # as local servers say it
+                    name = "response_format"
+                known = name not in limits or name in self._unsupported
+                if known or (error.code and _code(error.code) not in _UNSUPPORTED):
                     raise
                 self._unsupported.add(name)
 
     async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
         asking = self._client.chat.completions.with_streaming_response
-        body = bytearray()
         async with asking.create(model=self.model, messages=messages, **limits) as response:
-            with anyio.fail_after(self._timeout_s):
-                async for chunk in response.iter_bytes():
-                    body += chunk
-                    if len(body) > ANSWER_BYTES_MAX:
-                        raise LLMError(
-                            f"the LLM at {self.host} sent more than 1 MiB: check the URL"
-                        )
+            return await self._body(response)
+
+    async def _body(self, response: Any) -> bytes:
+        body = bytearray()
+        with anyio.fail_after(self._timeout_s):
+            async for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > ANSWER_BYTES_MAX:
+                    raise LLMError(f"the LLM at {self.host} sent more than 1 MiB: check the URL")
         return bytes(body)
 
     def _failure(self, error: Any, what: str) -> LLMError:
@@ -213,7 +265,7 @@ class ChatClient:
 
     def _read(self, body: bytes) -> ModelAnswer:
         try:
-            choice = msgspec.json.decode(body, type=_Completion).choices[0]
+            choice = self._first_choice(body)
             said = choice.message.content or ""
             said.encode()  # lone surrogates can be sent, but not kept
         except (ValueError, IndexError, RecursionError):
@@ -225,11 +277,44 @@ class ChatClient:
         text = said[thoughts.end() if thoughts else 0 :].strip()
         if not text:
             why = _code(choice.finish_reason) or "no reason given"
-            raise LLMError(
+            raise EmptyAnswerError(
                 f"the LLM at {self.host} answered with an empty text ({why}): "
                 "try another model; if it is 'length', one that thinks less"
             )
         return ModelAnswer(text=text, cut=choice.finish_reason == "length")
+
+    def _first_choice(self, body: bytes) -> _Choice:
+        return msgspec.json.decode(body, type=_Completion).choices[0]
+
+
+class OllamaClient(ChatClient):
+    """Asks Ollama by its own protocol, which alone takes the size of the context.
+
+    A model that can think is told not to: its thoughts would use up the tokens of the answer.
+    """
+
+    async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
+        tokens = limits["max_tokens"]
+        needed = tokens + sum(len(one["content"].encode()) for one in messages) // 3
+        context = max(CONTEXT_TOKENS_MIN, 1 << (needed - 1).bit_length())
+        options = {"num_predict": tokens, "num_ctx": context, "temperature": limits["temperature"]}
+        body: dict[str, Any] = {"stream": False, "think": False, "options": options}
+        if "response_format" in limits:
+            body["format"] = limits["response_format"]["json_schema"]["schema"]
+        response = await self._client.post(
+            str(self._client.base_url).removesuffix("v1/") + "api/chat",
+            cast_to=object,
+            body={"model": self.model, "messages": messages, **body},
+            options={"headers": {"X-Stainless-Raw-Response": "stream"}},
+        )
+        try:
+            return await self._body(response)
+        finally:
+            await response.close()
+
+    def _first_choice(self, body: bytes) -> _Choice:
+        answer = msgspec.json.decode(body, type=_OllamaAnswer)
+        return _Choice(message=answer.message, finish_reason=answer.done_reason)
 
 
 class Endpoint(TypedDict, total=False):

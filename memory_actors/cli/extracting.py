@@ -10,6 +10,7 @@ from memory_actors.cli.options import App
 from memory_actors.cli.output import counted, local, print_table, say, shortened, table
 from memory_actors.extraction import OpenAIExtractor
 
+EXTRACTOR_VARIABLE = "MEMORY_ACTORS_EXTRACTOR"
 MODEL_VARIABLE = "MEMORY_ACTORS_LLM_MODEL"
 FACT_CHARACTERS_MAX = 100
 WORDS = {"add": "+", "supersede": "→", "forget": "-"}
@@ -17,6 +18,7 @@ WORDS = {"add": "+", "supersede": "→", "forget": "-"}
 
 def with_model(app: App, _given: Mapping[str, Any]) -> None:
     """Have the model that the environment names extract, where the store is open nowhere else."""
+    app.extractor = app.extractor or os.environ.get(EXTRACTOR_VARIABLE) or None
     if app.extractor is None and os.environ.get(MODEL_VARIABLE, "").strip():
         app.extractor = OpenAIExtractor()
 
@@ -25,8 +27,9 @@ def with_model(app: App, _given: Mapping[str, Any]) -> None:
 def extract(found: Extraction) -> None:
     """Find facts in messages that are new, and remember them.
 
-    It asks the language model of the MEMORY_ACTORS_LLM_… variables, or the extractor of the process
-    that has the store open. `undo` takes it all back.
+    It asks the model of MEMORY_ACTORS_EXTRACTOR, such as ollama:MODEL, or that of the
+    MEMORY_ACTORS_LLM_… variables, or the extractor of the process that has the store open. `undo`
+    takes it all back.
     """
     for fact in found.facts:
         say(_told(fact), "dim" if fact.came in ("refused", "known") else "")

@@ -48,7 +48,7 @@ class App:
     """One's own, or the name of one; None: what the environment says, or the store's own."""
     node_host: str | None = None
     node_port: int | None = None
-    extractor: Extractor | Extract | None = None
+    extractor: Extractor | Extract | str | None = None
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property

@@ -1,5 +1,6 @@
 """serve, ui, keys: the memory over HTTP, in a browser, and who may use it."""
 
+import os
 import webbrowser
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ from eventlog.files.datafile import write_whole
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
+from memory_actors.cli.extracting import EXTRACTOR_VARIABLE
 from memory_actors.cli.options import App, Group, SharedCommand, is_given, pass_app
 from memory_actors.cli.output import (
     local,
@@ -65,8 +67,9 @@ T = TypeVar("T")
     help="When old memories are compressed, in local time; `never`: only when asked.",
 )
 @click.option(
-    "--extractor", "extracts", is_flag=True,
-    help="Offer `extract`, with the model of the MEMORY_ACTORS_LLM_… variables.",
+    "--extractor", "extractor", is_flag=False, flag_value="", metavar="[NAME]",
+    help="Offer `extract`, with a model: ollama:…, openai:… or the URL of an endpoint.  "
+    f"[variable: {EXTRACTOR_VARIABLE}; without a NAME, the MEMORY_ACTORS_LLM_… variables]",
 )  # fmt: skip
 @click.option(
     "--mcp-host", "mcp_hosts", multiple=True, metavar="NAME",
@@ -83,7 +86,7 @@ def serve(
     host: str,
     port: int,
     compact_at: str,
-    extracts: bool,
+    extractor: str | None,
     mcp_hosts: tuple[str, ...],
     cors_origins: tuple[str, ...],
 ) -> None:
@@ -105,7 +108,8 @@ def serve(
     schedule = None if compact_at == NEVER else compact_at
     settings = Settings(compaction_schedule=schedule, latency_warnings=True)
     asked = ["settings"] if is_given("compact_at") else []
-    if extracts:
+    app.extractor = app.extractor or extractor or os.environ.get(EXTRACTOR_VARIABLE) or None
+    if extractor is not None:
         app.extractor = app.extractor or OpenAIExtractor()
         asked.append("extractor")
     if not app.json:

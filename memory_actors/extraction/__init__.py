@@ -1,10 +1,12 @@
 """From new messages to proposed facts: what to add, what holds no more, what to forget.
 
-`CallableExtractor` asks a function of yours, `OpenAIExtractor` a language model (extra `llm`).
+`CallableExtractor` asks a function of yours, `OpenAIExtractor` a language model (extra `llm`), and
+a name such as `ollama:MODEL` one on this machine.
 kinds/extracting.py decides which proposals are applied.
 """
 
 from memory_actors.extraction.llm import OpenAIExtractor
+from memory_actors.extraction.named import extractor_of
 from memory_actors.extraction.protocol import (
     CallableExtractor,
     Conversation,
@@ -13,7 +15,6 @@ from memory_actors.extraction.protocol import (
     KnownFact,
     Proposal,
     Spoken,
-    extractor_of,
 )
 
 __all__ = [

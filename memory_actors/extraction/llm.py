@@ -7,16 +7,13 @@ and the messages that it was shown, by number, and that it is shown messages of 
 with facts that are no less trusted (`batches.py`).
 
 The model is asked for JSON of a schema. A server that knows no schemas is asked without, so the
-answer is looked for in whatever words stand around it. Its proposals are read one by one: one that
-makes no sense is dropped, and an answer without a list of proposals is an error.
+answer is read tolerantly (`answers.py`).
 """
 
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Unpack
-
-import msgspec
 
 from memory_actors.base.errors import (
     ExtractorError,
@@ -25,7 +22,8 @@ from memory_actors.base.errors import (
     UnusableProposalsError,
 )
 from memory_actors.base.json_text import quoted
-from memory_actors.base.llm import AsksModel, ModelAnswer, ModelConnection
+from memory_actors.base.llm import AsksModel, EmptyAnswerError, ModelConnection
+from memory_actors.extraction.answers import proposals_in
 from memory_actors.extraction.protocol import Conversation, KnownFact, Proposal, Spoken
 
 PROMPTS: Final = Path(__file__).parent / "prompts"
@@ -60,19 +58,6 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-class _LlmAnswer(msgspec.Struct, frozen=True):
-    """The answer: each proposal is read by itself."""
-
-    proposals: list[msgspec.Raw]
-
-
-class _Proposed(msgspec.Struct, frozen=True):
-    action: str
-    text: str | None = None
-    fact: int | None = None
-    messages: list[int] = []
-
-
 class OpenAIExtractor(AsksModel):
     """Asks a language model what to remember of messages. Pass it as `extractor=`.
 
@@ -99,7 +84,8 @@ class OpenAIExtractor(AsksModel):
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
         """Return the model's proposals.
 
-        :raises ExtractorError: the model gave no usable answer.
+        :raises ExtractorError: the model gave no answer.
+        :raises UnusableProposalsError: it gave one that is empty or has no proposals.
         """
         try:
             answer = await self._client.answer(
@@ -109,10 +95,11 @@ class OpenAIExtractor(AsksModel):
                 temperature=0.0,
                 schema=_SCHEMA,
             )
+        except EmptyAnswerError as error:
+            raise UnusableProposalsError(f"nothing was extracted: {error}") from error
         except LLMError as error:
             raise ExtractorError(f"nothing was extracted: {error}") from error
-        found = [_proposal(one, conversation) for one in _read_answer(answer)]
-        return [one for one in found if one is not None]
+        return proposals_in(answer, conversation, self._system)
 
 
 @cache
@@ -147,49 +134,3 @@ def _message(number: int | None, one: Spoken) -> str:
     said_by = {} if one.role is None else {"role": one.role}
     text = one.text[:MESSAGE_CHARACTERS_MAX]
     return quoted({**said, "time": f"{one.said_at:%Y-%m-%d %H:%M}", **said_by, "text": text})
-
-
-# --- the answer
-
-
-def _read_answer(answer: ModelAnswer) -> Sequence[_Proposed]:
-    """Return the proposals in an answer; what is none is left out.
-
-    :raises UnusableProposalsError: it has no list of them, or was cut off.
-    """
-    if answer.cut:
-        raise UnusableProposalsError(
-            f"the LLM was cut off at {TOKENS_MAX:,} tokens: use a model that says less"
-        )
-    start, end = answer.text.find("{"), answer.text.rfind("}")
-    try:
-        said = msgspec.json.decode(answer.text[start : end + 1], type=_LlmAnswer)
-    except (msgspec.DecodeError, RecursionError):
-        raise UnusableProposalsError(
-            "the LLM proposed nothing: its answer has no JSON object with a list of proposals; try "
-            "another model, or one that follows instructions better"
-        ) from None
-    found = []
-    for raw in said.proposals:
-        try:
-            found.append(msgspec.json.decode(raw, type=_Proposed))
-        except (msgspec.DecodeError, RecursionError):
-            continue
-    return found
-
-
-def _proposal(said: _Proposed, conversation: Conversation) -> Proposal | None:
-    """Return a proposal with ids for its numbers, or None if a number is unknown."""
-    action, facts = said.action, conversation.facts
-    known = said.fact is not None and 1 <= said.fact <= len(facts)
-    if action not in ("add", "supersede", "forget") or (action != "add" and not known):
-        return None
-    messages = [
-        one.memory_id for n, one in enumerate(conversation.messages, start=1) if n in said.messages
-    ]
-    return Proposal(
-        action=action,  # type: ignore[arg-type]
-        text=None if action == "forget" else said.text,
-        replaces=facts[said.fact - 1].memory_id if action != "add" and said.fact else None,
-        message_ids=tuple(messages),
-    )

@@ -7,7 +7,6 @@ from typing import Literal, Protocol
 import msgspec
 
 from memory_actors.base.errors import ExtractorError, MemoryActorsError
-from memory_actors.base.validation import check_maker
 from memory_actors.base.watching import CallersFunction
 
 
@@ -124,16 +123,3 @@ def _proposal(said: object) -> Proposal:
     if isinstance(said, Proposal):
         return said
     raise TypeError(f"{said!r:.80} is neither a Proposal nor a text")
-
-
-def extractor_of(chosen: Extractor | Extract | None) -> Extractor | None:
-    """Return who extracts: nobody for None, or who was given; a function is asked as it is.
-
-    :raises InvalidInputError: it is none of these.
-    """
-    if chosen is None:
-        return None
-    if hasattr(chosen, "extract") and hasattr(chosen, "name"):
-        check_maker(chosen.name, "an extractor")
-        return chosen
-    return CallableExtractor(chosen)

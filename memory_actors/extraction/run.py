@@ -97,8 +97,8 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) ->
     asked = asked.checked(scope)
     if extractor is None:
         raise InvalidInputError(
-            "this store has no extractor: open it with extractor=, a function or an "
-            "OpenAIExtractor(); the command line takes one from MEMORY_ACTORS_LLM_MODEL"
+            "this store has no extractor: open it with extractor=, a function or a "
+            "name such as 'ollama:MODEL'; the command line takes one from MEMORY_ACTORS_EXTRACTOR"
         )
     run = _Run(scope, facts, extractor, asked)
     with scope.measured("Extract", "any", kinds=()):

@@ -57,7 +57,7 @@ class MemorySystem(Operations):
         embedder: "Embedder | str | None" = None,
         summarizer: "Summarizer | None" = None,
         supersedes: "Supersedes | Superseding | bool | None" = None,
-        extractor: "Extractor | Extract | None" = None,
+        extractor: "Extractor | Extract | str | None" = None,
         reranker: "Reranker | str | None" = None,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[int], str] | None = None,
@@ -102,7 +102,8 @@ class MemorySystem(Operations):
         `Statement` and the older ones near it that returns their ids; by a language model
         (`OpenAISuperseding`); nothing is looked for, if False. `extractor` finds facts in messages
         when `UserMemory.extract` is called: a function of a `Conversation` that returns proposals,
-        or a language model (`OpenAIExtractor`); its `aclose()` is called at the end, if it has one.
+        or a language model (`OpenAIExtractor`, or by name: "ollama:MODEL", "openai:MODEL",
+        "http://HOST/v1#MODEL"); its `aclose()` is called at the end, if it has one.
         `reranker` orders the first `Settings.reranker_hits` hits of each search anew: by a
         cross-encoder, "fastembed:MODEL" (extra `fastembed`), or an object of yours with
         `score(query, texts)`; nothing does, if None. `clock` gives microseconds since 1970,

@@ -44,8 +44,11 @@ class Handler(BaseHTTPRequestHandler):
     def says(self, text: str | None, finish_reason: str = "stop") -> None:
         """Answer properly."""
         message = {"role": "assistant", "content": text}
+        if self.path == "/api/chat":  # Ollama's own protocol
+            done = {"message": message, "done": True, "done_reason": finish_reason}
+            return self.sends(json.dumps(done).encode())
         choice = {"index": 0, "message": message, "finish_reason": finish_reason}
-        self.sends(json.dumps({"object": "chat.completion", "choices": [choice]}).encode())
+        return self.sends(json.dumps({"object": "chat.completion", "choices": [choice]}).encode())
 
     def embeds(self, dimension: int = 384) -> None:
         """Answer with a vector for each text, last one first: an index says which is whose."""

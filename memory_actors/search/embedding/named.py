@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakValueDictionary
 
 from memory_actors.base.errors import InvalidInputError, ModelInstallError
+from memory_actors.base.llm import SCHEMES as SERVED
 from memory_actors.search.embedding import local_models, served
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.joined import JoinedEmbedder
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
 DEFAULT: Final = "default"
 NAMED: Final[Mapping[str, Callable[[], Embedder]]] = {"multilingual": MultilingualEmbedder}
 SCHEMES: Final[Mapping[str, Callable[[str], Embedder]]] = {
-    "openai": served.openai_embedder,
-    "ollama": served.ollama_embedder,
     "fastembed": local_models.FastEmbedder,
     "onnx": local_models.OnnxFolder,
     "sentence-transformers": local_models.SentenceEmbedder,
 }
-NAMES: Final = (*map(repr, (DEFAULT, *NAMED)), *(f"'{one}:…'" for one in SCHEMES), "a URL")
+_PREFIXES: Final = ("openai", "ollama", *SCHEMES)
+NAMES: Final = (*map(repr, (DEFAULT, *NAMED)), *(f"'{one}:…'" for one in _PREFIXES), "a URL")
 """The names as people are told them."""
 
 _in_use: "Final[WeakValueDictionary[tuple[object, ...], Embedder]]" = WeakValueDictionary()
@@ -68,7 +68,7 @@ def maker_of(name: str) -> Callable[[], Embedder]:
         return partial(_joined, NAMED[name])
     if scheme in SCHEMES:
         return partial(_joined, partial(SCHEMES[scheme], model))
-    if scheme in ("http", "https"):
+    if scheme in SERVED:
         return partial(_joined, partial(served.embedder_at, name))
     raise InvalidInputError(
         f"embedder must be {', '.join(NAMES)}, or one of your own, not {name!r:.80}"

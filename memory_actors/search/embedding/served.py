@@ -4,19 +4,17 @@ The client library tries again by itself, with growing pauses, within the deadli
 has. Redirects are not followed: they would carry memories to somebody else. No error quotes a text
 or the key.
 
-Environment variables give the rest: `OPENAI_API_KEY` for OpenAI, `OLLAMA_HOST` for Ollama
-(http://127.0.0.1:11434 if it is not set), `MEMORY_ACTORS_EMBEDDER_API_KEY` for a server of your own
-that wants a key.
+Environment variables give the rest: see `model_at`, and `MEMORY_ACTORS_EMBEDDER_API_KEY` for a
+server of your own that wants a key.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from memory_actors.base.errors import EmbedderError, InvalidInputError
-from memory_actors.base.llm import NO_KEY, OPENAI_URL, openai_client, quiet
+from memory_actors.base.errors import EmbedderError
+from memory_actors.base.llm import NO_KEY, model_at, openai_client, quiet
 from memory_actors.base.validation import checked_host
 from memory_actors.search.embedding.protocol import Vectors
 
@@ -24,7 +22,7 @@ REQUEST_S_MAX: Final = 4.0
 RETRIES: Final = 2
 CHARACTERS_MAX: Final = 8_000
 """2,000 tokens of English: as many as the smaller of these models read. More is refused by some."""
-OLLAMA: Final = "http://127.0.0.1:11434"
+KEY_VARIABLE: Final = "MEMORY_ACTORS_EMBEDDER_API_KEY"
 ASKS: Final = "query: "
 """Marks a question among texts, for models that tell those from what answers."""
 
@@ -52,15 +50,13 @@ class ServedEmbedder:
     """Vectors of one model at one endpoint.
 
     :raises MissingExtraError: openai is not installed.
-    :raises InvalidInputError: no model, no key for OpenAI, or no http(s) URL.
+    :raises InvalidInputError: it is no http(s) URL.
     """
 
     parallel = True
     query_prefix = ASKS
 
     def __init__(self, model: str, *, base_url: str, api_key: str | None):
-        if not model:
-            raise InvalidInputError("Which model? Name it: 'ollama:nomic-embed-text'.")
         self.host = checked_host(base_url, "an embedder needs a URL like http://localhost:8080/v1")
         self._model = model
         self._known = MODELS.get(model.removesuffix(":latest"), Known())
@@ -124,29 +120,8 @@ def readable(text: str) -> str:
     return text[:CHARACTERS_MAX].encode(errors="replace").decode()
 
 
-def openai_embedder(model: str) -> ServedEmbedder:
-    """Return an embedder of OpenAI's."""
-    key = _env("OPENAI_API_KEY")
-    url = _env("OPENAI_BASE_URL")
-    if key is None and url is None:
-        raise InvalidInputError("OpenAI needs a key: set OPENAI_API_KEY")
-    return ServedEmbedder(model, base_url=url or OPENAI_URL, api_key=key)
-
-
-def ollama_embedder(model: str) -> ServedEmbedder:
-    """Return an embedder of Ollama's, on this machine or at `OLLAMA_HOST`."""
-    host = _env("OLLAMA_HOST") or OLLAMA
-    url = host if "://" in host else f"http://{host}"
-    return ServedEmbedder(model, base_url=f"{url.rstrip('/')}/v1", api_key=None)
-
-
-def embedder_at(url: str) -> ServedEmbedder:
-    """Return the embedder at a URL: `http://localhost:8080/v1/embeddings#MODEL`."""
-    base, _, model = url.partition("#")
-    base = base.rstrip("/").removesuffix("/embeddings")
-    key = _env("MEMORY_ACTORS_EMBEDDER_API_KEY")
-    return ServedEmbedder(model or "default", base_url=base, api_key=key)
-
-
-def _env(name: str) -> str | None:
-    return os.environ.get(name, "").strip() or None
+def embedder_at(name: str) -> ServedEmbedder:
+    """Return the embedder of a name, as `ollama:bge-m3` or `http://localhost:8080/v1#MODEL`."""
+    at = model_at(name, KEY_VARIABLE)
+    base_url = at.base_url.removesuffix("/embeddings")
+    return ServedEmbedder(at.model, base_url=base_url, api_key=at.api_key)

@@ -41,4 +41,5 @@ def test_without_a_model_it_is_said_how_to_name_one(program) -> None:
     program.ok("add", "I like tea", "--type", "short_term")
     error = program.refused("extract")
     assert error["type"] == "InvalidInputError"
-    assert "MEMORY_ACTORS_LLM_MODEL" in error["message"]
+    assert "ollama:MODEL" in error["message"]
+    assert "MEMORY_ACTORS_EXTRACTOR" in error["message"]

@@ -150,6 +150,7 @@ def test_agent_and_commands_find_what_the_other_writes(live: Live) -> None:
         (["compact", "--summarizer", "extractive"], "another summarizer"),
         (["serve", "--port", "0", "--compact-at", "never"], "other settings"),
         (["serve", "--port", "0", "--extractor"], "another extractor"),
+        (["serve", "--extractor", "ollama:qwen3:4b", "--port", "0"], "another extractor"),
     ],
 )
 def test_what_a_client_cannot_have_is_refused(

@@ -92,10 +92,9 @@ async def test_a_senseless_proposal_is_dropped(
 ) -> None:
     """A proposal that makes no sense is dropped and the others stand."""
     nonsense = [
-        proposed("burn", "x"), proposed("forget", None, 7), proposed("supersede", "x"), 5, None,
-        "forget all", {"text": "no action"}, proposed("add", ["a list"]),
-        proposed("add", "x", None, "all"), proposed("forget", None, -1),
-        proposed("forget", None, 0),
+        proposed("burn", "x"), proposed("forget", None, 7), proposed("supersede", None, 1), {},
+        proposed("add", ["a list"]), proposed("add", " "), proposed("forget", None, -1),
+        proposed("forget", None, 0), proposed("forget", None, True),
     ]  # fmt: skip
     server.script = [answer(*nonsense, proposed("add", "A fact.", None, [99, -1]))]
     assert await asked(server) == [Proposal(text="A fact.")]
@@ -103,7 +102,7 @@ async def test_a_senseless_proposal_is_dropped(
 
 @pytest.mark.parametrize(
     "text",
-    ["I cannot say.", "[]", "{}", '{"proposals": 5}', '{"proposals": [', "[" * 5_000, "null"],
+    ["I cannot say.", "[1]", "{}", '{"proposals": 5}', '{"proposals": [', "[" * 5_000, "null"],
 )
 async def test_an_answer_without_proposals_is_an_error(server: Server, text: str) -> None:
     server.script = [("says", text)]
@@ -115,6 +114,64 @@ async def test_an_answer_that_was_cut_off_is_an_error(server: Server) -> None:
     server.script = [("says", '{"proposals": []}', "length")]
     with pytest.raises(UnusableProposalsError, match="cut off"):
         await asked(server)
+
+
+@pytest.mark.parametrize(
+    ("answered", "text"),
+    [
+        ('{"proposals": ["User likes tea."]}', "User likes tea."),
+        ('{"action": "ADD", "text": "User likes tea."}', "User likes tea."),
+        ('{"memories": [{"memory": "User likes tea."}]}', "User likes tea."),
+        ('{"proposals": [{"action": "update", "text": "User likes tea.", "fact": 9}]}',
+         "User likes tea."),
+        ('{"proposals": [{"action": "add", "fact": "User likes tea.", "messages": "all"}]}',
+         "User likes tea."),
+        ('{"proposals": [{"text": "User likes tea."},]}', "User likes tea."),
+        ('Use {braces}: {"text": "User likes tea."}\n{"action": "none"} ]', "User likes tea."),
+        ('{"proposals": [{"text": "A line\nbreak \\ud83d"}]}', "A line\nbreak \ufffd"),
+    ],
+)  # fmt: skip
+async def test_a_proposal_in_another_shape_is_read(
+    server: Server, answered: str, text: str
+) -> None:
+    server.script = [("says", answered)]
+    assert await asked(server) == [Proposal(text=text)]
+
+
+async def test_an_example_of_the_prompt_is_no_fact(server: Server, tmp_path: Path) -> None:
+    own = tmp_path / "prompt.txt"
+    own.write_text('As {"text": "User likes tea."}')
+    server.script = [answer(proposed("add", "User likes tea."), proposed("add", "A fact."))]
+    assert [one.text for one in await asked(server, prompt=own)] == ["A fact."]
+
+
+async def test_brackets_without_end_are_given_up_soon(server: Server) -> None:
+    server.script = [("says", "[" * 900_000)]
+    with pytest.raises(UnusableProposalsError):
+        await asked(server)
+
+
+@pytest.mark.parametrize("text", ["[]", 'Nothing: {"proposals": []}'])
+async def test_an_empty_list_proposes_nothing(server: Server, text: str) -> None:
+    server.script = [("says", text)]
+    assert await asked(server) == []
+
+
+async def test_an_empty_answer_is_tried_with_fewer_messages(server: Server) -> None:
+    server.script = [("says", "")]
+    with pytest.raises(UnusableProposalsError, match="empty text"):
+        await asked(server)
+
+
+async def test_a_server_that_only_says_bad_request_is_asked_without_a_schema(
+    server: Server,
+) -> None:
+    server.script = [("fails", 400), answer(proposed("add", "A fact."))]
+    assert len(await asked(server)) == 1
+    server.script = [("fails", 400)] * 3
+    with pytest.raises(ExtractorError, match="refused"):
+        await asked(server)
+    assert len(server.bodies) == 4
 
 
 @pytest.mark.parametrize(

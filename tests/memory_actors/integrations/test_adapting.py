@@ -20,6 +20,7 @@ FRAMEWORKS = {
     "agent_framework": "agent_framework",
     "anthropic": "anthropic",
     "google_adk": "google.adk",
+    "autogen": "autogen_core",
     "llama_index": "llama_index.core",
     "langgraph": "langgraph",
     "openai_agents": "agents",

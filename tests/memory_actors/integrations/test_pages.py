@@ -11,6 +11,7 @@ from support.pages import ROOT, blocks, check_printed, printed_by
 NEEDS = {
     "agent-framework": "agent_framework",
     "anthropic": "anthropic",
+    "autogen": "autogen_core",
     "clients": "openai",
     "google-adk": "google.adk",
     "langgraph": "langgraph.store",

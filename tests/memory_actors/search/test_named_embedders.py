@@ -61,7 +61,7 @@ def test_texts_are_written_as_their_model_was_trained(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1").removeprefix("http://"))
-    embedder = served.ollama_embedder("nomic-embed-text")
+    embedder = served.embedder_at("ollama:nomic-embed-text")
     server.script = [("embeds", 768)]
 
     found = embedder.embed([f"{embedder.query_prefix}tea?", "Ada likes tea.", "\ud83d", ""])
@@ -122,7 +122,7 @@ def test_openai_without_a_key_says_which_variable(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InvalidInputError, match="OPENAI_API_KEY"):
-        served.openai_embedder("text-embedding-3-small")
+        served.embedder_at("openai:text-embedding-3-small")
 
 
 # --- files
