@@ -76,6 +76,10 @@ class LLMError(MemoryActorsError):
     """A language model gave no answer that can be used: see the message for what to change."""
 
 
+class EmptyAnswerError(LLMError):
+    """A model answered with no text."""
+
+
 class ImprovementError(MemoryActorsError):
     """A run of `improve` failed: `__cause__` says how, `result` has what was reached."""
 

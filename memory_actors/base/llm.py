@@ -36,7 +36,12 @@ from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 import anyio
 import msgspec
 
-from memory_actors.base.errors import InvalidInputError, LLMError, MissingExtraError
+from memory_actors.base.errors import (
+    EmptyAnswerError,
+    InvalidInputError,
+    LLMError,
+    MissingExtraError,
+)
 from memory_actors.base.validation import MAKER_CHARACTERS_MAX, checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
@@ -62,10 +67,6 @@ _UNSUPPORTED: Final = frozenset({"unsupported_parameter", "unsupported_value"})
 _THOUGHTS: Final = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CODE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,63}")
 NO_KEY: Final = "none"  # the client insists on one
-
-
-class EmptyAnswerError(LLMError):
-    """A model answered with no text."""
 
 
 class ModelAt(NamedTuple):

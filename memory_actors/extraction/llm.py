@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from memory_actors.base.errors import (
+    EmptyAnswerError,
     ExtractorError,
     InvalidInputError,
     LLMError,
     UnusableProposalsError,
 )
 from memory_actors.base.json_text import quoted
-from memory_actors.base.llm import AsksModel, EmptyAnswerError, ModelConnection
+from memory_actors.base.llm import AsksModel, ModelConnection
 from memory_actors.extraction.answers import proposals_in
 from memory_actors.extraction.protocol import Conversation, KnownFact, Proposal, Spoken
 

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from memory_actors.base.small_files import read_small
+
 PROTOCOL: Final = 1
 """That of `frames.py`."""
 WAIT_S: Final = 10.0
@@ -51,8 +53,8 @@ class Owner:
 
         :raises OSError: nobody has it open, or not at a socket in its directory.
         """
-        with open(os.path.join(directory, "owner.json"), "rb") as file:
-            address = json.loads(file.read(ADDRESS_BYTES_MAX))
+        written = read_small(os.path.join(directory, "owner.json"), ADDRESS_BYTES_MAX)
+        address = json.loads(written)
         self._socket = _socket.socket(_socket.AF_UNIX)
         self._socket.settimeout(WAIT_S)
         self._socket.connect(os.path.join(directory, "owner.sock"))

@@ -7,8 +7,11 @@ import time
 from collections.abc import Collection
 from typing import Final
 
+from memory_actors.base.small_files import read_small
+
 EVERYWHERE: Final = "*"
 LOG_BYTES_MAX: Final = 1 << 20
+PAUSED_BYTES_MAX: Final = 1 << 20
 
 
 class Unreadable(Exception):
@@ -30,8 +33,7 @@ def paused() -> frozenset[str]:
     :raises Unreadable: the file is damaged.
     """
     try:
-        with open(_file(), "rb") as file:
-            return frozenset(map(str, json.load(file)))
+        return frozenset(map(str, json.loads(read_small(_file(), PAUSED_BYTES_MAX))))
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError, TypeError) as error:

@@ -5,8 +5,9 @@ It reads the files of `git` itself, since a hook has no time to run the program.
 
 import os
 import re
-import stat
 from typing import Final, NamedTuple
+
+from memory_actors.base.small_files import read_small
 
 REMOTE: Final = re.compile(r'^\s*\[remote "([^"\n]*)"\]\s*$((?:\n(?!\s*\[).*)*)', re.MULTILINE)
 URL: Final = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -59,9 +60,6 @@ def _remote(git: str) -> str | None:
 def _text(path: str) -> str:
     """Return the text of a regular file; of a pipe or a directory, and without one, nothing."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return ""
-            return file.read(FILE_BYTES_MAX).decode("utf-8", "replace")
+        return read_small(path, FILE_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return ""

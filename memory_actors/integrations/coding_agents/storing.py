@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.files.datafile import read_bytes
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.settings import Settings
@@ -96,7 +97,7 @@ def team_key() -> str | None:
         return given
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise InvalidInputError(f"others may read {path}: run `chmod 600 {path}`")
-    return path.read_text().strip()
+    return read_bytes(path).decode().strip()
 
 
 def _opened(place: str) -> Any:
