@@ -5,8 +5,8 @@ for, a bare list, one proposal, or one a line. A proposal may lack fields, name 
 have numbers as texts. A text alone is a fact to add. A proposal without a meaning is dropped, and
 so is one that repeats an example of the prompt.
 
-An answer that breaks off is an error, so that fewer messages are tried. Of a single message, its
-complete proposals count.
+An incomplete answer is an error, so that fewer messages are tried. With a single message, the
+complete proposals are used.
 """
 
 import json
@@ -70,7 +70,7 @@ def _found(text: str) -> tuple[list[Any] | None, bool]:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """Return the proposals that a value is or has; None if it is something else."""
+    """Return the proposals in a value, or None if there are none."""
     if isinstance(value, list):
         return value if all(isinstance(one, dict | str) for one in value) else None
     if not isinstance(value, dict):

@@ -2,8 +2,8 @@
 
     AssistantAgent("agent", client, memory=[MemoryActorsMemory(user)])
 
-Before the model answers, it is told what is known about the last message of the user. What is added
-becomes long-term memories.
+Before the model answers, memories about the last message of the user are added to its messages.
+`add` stores long-term memories.
 """
 
 from typing import Any, Final

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class LanguageModel:
-    """What it says, and all that was asked of it."""
+    """A model with one fixed answer, which records its questions."""
 
     def __init__(self, says: str):
         self.says = says

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process"
 
 const COMMAND = []
 
-// Runs a hook; returns the text that it brings back. Without waiting, it outlives this process.
+// Runs a hook and returns its output. A hook that nobody waits for outlives this process.
 const ask = (event, waits) =>
   new Promise((resolve) => {
     const stdio = ["pipe", waits ? "pipe" : "ignore", "ignore"]

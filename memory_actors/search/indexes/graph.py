@@ -117,7 +117,7 @@ class Segment:
         """
         self.count = count = len(rows)
         self.saved: SavedSegment | None = saved
-        """What its file lacks; None if the file has it."""
+        """The content to write, or None after it was written."""
         levels = np.frombuffer(saved.levels, np.uint8)
         self._ground = np.frombuffer(saved.ground, np.uint16).reshape(count, 1 + 2 * M)
         self._upper = np.frombuffer(saved.upper, np.uint16).reshape(int(levels.sum()), 1 + M)

@@ -1,4 +1,4 @@
-"""A memory of AutoGen: what was added is told to the model, and found."""
+"""A memory of AutoGen: added memories reach the model and are found."""
 
 import pytest
 

@@ -163,7 +163,7 @@ def test_opencode_starts_the_server_and_loads_the_plugin(run: Run, tmp_path: Pat
 
 
 def stored(run: Run, tmp_path: Path) -> list[str]:
-    """Return what is stored of the project, as soon as the reply is."""
+    """Wait until the reply is stored; return the memories of the project."""
     for _ in range(WAIT_S_MAX):
         if (tmp_path / "memory").exists():
             said = run(
