@@ -323,7 +323,7 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
 
     One whose time is over by now lives as long again as it was to live.
     """
-    back = [one.memory_id for one in events if _effect_of(one) is Effect.RESTORED]
+    back = [one.memory_id for one in events if _effect_of(one) in BEGINS]
     found = [(one, _last_lifetime(one, command.past.get(one, ()))) for one in back]
     return [
         LifetimeSet(

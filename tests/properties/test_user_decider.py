@@ -50,7 +50,7 @@ from memory_actors.kinds.kind import Kind, Pruned
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.provenance import ExpireMemories
+from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
@@ -169,10 +169,14 @@ class UserMachine(
     def follow_lifetimes(self, decided: Decided) -> None:
         """A new memory has the lifetime of its add; a fact that was said again, the longer one.
 
-        A heading that comes with an entry has none.
+        A heading that comes with an entry has none. A restored memory has the lifetime that it had
+        last, or as much again if that is over.
         """
         before, after = living(decided.before), living(decided.after)
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
+        if isinstance(decided.command, Restore):
+            for memory_id in after.keys() - before.keys():
+                self.set_lifetime(memory_id, self.lifetime_again(memory_id, decided))
         if isinstance(decided.command, Add):
             for memory_id in after.keys() - before.keys():
                 if getattr(after[memory_id][1], "heading", None) is None:
@@ -204,6 +208,16 @@ class UserMachine(
             used = getattr(decided.command, "used", {})
             assert known == decided.command.expires_at_us or used
         return set() if about is None else {about}
+
+    def lifetime_again(self, memory_id: str, decided: Decided) -> int | None:
+        """Return when a memory expires that comes back, by the log of its earlier lives."""
+        earlier = self.deciding.log[: len(self.deciding.log) - len(decided.events)]
+        said = [entry for entry in earlier if isinstance(entry.data, LifetimeSet)]
+        mine = [entry for entry in said if entry.data.memory_id == memory_id]
+        if not mine or mine[-1].data.expires_at_us is None:
+            return None
+        at_us, now_us = mine[-1].data.expires_at_us, decided.command.now_us
+        return at_us if at_us > now_us else now_us + at_us - mine[-1].recorded_at_us
 
     def set_lifetime(self, memory_id: str, at_us: int | None) -> None:
         self.expires.pop(memory_id, None)
