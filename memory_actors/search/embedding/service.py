@@ -103,8 +103,11 @@ class EmbeddingService(Embeddings):
                 "that model, and change it by `memory-actors model switch`; or with reindex=True "
                 "to embed its memories again"
             )
-        if fact is None or fact.decode() != mine or (name_in(self.disk) or None) != self.name:
+        if fact is None or fact.decode() != mine:
             self.make_own()
+        elif (name_in(self.disk) or None) != self.name:
+            with suppress(EventLogError):  # on a full disk: the next opening does it
+                self.make_own()
         self.disk.use_model(self.recipe)
 
     def make_own(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from support.llm_server import Server
 
+from eventlog import DiskFull
 from memory_actors import (
     EmbedderError,
     InvalidInputError,
@@ -20,6 +21,8 @@ from memory_actors import (
     MemorySystem,
     ModelMismatchError,
 )
+from memory_actors.search.embedding.service import NAME
+from memory_actors.search.embedding.vector_table import VectorTable
 
 pytestmark = pytest.mark.anyio
 
@@ -215,3 +218,17 @@ async def test_an_encrypted_store_is_switched_and_a_user_erased(
         assert len(models_of(memory)) == 1
     async with MemorySystem.open(tmp_path / "m", encrypt=True) as memory:
         assert (await memory.user("bob").retrieve("Who plays the cello?"))[0].content == CELLO
+
+
+async def test_a_full_disk_that_takes_no_name_of_the_model_stops_no_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: VectorTable, facts: Any) -> None:
+        raise DiskFull("no room")
+
+    await filled(tmp_path / "m")
+    async with MemorySystem.open(tmp_path / "m") as memory:
+        memory._services.embeddings.disk.set_facts({NAME: b"as in an older store"})
+    monkeypatch.setattr(VectorTable, "set_facts", full)
+    async with MemorySystem.open(tmp_path / "m", embedder="default") as memory:
+        assert (await memory.user("ada").retrieve("Who plays the cello?"))[0].content == CELLO
