@@ -513,7 +513,7 @@ async def test_fewer_messages_at_a_time_cost_no_more_questions_than_allowed(
 
 @pytest.mark.parametrize("wrong", [5, "llm", object()])
 async def test_what_is_no_extractor_is_refused(open_memory: Any, wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match="extractor="):
+    with pytest.raises(InvalidInputError, match="extractor"):
         async with open_memory(extractor=wrong):
             pass
 
