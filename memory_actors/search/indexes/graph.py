@@ -226,12 +226,10 @@ class Graph:
         The score of a row is (row @ direction - middle) / its length.
         """
         segments, _ = self._found
-        codes, steps = view.vectors
         query, wanted = coded(direction[None]), ASKED_FOR_ONE * k
         layouts = (_Layout * len(segments))(*(segment.layout for segment in segments))
         found = np.empty(wanted, np.int64)
-        columns = codes, steps, view.alive
-        codes, steps, alive = map(np.ascontiguousarray, columns)
+        codes, steps, alive = map(np.ascontiguousarray, (*view.vectors, view.alive))
         count = LIBRARY.function("graph_near", *_ARGUMENTS, result=LONG)(
             LIBRARY.instruction_set, codes.ctypes.data, codes.shape[1], len(codes),
             steps.ctypes.data, None if lengths is None else lengths.ctypes.data, alive.ctypes.data,
