@@ -26,6 +26,7 @@ from memory_actors.base.reports import (
     CompactionReport,
     EraseReceipt,
     Extraction,
+    Forgotten,
     Purged,
     PurgeReport,
     Undone,
@@ -40,9 +41,9 @@ OWNERS: Final[Mapping[str, type]] = {
 
 RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
-    Undone,
+    Undone, Forgotten,
 )  # fmt: skip
-WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
+WITHOUT_RECEIPT: Final = {"set_tier", "unforget", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
 READS_RECEIPTS: Final = {"extractions"}

@@ -55,11 +55,12 @@ _DETERMINERS = frozenset({
     "those", "some", "any", "no", "every", "each",
 })  # fmt: skip
 _ENDS = " \t.!?;,\u2026"
+_MARKS = " \t-*+#>"  # of a line of Markdown
 
 
 def plainly(text: str) -> str:
     """Return the form of a text that texts with the same words share."""
-    return normalised(text).casefold().strip(_ENDS)
+    return normalised(text).casefold().strip(_ENDS).lstrip(_MARKS)
 
 
 def keyed(text: str, key: bytes) -> bytes:
@@ -77,7 +78,7 @@ def _subject(sentence: str) -> str:
 def clauses(text: str) -> Iterator[str]:
     """Yield a text, its sentences, and the clauses that "and" joins, with their subject."""
     yield text
-    for sentence in _SENTENCES.split(text):
+    for sentence in (one.lstrip(_MARKS) for one in _SENTENCES.split(text)):
         yield sentence
         subject, parts = _subject(sentence), _AND.split(sentence)
         for part in parts if len(parts) > 1 else ():
@@ -184,10 +185,12 @@ class Tombstones(msgspec.Struct, frozen=True):
         return next((one for one in close if cosine(one.code, code) >= one.similar), None)
 
 
-def _state(by_digest: Map[bytes, Tombstone]) -> Tombstones:
-    stones = [by_digest[digest] for digest in sorted(by_digest)]
-    similar = tuple(one for one in stones if one.code)
-    return Tombstones(by_digest, tuple(sorted({one.key for one in stones})), similar)
+def state_of(stones: Iterable[Tombstone]) -> Tombstones:
+    """Return the state of tombstones, each of which has another digest."""
+    ordered = sorted(stones, key=lambda one: one.digest)
+    similar = tuple(one for one in ordered if one.code)
+    keys = tuple(sorted({one.key for one in ordered}))
+    return Tombstones(Map({one.digest: one for one in ordered}), keys, similar)
 
 
 def tombstones_of(
@@ -322,7 +325,7 @@ class TombstonesPart(Part[Tombstones]):
 
     def fold(self, state: Tombstones, events: Iterable[Recorded[Any]]) -> Tombstones:
         """Fold events into the state."""
-        by_digest = state.by_digest.mutate()
+        by_digest = dict(state.by_digest)
         for recorded in events:
             event = recorded.data
             if isinstance(event, TombstonesPut):
@@ -330,7 +333,7 @@ class TombstonesPart(Part[Tombstones]):
             elif isinstance(event, TombstonesLifted):
                 for digest in event.digests:
                     by_digest.pop(digest, None)
-        return _state(by_digest.finish())
+        return state_of(by_digest.values())
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
@@ -342,7 +345,7 @@ class TombstonesPart(Part[Tombstones]):
 
     def load(self, dumped: TombstonesDump) -> Tombstones:
         """Return the state back."""
-        return _state(Map({one.digest: one for one in dumped.tombstones}))
+        return state_of(dumped.tombstones)
 
 
 PART = TombstonesPart()

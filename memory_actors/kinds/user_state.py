@@ -36,6 +36,7 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
+from memory_actors.kinds.forgetting import Forget, forget
 from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
@@ -238,7 +239,7 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
     if isinstance(command, AddMemories):
         command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
     own = getattr(state, part.NAME)
-    events = part.decide(command, own, mine)
+    events: Sequence[Event] = part.decide(command, own, mine)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
         events = [*events, *lifetimes(command, events, same, state.provenance)]
@@ -290,6 +291,8 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
+    if isinstance(command, Forget):
+        return forget(command, KINDS, state.by_kind(), state.provenance, mine)
     if isinstance(command, Purge):
         return purge(command, KINDS, state.by_kind(), mine)
     if isinstance(command, ExpireMemories):
