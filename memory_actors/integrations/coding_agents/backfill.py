@@ -9,7 +9,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
 from memory_actors.integrations.coding_agents.pausing import is_paused
 from memory_actors.integrations.coding_agents.projects import project_of
-from memory_actors.integrations.coding_agents.transcripts import reader_of, transcripts, turns
+from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
+from memory_actors.integrations.coding_agents.transcripts import turns
 from memory_actors.sharing.system import MemorySystem
 
 UNREADABLE: Final = (OSError, ValueError, RecursionError)

@@ -34,6 +34,7 @@ from memory_actors.integrations.coding_agents.installing import (
 )
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
+from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
 from memory_actors.integrations.coding_agents.transcripts import (
     EPOCH,
@@ -43,8 +44,6 @@ from memory_actors.integrations.coding_agents.transcripts import (
     Reply,
     Turn,
     lines,
-    reader_of,
-    transcripts,
     turns,
 )
 from memory_actors.integrations.mcp.clients import config_path
