@@ -186,7 +186,7 @@ async def _asynchronous(
         await reach(memory.user, partial(memory.after, asked=asked, answer=answer))
 
     if arguments.get("stream") is True:
-        return AsyncStreamed(response, dialect, done)
+        return Streamed(response, dialect, done)
     await done(dialect.answer(response))
     return response
 
@@ -210,7 +210,7 @@ def _synchronous(
 
 
 class Streamed:
-    """A stream of an answer, which is stored when it has been read to its end."""
+    """A stream of an answer, async or not, which is stored when it has been read to its end."""
 
     def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
         self._stream, self._dialect, self._done = stream, dialect, done
@@ -225,23 +225,6 @@ class Streamed:
             yield event
         self._done("".join(said))
 
-    def __enter__(self) -> "Streamed":
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        return self._stream.__exit__(*error)
-
-
-class AsyncStreamed:
-    """The same of an async client."""
-
-    def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
-        self._stream, self._dialect, self._done = stream, dialect, done
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
     async def __aiter__(self) -> AsyncIterator[Any]:
         said = []
         async for event in self._stream:
@@ -249,7 +232,14 @@ class AsyncStreamed:
             yield event
         await self._done("".join(said))
 
-    async def __aenter__(self) -> "AsyncStreamed":
+    def __enter__(self) -> "Streamed":
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        return self._stream.__exit__(*error)
+
+    async def __aenter__(self) -> "Streamed":
         await self._stream.__aenter__()
         return self
 

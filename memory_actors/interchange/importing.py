@@ -40,8 +40,8 @@ from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport, time_of_others, together
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import OF_MARKDOWN, SOURCES
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.interchange.sources.markdown import ENDINGS
+from memory_actors.interchange.sources.port import SourceReading, SourceRecord
 from memory_actors.sharing.system import MemorySystem
 
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit

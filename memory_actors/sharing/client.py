@@ -29,12 +29,7 @@ from memory_actors.sharing.connecting import Connection, Own
 from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import (
-    ERASURES,
-    call_of,
-    from_here,
-    nothing,
-)
+from memory_actors.sharing.invocations import ERASURES, call_of, from_here, nothing
 from memory_actors.sharing.links import Waiting
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
 

@@ -38,6 +38,8 @@ ERROR_CHARACTERS_MAX: Final = 300
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
 LAST_TURN: Final = "last_turn"
 """The metadata of a summary that names the last turn which it is about."""
+NO_KIND: Final = {"exists": False}
+"""The filter of messages, which have no `kind`."""
 REPLY: Final = ":reply"
 """The end of the id of a reply, behind that of its prompt."""
 CHAINED: Final = re.compile(r"&&|;|\n")
@@ -101,8 +103,9 @@ async def capture(
         return Captured()
     fixes = dict(_fixes(turns))
     told = [(turn, fixes.get(number, [])) for number, turn in enumerate(turns)]
-    last = await _last_stored(user, session)
-    known = next((n for n, turn in enumerate(turns) if turn.prompt.id == last), -1)
+    stored = await _newest(user, session, NO_KIND)
+    last = "" if stored is None else stored.memory_id.removesuffix(REPLY)
+    known = next((n for n, turn in enumerate(turns) if _id(session, turn) == last), -1)
     memories = episodes = 0
     if known >= 0:
         memories += await _renewed(user, list(_items(session, turns[known], (), cleaner))[1:])
@@ -112,7 +115,7 @@ async def capture(
         worked = [_episode(session, turn, cleaner) for turn, _ in some if turn.runs]
         memories += await _added(user, items)
         episodes += sum(await asyncio.gather(*(_put(user, one) for one in worked)))
-    summary = await _summary_of(user, session)
+    summary = await _newest(user, session, SUMMARY)
     if summary is None or (
         summarise and (memories or summary.metadata.get(LAST_TURN) != turns[-1].prompt.id)
     ):
@@ -120,14 +123,11 @@ async def capture(
     return Captured(len(turns) - known - 1, memories, episodes)
 
 
-async def _last_stored(user: UserMemory, session: Session) -> str | None:
-    """Return the id of the last prompt that is stored, of itself or of its reply."""
+async def _newest(user: UserMemory, session: Session, kind: object) -> Memory | None:
     found = await user.list_memories(
-        ["long_term"], filters={"kind": {"exists": False}}, sources=[session.source], limit=1
+        ["long_term"], filters={"kind": kind}, sources=[session.source], limit=1
     )
-    if not found:
-        return None
-    return found[0].memory_id.removeprefix(f"{session.source}:").removesuffix(REPLY)
+    return found[0] if found else None
 
 
 async def _added(user: UserMemory, items: Sequence[Item]) -> int:
@@ -160,13 +160,6 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
     return changed
 
 
-async def _summary_of(user: UserMemory, session: Session) -> Memory | None:
-    found = await user.list_memories(
-        ["long_term"], filters={"kind": SUMMARY}, sources=[session.source], limit=1
-    )
-    return found[0] if found else None
-
-
 async def _summarise(
     user: UserMemory,
     session: Session,
@@ -183,7 +176,7 @@ async def _summarise(
 
     said = await user.list_memories(
         ["long_term"],
-        filters={"kind": {"exists": False}},
+        filters={"kind": NO_KIND},
         sources=[session.source],
         limit=SUMMARY_MEMORIES_MAX,
     )
@@ -214,9 +207,13 @@ async def _summarise(
     await _added(user, [item])
 
 
+def _id(session: Session, turn: Turn) -> str:
+    return f"{session.source}:{turn.prompt.id}"
+
+
 def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
     """Yield the prompt of a turn, its reply, and what was fixed in it."""
-    its_id = f"{session.source}:{turn.prompt.id}"
+    its_id = _id(session, turn)
     said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
     if turn.reply is not None:
         said.append((f"{its_id}{REPLY}", "assistant", turn.reply.text, turn.reply.time))
@@ -247,7 +244,7 @@ def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
         action = cleaner.clean(run.command.strip() or used, STEP_CHARACTERS_MAX)
         steps.append(Step(number=number, action=action, error=_failure(run.error, cleaner) or None))
     return Episode(
-        memory_id=f"{session.source}:{turn.prompt.id}:episode",
+        memory_id=f"{_id(session, turn)}:episode",
         agent_id=session.host,
         goal=cleaner.clean(turn.prompt.text),
         status="failed" if turn.runs[-1].error else "done",

@@ -13,6 +13,7 @@ from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.integrations.mem0 import checks, shapes
 from memory_actors.integrations.mem0.checks import Fields, Filter, Told, translated
+from memory_actors.interchange.sources.mem0 import owner_of
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
@@ -105,7 +106,7 @@ class AsyncMemory:
             _logger.warning("add(): prompt is passed over: give the extractor one")
         if infer:
             return {"results": await self._inferred(said, scope, kept)}
-        owner = shapes.owner_of(scope)
+        owner = owner_of(scope)
         user = (await self._opened()).user(owner, agent_id=scope.get("agent_id"))
         items = [
             Item(
@@ -280,7 +281,7 @@ class AsyncMemory:
         """Yield those who may have memories of a scope: one if it names a user, else all."""
         memory = await self._opened()
         if "user_id" in scope:
-            yield memory.user(shapes.owner_of(scope))
+            yield memory.user(owner_of(scope))
             return
         for user_id in await memory.users():
             yield memory.user(user_id)
@@ -321,7 +322,7 @@ class AsyncMemory:
                 "infer=True needs an extractor: Memory(..., extractor=), a function or an "
                 "OpenAIExtractor(); or keep messages as they are with infer=False"
             )
-        owner = shapes.owner_of(scope)
+        owner = owner_of(scope)
         user = (await self._opened()).user(
             owner, agent_id=scope.get("agent_id"), session_id=shapes.session_of(scope)
         )
