@@ -17,22 +17,11 @@ from typing import Any, Self, TypeVar
 
 import anyio.to_thread
 
-from eventlog.core import requests
+from eventlog.core import records, requests
 from eventlog.core.capabilities import Fold, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogBusy
 from eventlog.core.keys import Keys
-from eventlog.core.records import (
-    Appended,
-    Checkpoint,
-    Heads,
-    LogStatistics,
-    OnDropped,
-    Recorded,
-    Snapshot,
-    StreamHead,
-    VerifyReport,
-)
 from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
@@ -147,18 +136,20 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     # --- write
 
-    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, Appended]:
+    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, records.Appended]:
         if request.durability == "relaxed":
             return self._intake.append_relaxed(request)
         return self._intake.append(request)
 
-    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+    async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
         requests.check_stream_name(stream)
         requests.check_int("epoch", epoch, 0, requests.I64_MAX)
         return await self._intake.submit(lambda txn: self._ledger.acquire(txn, stream, epoch))
 
-    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+    async def save_snapshot(
+        self, stream: str, snapshot: records.Snapshot, fingerprint: str
+    ) -> None:
         """Keep a snapshot and the newest one before it; not one ahead of its stream."""
         requests.check_snapshot(stream, snapshot, fingerprint)
 
@@ -170,7 +161,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
         await self._intake.submit(save, payload_bytes=len(snapshot.data))
 
-    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+    async def save_checkpoint(self, checkpoint: records.Checkpoint) -> None:
         """Store a subscriber's position and entries in one transaction."""
         requests.check_checkpoint(checkpoint)
         size = sum(len(key) + len(value or b"") for key, value in checkpoint.writes.items())
@@ -184,7 +175,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     # --- read
 
-    async def head(self, stream: str) -> StreamHead:
+    async def head(self, stream: str) -> records.StreamHead:
         """Return the end of a stream; version 0 if it never was."""
         requests.check_stream_name(stream)
         with self._env.read() as txn:
@@ -199,8 +190,8 @@ class EventLog(LogUpkeep, requests.TakesAppends):
         return await self._read_in_thread(read)
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
         requests.check_stream_name(stream)
         events, after = self._reading.stream_events, max(after, 0)
@@ -208,7 +199,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def fold_stream(
         self, stream: str, fold: Fold[State], state: State, after: int, limit: int,
-        *, dropped: OnDropped = "raise",
+        *, dropped: records.OnDropped = "raise",
     ) -> tuple[State, int]:  # fmt: skip
         """Return a state after events of a stream, and their number. See `FoldingStore`."""
         requests.check_stream_name(stream)
@@ -227,8 +218,8 @@ class EventLog(LogUpkeep, requests.TakesAppends):
         return await anyio.to_thread.run_sync(run)
 
     async def read_all(
-        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         if after >= self._intake.end.position:
             return []
@@ -236,16 +227,16 @@ class EventLog(LogUpkeep, requests.TakesAppends):
         return await self._read(limit, lambda txn: events(txn, after, limit, dropped))
 
     async def read_event(
-        self, position: int, *, dropped: OnDropped = "raise"
-    ) -> Recorded[Any] | None:
+        self, position: int, *, dropped: records.OnDropped = "raise"
+    ) -> records.Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
         if not 0 < position <= requests.U64_MAX:
             return None
         return await self._read(1, lambda txn: self._reading.event(txn, position, dropped))
 
     async def read_versions(
-        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
         requests.check_stream_name(stream)
         events = self._reading.stream_versions
@@ -268,7 +259,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
-    ) -> Appended | None:
+    ) -> records.Appended | None:
         """Return the first result of this request's idempotency key, or None if it is new."""
         requests.check_stream_name(stream)
         requests.check_text("idempotency key", idempotency_key)
@@ -279,12 +270,12 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def load_snapshot(
         self, stream: str, fingerprint: str, *, until: int | None = None
-    ) -> Snapshot | None:
+    ) -> records.Snapshot | None:
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
         requests.check_stream_name(stream)
         requests.check_text("snapshot's fingerprint", fingerprint)
 
-        def load(txn: Transaction) -> Snapshot | None:
+        def load(txn: Transaction) -> records.Snapshot | None:
             record = self._ledger.stream(txn, stream)
             if record.is_empty:
                 return None
@@ -322,11 +313,11 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     # --- the log itself
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> records.LogStatistics:
         """Return counters and sizes."""
         with self._env.read() as txn:
             used = self._env.used_bytes(txn)
-        return LogStatistics(
+        return records.LogStatistics(
             last_position=self._intake.end.position,
             queued_events=self._intake.room.events,
             events_appended=self._intake.counts["events"],
@@ -335,14 +326,14 @@ class EventLog(LogUpkeep, requests.TakesAppends):
             used_bytes=used,
         )
 
-    async def heads(self) -> Heads:
+    async def heads(self) -> records.Heads:
         """Return where the log and its streams stand, to be published. Reads all of it."""
         await self.flush()
         return await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
 
     async def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
+        self, progress: Progress | None = None, *, against: records.Heads | None = None
+    ) -> records.VerifyReport:
         """Check every event, chain and index; `progress(done, total)` is called from a thread.
 
         With `against`, heads that were published, also whether history up to them is unchanged.

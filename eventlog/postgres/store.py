@@ -16,20 +16,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
-from eventlog.core import frame, requests
+from eventlog.core import frame, records, requests
 from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import Fenced
 from eventlog.core.keys import NO_KEYS, Keys
-from eventlog.core.records import (
-    Appended,
-    Heads,
-    LogStatistics,
-    OnDropped,
-    Recorded,
-    StreamHead,
-    VerifyReport,
-)
 from eventlog.core.rows import blind_digest, blind_id
 from eventlog.core.rules import cipher_to_read, matching_keys
 from eventlog.core.waiting import to_the_end
@@ -133,10 +124,10 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     # --- write
 
-    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, Appended]:
+    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, records.Appended]:
         return self._writer.append(request)
 
-    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+    async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
         requests.check_stream_name(stream)
         requests.check_int("epoch", epoch, 0, requests.I64_MAX)
@@ -154,7 +145,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     # --- read
 
-    async def head(self, stream: str) -> StreamHead:
+    async def head(self, stream: str) -> records.StreamHead:
         """Return the end of a stream; version 0 if it never was."""
         requests.check_stream_name(stream)
         return (await self._believed(frame.stream_id(stream))).head()
@@ -164,8 +155,8 @@ class PgEventStore(Erasing, requests.TakesAppends):
         return [name.decode() for [name] in await self._database.run(NAMES)]
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
         requests.check_stream_name(stream)
         after = max(after, 0)
@@ -178,8 +169,8 @@ class PgEventStore(Erasing, requests.TakesAppends):
         return self._reading.stream(stream, after, limit, rows, dropped)
 
     async def read_all(
-        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         after = max(after, 0)
         until = min(after + limit, requests.I64_MAX)
@@ -189,8 +180,8 @@ class PgEventStore(Erasing, requests.TakesAppends):
         return list(self._reading.all(after, rows, dropped))
 
     async def read_event(
-        self, position: int, *, dropped: OnDropped = "raise"
-    ) -> Recorded[Any] | None:
+        self, position: int, *, dropped: records.OnDropped = "raise"
+    ) -> records.Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
         if not 0 < position <= requests.I64_MAX:
             return None
@@ -198,8 +189,8 @@ class PgEventStore(Erasing, requests.TakesAppends):
         return found[0] if found else None
 
     async def read_versions(
-        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
         requests.check_stream_name(stream)
         sought = Ints({version for version in versions if 0 < version <= requests.I64_MAX})
@@ -244,7 +235,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
-    ) -> Appended | None:
+    ) -> records.Appended | None:
         """Return the first result of this request's idempotency key, or None if it is new."""
         requests.check_stream_name(stream)
         requests.check_text("idempotency key", idempotency_key)
@@ -280,9 +271,9 @@ class PgEventStore(Erasing, requests.TakesAppends):
         """Hold a lease for this node. See `LeasingStore`."""
         return PgLeases.held(self._database, self._writer, self._node, address, lease_s)
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> records.LogStatistics:
         """Return counters of this node, and the size of the tables when it was opened."""
-        return LogStatistics(
+        return records.LogStatistics(
             last_position=self._tail.position,
             queued_events=self._writer.room.events,
             events_appended=self._writer.counts["events"],
@@ -291,13 +282,13 @@ class PgEventStore(Erasing, requests.TakesAppends):
             used_bytes=self._used_bytes,
         )
 
-    async def heads(self) -> Heads:
+    async def heads(self) -> records.Heads:
         """Return where the store and its streams stand, to be published. Reads all of it."""
         return await reading.read_heads(self._database, self._clock())
 
     async def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
+        self, progress: Progress | None = None, *, against: records.Heads | None = None
+    ) -> records.VerifyReport:
         """Check every event and chain; `progress(done, total)` is called from a thread.
 
         With `against`, heads that were published, also whether history up to them is unchanged.

@@ -230,10 +230,7 @@ class _Repair:
     def _with_payload(
         self, position: int, taken: Frame, data: bytes, before: StreamRecord
     ) -> bytes:
-        """Return the frame of the next event of a stream, with its payload.
-
-        :raises CorruptLog: it does not follow, or its payload is damaged: why the stream ends here.
-        """
+        """Return the frame of the next event of a stream, with its payload."""
         if taken.version != before.version + 1:
             raise CorruptLog(f"version {before.version + 1} is missing")
         if not taken.follows(before.chain):

@@ -233,7 +233,6 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
 
 
 def _tell(report: SyncReport) -> None:
-    """Say to people what a sync did."""
     changes = [counted(report.changes, "change") + " of the document"] if report.changes else []
     written = ["the file was written"] if report.file_changed else []
     done = "nothing to do" if report.quiet else ", ".join([*changes, *written])

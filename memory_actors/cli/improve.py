@@ -124,10 +124,7 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
 
 
 def _text(file: str, seen: Seen | None) -> str:
-    """Return the text of FILE or stdin, or of FILE as it was seen.
-
-    :raises InvalidInputError: the file does not exist, cannot be read, or is not UTF-8.
-    """
+    """Return the text of FILE or stdin, or of FILE as it was seen."""
     try:
         if seen is not None:
             data = seen.data
@@ -145,10 +142,7 @@ def _text(file: str, seen: Seen | None) -> str:
 
 
 def _write(seen: Seen, text: str) -> None:
-    """Put a text in the place of what was seen before the run; else into a file beside it.
-
-    :raises ContextFileError: it could not be put in its place: it says where the text is.
-    """
+    """Put a text in the place of what was seen before the run; else into a file beside it."""
     why = f"{seen.path} was changed during the run, and stays as it is"
     try:
         if text_files.replace(seen, text):
@@ -159,10 +153,7 @@ def _write(seen: Seen, text: str) -> None:
 
 
 def _beside(path: Path, text: str) -> Path:
-    """Put a text into a new file beside another one; return which.
-
-    :raises ContextFileError: it cannot be written.
-    """
+    """Put a text into a new file beside another one; return which."""
     number = 1
     while True:
         ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"

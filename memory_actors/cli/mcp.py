@@ -183,10 +183,7 @@ def _command(
 
 
 def _place(path: Path, project: Path | None) -> str:
-    """Return a path as a configuration has it: one of a project is relative to it.
-
-    :raises InvalidInputError: it is elsewhere.
-    """
+    """Return a path as a configuration has it: one of a project is relative to it."""
     if project is None:
         return str(path.absolute())
     place = Path(os.path.relpath(path.absolute(), project))

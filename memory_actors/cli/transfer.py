@@ -182,7 +182,6 @@ def export(app: App, /, file: Path, program: str | None) -> None:
 
 
 def _for_others(app: App, file: Path, program: str) -> None:
-    """Write another program's file."""
     if str(file) == "-":
         raise click.UsageError("--to takes the name of a FILE")
     with progress_bar("Exporting", quiet=app.json) as moved:

@@ -161,10 +161,7 @@ def improve_stream(
 
 
 def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) -> None:
-    """Check what no other part of a run checks.
-
-    :raises InvalidInputError: something makes no sense.
-    """
+    """Check what no other part of a run checks."""
     known = Options.__annotations__
     unknown = sorted(name for name in options if name not in known)
     if unknown:

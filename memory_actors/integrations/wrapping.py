@@ -289,18 +289,6 @@ def _told_in_system(arguments: dict[str, Any], known: str) -> None:
         arguments["system"] = [*blocks, {"type": "text", "text": known}]
 
 
-def _answer_of_choices(response: Any) -> str:
-    return str(response.choices[0].message.content or "") if response.choices else ""
-
-
-def _delta_of_choices(event: Any) -> str:
-    return str(event.choices[0].delta.content or "") if event.choices else ""
-
-
-def _answer_of_blocks(response: Any) -> str:
-    return "".join(one.text for one in response.content if one.type == "text")
-
-
 def _delta_of_type(kind: str) -> Callable[[Any], str]:
     """Return the reader of events whose `delta` is, or has, the text."""
 
@@ -314,7 +302,12 @@ def _delta_of_type(kind: str) -> Callable[[Any], str]:
 
 
 Dialects = Mapping[str, Dialect]
-_CHOICES: Final = Dialect("messages", _told_in_messages, _answer_of_choices, _delta_of_choices)
+_CHOICES: Final = Dialect(
+    "messages",
+    _told_in_messages,
+    lambda response: str(response.choices[0].message.content or "") if response.choices else "",
+    lambda event: str(event.choices[0].delta.content or "") if event.choices else "",
+)
 OPENAI: Final[Dialects] = {
     "chat.completions.create": _CHOICES,
     "chat.completions.parse": _CHOICES,
@@ -327,6 +320,9 @@ OPENAI: Final[Dialects] = {
 }
 ANTHROPIC: Final[Dialects] = {
     "messages.create": Dialect(
-        "messages", _told_in_system, _answer_of_blocks, _delta_of_type("content_block_delta")
+        "messages",
+        _told_in_system,
+        lambda response: "".join(one.text for one in response.content if one.type == "text"),
+        _delta_of_type("content_block_delta"),
     )
 }

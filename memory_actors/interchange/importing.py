@@ -91,7 +91,6 @@ class ImportPlan:
         return await self._look(None, user_id, None)
 
     def _new_reading(self) -> SourceReading:
-        """Start the notes of one reading."""
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
         return SourceReading(next(named, None))
 

@@ -95,7 +95,6 @@ class Client:
         self._closed = False
 
     def _name(self) -> str:
-        """Return a name for this client, of its own in every process."""
         return secrets.token_urlsafe(9)
 
     def address(self) -> Address | None:

@@ -289,10 +289,7 @@ def _opencode_run(part: Json) -> Ran:
 
 
 def _rows(path: Path, query: str, *given: str) -> list[Any]:
-    """Return the rows of a query.
-
-    :raises OSError: the file cannot be read.
-    """
+    """Return the rows of a query."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found:
             return found.execute(query, given).fetchall()

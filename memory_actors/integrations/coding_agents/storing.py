@@ -102,7 +102,6 @@ def team_key() -> str | None:
 
 
 def _opened(place: str) -> Any:
-    """Open a store, or become a client of the process that has it."""
     if server_url(place) is not None or "://" in place:
         return open_or_join(place)
     keys = known_key_file(place, None)

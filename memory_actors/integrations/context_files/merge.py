@@ -124,7 +124,6 @@ _Some = TypeVar("_Some", alignment.Placed, FileBlock)
 
 
 def _keyed(blocks: Sequence[_Some]) -> Iterator[tuple[_Key, _Some]]:
-    """Yield blocks with their section and what they say."""
     section = ""
     for block in blocks:
         section = section if block.heading is None else block.heading
@@ -211,16 +210,12 @@ def merge(
 
 
 class _Edit(IntEnum):
-    """The change of an entry on one side since the base."""
-
     NONE = 0
     SPACING = 1  # other blank lines behind it
     TEXT = 2
 
 
 class _Merging:
-    """Both sides, and what will be of them."""
-
     def __init__(self, live: Sequence[alignment.Placed], read: list[FileBlock]):
         self.live = {block.block_id: block for block in live}
         self.shown = dict(self.live)  # the document's blocks as they will be, without those that go

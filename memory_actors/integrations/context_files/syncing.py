@@ -123,10 +123,7 @@ def label_of(path: Path) -> str:
 
 
 def _check_text(text: str, path: Path) -> None:
-    """Refuse the mirror of an archive, and a text without line feeds.
-
-    :raises ContextFileError: it is one of them.
-    """
+    """Refuse the mirror of an archive, and a text without line feeds."""
     if text.startswith(MARK):
         raise ContextFileError(f"{path} mirrors an archive: sync the document's own file")
     if "\r" in text.strip() and "\n" not in text:
@@ -137,8 +134,6 @@ def _check_text(text: str, path: Path) -> None:
 
 
 class _Sync:
-    """One sync on its way."""
-
     def __init__(self, document: ContextDocument, path: Path, *, auto_archive: bool):
         self.document = document
         self.path = path

@@ -171,7 +171,6 @@ class Operations:
     async def _with_values(
         self, user_id: str, op: SearchOp, asked: Filter
     ) -> list[items.StoredItem]:
-        """Return a user's items below a prefix whose values match a filter."""
         documents, prefix, now_us = self._memory.user(user_id).documents, op.namespace_prefix, 0
         if self._omits:
             now_us = self._clock()
@@ -207,7 +206,6 @@ class Operations:
     async def _retrieved(
         self, user_id: str, op: SearchOp, query: str, among: Set[str] | None
     ) -> list[tuple[items.StoredItem, float | None]]:
-        """Retrieve the wanted number of matching items of one user."""
         user = self._memory.user(user_id)
         about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
         wanted = min(max(op.offset + op.limit, 1), RANKED_MAX)
@@ -240,7 +238,6 @@ class Operations:
         return cut[op.offset : op.offset + op.limit]
 
     async def _namespaces(self, user_id: str) -> list[items.Namespace]:
-        """Return the namespaces of a user that have an item."""
         user = self._memory.user(user_id)
         counts = dict(await user.documents.collections())
         if self._omits:

@@ -172,10 +172,7 @@ async def _relate(call: ToolCall) -> ToolAnswer:
 
 
 async def _is_there(user: UserMemory, name: str) -> bool:
-    """Say whether there is an entity of a name.
-
-    :raises NotFoundError: there is none, and the name is an id: nothing is named so.
-    """
+    """Say whether there is an entity of a name."""
     try:
         await user.entities.get(name)
     except NotFoundError as error:

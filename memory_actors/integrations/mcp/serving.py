@@ -124,8 +124,6 @@ def agent_of(context: Context) -> str | None:
 
 
 class _Serving:
-    """The handlers of a server."""
-
     def __init__(self, whose: Whose, tool_sets: Sequence[str], watched: bool):
         self._whose = whose
         for name in tool_sets:
@@ -241,7 +239,6 @@ class _Serving:
         return types.ReadResourceResult(contents=[content])
 
     async def _resource(self, user: UserMemory, uri: str) -> Any:
-        """Return the resource at an address, or None."""
         if uri == graph.RESOURCE and "graph" in self._sets:
             return await graph.read_graph(user)
         if "memory" not in self._sets:

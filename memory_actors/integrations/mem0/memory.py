@@ -295,10 +295,7 @@ class AsyncMemory:
                 yield memory.user(user_id)
 
     async def _found(self, memory_id: str) -> tuple[UserMemory, Kept]:
-        """Return a memory, and whose it is.
-
-        :raises ValueError: there is none.
-        """
+        """Return a memory, and whose it is."""
         async for user in self._may_own(memory_id):
             try:
                 memory = await user.get(memory_id)
@@ -334,7 +331,6 @@ class AsyncMemory:
 
 
 def _parts(said: Sequence[Told]) -> Iterator[list[Told]]:
-    """Yield messages as many at a time as are read at once."""
     part: list[Told] = []
     size = 0
     for one in said:

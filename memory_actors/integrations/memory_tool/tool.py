@@ -12,13 +12,7 @@ from typing import Any, ClassVar
 
 import anyio.to_thread
 
-from memory_actors.base.errors import (
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
-    StaleDocumentError,
-    UnavailableError,
-)
+from memory_actors.base import errors
 from memory_actors.integrations.memory_tool import paths
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import LINES, render
@@ -173,19 +167,19 @@ class MemoryTool:
         name, arguments = arguments_of(command)
         try:
             return str(await getattr(self, f"_{name}")(**arguments))
-        except QuotaExceededError as error:
+        except errors.QuotaExceededError as error:
             # A model has no command that archives.
             said = str(error).removesuffix(".")
             raise paths.MemoryToolError(
                 f"Error: {said}. Shorten or delete something first."
             ) from error
-        except (InvalidInputError, NotFoundError) as error:
+        except (errors.InvalidInputError, errors.NotFoundError) as error:
             raise paths.MemoryToolError(f"Error: {error}") from error
 
     async def clear(self) -> None:
         """Delete all files. This is no command of the tool: models do not have it."""
         for _ in range(TRIES_MAX):
-            with suppress(NotFoundError):  # somebody else deleted one of them
+            with suppress(errors.NotFoundError):  # somebody else deleted one of them
                 return await self._context.delete_all(list(await self._sizes()))
         raise _busy(paths.ROOT)
 
@@ -205,7 +199,7 @@ class MemoryTool:
         name = await self._new_name(path, "exists")
         try:
             await self._context.create(name, file_text)
-        except InvalidInputError:
+        except errors.InvalidInputError:
             await self._new_name(path, "exists")  # somebody else was first
             raise
         return f"File created successfully at: {path}"
@@ -246,7 +240,7 @@ class MemoryTool:
         if not name:
             raise paths.refused("root", verb="delete")
         for _ in range(TRIES_MAX):
-            with suppress(NotFoundError):  # somebody else deleted one of them
+            with suppress(errors.NotFoundError):  # somebody else deleted one of them
                 await self._context.delete_all(await self._files_at(name, path))
                 return f"Successfully deleted {path}"
         raise _busy(path)
@@ -260,7 +254,7 @@ class MemoryTool:
             new = await self._new_name(new_path, "destination exists")
             if paths.is_under(new, old):
                 raise paths.refused("bad input", what=f"{old_path} cannot be moved into itself")
-            with suppress(NotFoundError):  # somebody else moved one of them
+            with suppress(errors.NotFoundError):  # somebody else moved one of them
                 await self._rename_all({file: new + file.removeprefix(old) for file in files})
                 return f"Successfully renamed {old_path} to {new_path}"
         raise _busy(old_path)
@@ -292,7 +286,7 @@ class MemoryTool:
     async def _rename_all(self, names: Mapping[str, str]) -> None:
         try:
             await self._context.rename_all(names)
-        except InvalidInputError:
+        except errors.InvalidInputError:
             sizes = await self._sizes()
             for new in names.values():
                 if new in sizes:  # somebody else was first
@@ -314,14 +308,14 @@ class MemoryTool:
             changes = await anyio.to_thread.run_sync(align, blocks, new, new_id)
             try:
                 await document.change(changes, expected=text_digest(text))
-            except StaleDocumentError:
+            except errors.StaleDocumentError:
                 continue
             return answer
         raise _busy(path)
 
 
-def _busy(path: str) -> UnavailableError:
-    return UnavailableError(f"{path} keeps changing: try again later")
+def _busy(path: str) -> errors.UnavailableError:
+    return errors.UnavailableError(f"{path} keeps changing: try again later")
 
 
 def _lines_with(text: str, old_str: str) -> str:

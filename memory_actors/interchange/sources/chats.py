@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.interchange.sources.archives import files_in
+from memory_actors.interchange.files import files_in
 from memory_actors.interchange.sources.json_items import Room, json_items
 from memory_actors.interchange.sources.port import SourceReading, SourceRecord, as_object, present
 

@@ -67,7 +67,6 @@ def _rows(connection: Database, table: str) -> Iterator[dict[str, Any]]:
 
 
 def _name(row: port.Raw, names: tuple[str, str]) -> str:
-    """Return the name that a column has in this version."""
     return next((name for name in names if name in row), names[0])
 
 

@@ -88,7 +88,6 @@ def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
 
 
 def _object(text: object, reading: port.SourceReading) -> dict[str, Any]:
-    """Return a JSON object that a column has."""
     if text in (None, "", "{}"):
         return {}
     try:

@@ -118,7 +118,6 @@ def _label(record: port.Raw) -> Any:
 
 
 def _know(record: port.Raw, nodes: Nodes) -> None:
-    """Remember a node by its uuid and by its name."""
     uuid, name = _uuid(record), record.get("name")
     if not isinstance(name, str):
         return

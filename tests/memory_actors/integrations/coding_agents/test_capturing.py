@@ -23,8 +23,7 @@ from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing
-from memory_actors.integrations.coding_agents.backfill import backfill
-from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
+from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
 from memory_actors.integrations.coding_agents.hook import event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import (
