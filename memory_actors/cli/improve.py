@@ -1,7 +1,7 @@
 """improve: a text in rounds of critique and revision, and what changed."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from difflib import unified_diff
 from pathlib import Path
@@ -25,6 +25,7 @@ from memory_actors.cli.options import App, Count, SharedCommand, pass_app
 from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
 from memory_actors.cli.running import ensure_model, run, with_user
 from memory_actors.improve import (
+    Critic,
     Event,
     Evicted,
     Finished,
@@ -35,6 +36,7 @@ from memory_actors.improve import (
     OpenAIReviser,
     Result,
     Revised,
+    Reviser,
     Scored,
     Warned,
 )
@@ -194,7 +196,7 @@ async def _improve(app: App, text: str, user: UserMemory | None, given: dict[str
     return result
 
 
-def _pair(given: dict[str, Any]) -> tuple[Any, Any]:
+def _pair(given: dict[str, Any]) -> tuple[Critic, Reviser]:
     if given["llm"]:
         return OpenAICritic(goal=given["goal"]), OpenAIReviser(goal=given["goal"])
     if given["goal"]:
@@ -204,7 +206,7 @@ def _pair(given: dict[str, Any]) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _shown(app: App) -> Iterator[Any]:
+def _shown(app: App) -> Iterator[Callable[[Event], None]]:
     """Yield what shows an event: as a line of JSON, or beside a spinner on a terminal's stderr."""
     if app.json:
         yield print_json_line

@@ -12,7 +12,7 @@ between brackets, since a step may not be blank and a piece might be.
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -185,7 +185,7 @@ class Recorder:
             end = self._user.episodes.finish(self.episode_id, said, success=False)
             await self._or_log(end)
 
-    async def _or_log(self, write: Any) -> None:
+    async def _or_log(self, write: Awaitable[object]) -> None:
         try:
             await write
         except MemoryActorsError as error:  # there is another error already, and it matters more

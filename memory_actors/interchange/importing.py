@@ -251,14 +251,14 @@ def _id_of_digest(program: str, digest: bytes, ordinal: int = 0) -> str:
     return f"{program}_{whole}"
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: object) -> bytes:
     try:
         return msgspec.json.encode(value, order="sorted")
     except (ValueError, OverflowError, RecursionError) as error:
         raise InvalidInputError(f"it holds what is not Unicode, or no JSON: {error}") from error
 
 
-def looked_up(record: Any, name: str) -> Any:
+def looked_up(record: object, name: str) -> Any:
     """Return a field of a record by its name, with dots between names inside of each other.
 
     A whole name with dots in it comes first; a number is a place in a list. None: there is none.

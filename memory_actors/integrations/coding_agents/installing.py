@@ -82,7 +82,7 @@ def changes_of(host: str, command: Command | None) -> list[clients.Change]:
         server = clients.removing(host, path)
     else:
         server = clients.installing(host, path, command.server, replace=True)
-    changes: dict[Path, Any] = {path: server}
+    changes = {path: server}
     if it.hooks_file is not None:
         place = path.parent / Path(it.hooks_file).expanduser()
         edit = partial(_with_plugin if place.suffix == ".js" else _with_hooks, host, command)
@@ -124,12 +124,13 @@ def _with_hooks(host: str, command: Command | None, text: str) -> str:
     return "" if command is None and text == empty else text
 
 
-def _without_ours(entry: Any) -> list[Any]:
+def _without_ours(entry: object) -> list[object]:
     """Return a hook, or a group without our hooks, or nothing if it is ours or had no others."""
     if not OURS.search(json.dumps(entry)):
         return [entry]
-    listed = entry.get("hooks") if isinstance(entry, dict) else None
-    theirs = [one for one in listed or () if not OURS.search(json.dumps(one))]
+    if not isinstance(entry, dict):
+        return []
+    theirs = [one for one in entry.get("hooks") or () if not OURS.search(json.dumps(one))]
     return [{**entry, "hooks": theirs}] if theirs else []
 
 

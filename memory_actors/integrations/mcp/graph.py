@@ -279,7 +279,7 @@ def _found(call: ToolCall, graph: shapes.KnowledgeGraph, wanted: str) -> ToolAns
     )
 
 
-def _answer(structured: Any, text: Any, **more: Any) -> ToolAnswer:
+def _answer(structured: msgspec.Struct, text: object, **more: Any) -> ToolAnswer:
     """Return an answer with the text that the reference has beside it."""
     said = msgspec.json.format(msgspec.json.encode(text), indent=2).decode()
     return ToolAnswer(structured, said, **{"changed": True, **more})
@@ -288,7 +288,13 @@ def _answer(structured: Any, text: Any, **more: Any) -> ToolAnswer:
 # --- the tools
 
 
-def _tool(run: Any, description: str, takes: Any, returns: Any, **hints: bool) -> Tool:
+def _tool(
+    run: Any,
+    description: str,
+    takes: type[msgspec.Struct],
+    returns: type[msgspec.Struct],
+    **hints: bool,
+) -> Tool:
     name = run.__name__.removeprefix("_")
     return Tool(name, name.replace("_", " ").title(), description, takes, returns, run, **hints)
 

@@ -231,7 +231,13 @@ FACTS: Final = Annotated[
 
 
 def _tool(
-    name: str, title: str, run: Run, takes: Any, returns: Any, words: Sequence[str], **hints: bool
+    name: str,
+    title: str,
+    run: Run,
+    takes: type[msgspec.Struct],
+    returns: type[msgspec.Struct],
+    words: Sequence[str],
+    **hints: bool,
 ) -> Tool:
     """Return a tool; `words` are what it does, when to use it, and an example."""
     what, when, example = words

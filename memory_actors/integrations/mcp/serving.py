@@ -170,7 +170,7 @@ class _Serving:
         tool = self._tools.get(name)
         return None if tool is None else schema(tool.takes)
 
-    async def _list_tools(self, _context: Context, _params: Any) -> types.ListToolsResult:
+    async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
 
     async def _call_tool(
@@ -198,7 +198,9 @@ class _Serving:
 
     # --- resources
 
-    async def _list_resources(self, _context: Context, _params: Any) -> types.ListResourcesResult:
+    async def _list_resources(
+        self, _context: Context, _params: object
+    ) -> types.ListResourcesResult:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(name=name, title=title, uri=uri, description=words, mime_type=JSON)
@@ -208,7 +210,7 @@ class _Serving:
         )
 
     async def _list_templates(
-        self, _context: Context, _params: Any
+        self, _context: Context, _params: object
     ) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
             name="memory",
@@ -266,7 +268,7 @@ class _Serving:
 
     # --- prompts
 
-    async def _list_prompts(self, _context: Context, _params: Any) -> types.ListPromptsResult:
+    async def _list_prompts(self, _context: Context, _params: object) -> types.ListPromptsResult:
         topic = types.PromptArgument(
             name="topic", description="What the conversation is about", required=True
         )

@@ -177,6 +177,6 @@ def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) ->
     return kept
 
 
-def builtins(value: Any) -> Any:
+def builtins(value: object) -> Any:
     """Return a struct as JSON has it."""
     return msgspec.to_builtins(value, str_keys=True)

@@ -197,7 +197,7 @@ def _message(
         place, {**message, "agent": agent}, role=role, text=text, conversation=agent, title=None,
         own_id=message.get("id"), said_at=message.get("created_at"), program="letta", agent=agent,
     ):  # fmt: skip
-        more = one.key[2:] if one.key else []
+        more = one.key[2:] if isinstance(one.key, list) else []
         key = ["message", agent, *which, *more] if any(which) else None
         yield msgspec.structs.replace(one, key=key)
 
