@@ -27,7 +27,6 @@ from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
 from memory_actors.sharing.declaration import Invocation
-from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import ERASURES, call_of, from_here, nothing
 from memory_actors.sharing.links import Waiting
@@ -311,7 +310,7 @@ class Client:
 
     # --- hearing
 
-    def heard(self, message: Said) -> None:
+    def heard(self, message: frames.Said) -> None:
         """Handle a message of the owner about a call."""
         if not isinstance(message, Answer) or message.number not in self._waiting:
             return
