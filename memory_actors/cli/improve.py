@@ -21,7 +21,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.text_files import Seen
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, SharedCommand, pass_app
+from memory_actors.cli.options import App, Count
 from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
 from memory_actors.cli.running import ensure_model, run, with_user
 from memory_actors.improve import (
@@ -48,7 +48,7 @@ TARGET_BYTES_MAX = 1 << 20  # what --output replaces may be longer than what can
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(cls=SharedCommand, shared=options.OF_NEW)
+@options.command(shared=options.OF_NEW)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--llm", is_flag=True, help="Ask a language model, see below; otherwise none.")
 @click.option("--rounds", type=Count(min=0), default=10, show_default=True)
@@ -61,7 +61,6 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the best text there."
 )
 @click.option("--in-place", is_flag=True, help="Write the best text into FILE.")
-@pass_app
 def improve(
     app: App, /, file: str, record: bool, output: Path | None, in_place: bool, **given: Any
 ) -> None:

@@ -8,7 +8,7 @@ import click
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Group, SharedCommand, pass_app
+from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import note, print_json, say
 from memory_actors.cli.running import (
     chosen_user,
@@ -93,14 +93,13 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     run(whole)
 
 
-@mcp.command(cls=SharedCommand, shared=OF_SERVER)
+@options.command(group=mcp, shared=OF_SERVER)
 @click.argument("client", type=click.Choice(list(clients.CLIENTS)))
 @tools_option
 @project_option
 @click.option("--replace", is_flag=True, help="Change a server of this name that is there.")
 @dry_run_option
 @yes_option
-@pass_app
 def install(
     app: App,
     /,
@@ -130,12 +129,11 @@ def install(
             note(f"{clients.CLIENTS[client].next_step}.")
 
 
-@mcp.command(cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command(group=mcp, shared=options.OF_NOTHING)
 @click.argument("client", type=click.Choice(list(clients.CLIENTS)))
 @project_option
 @dry_run_option
 @yes_option
-@pass_app
 def uninstall(app: App, /, client: str, project: bool, dry_run: bool, yes: bool) -> None:
     """Undo `install`: show the change to the configuration of CLIENT, then write it."""
     change = clients.removing(client, clients.config_path(client, Path.cwd() if project else None))
