@@ -30,6 +30,7 @@ later versions.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -75,22 +76,15 @@ class ToArchive(NamedTuple):
     """None: all payloads had already been moved or erased."""
 
 
+@dataclass(eq=False)
 class Erasing:
     """The steps of archiving, dropping and erasing."""
 
-    def __init__(
-        self,
-        env: Environment,
-        ledger: Ledger,
-        reading: LogReading,
-        archive: Archive,
-        keys: Keys | None,
-    ):
-        self._env = env
-        self._ledger = ledger
-        self._reading = reading
-        self._archive = archive
-        self._keys = keys
+    _env: Environment
+    _ledger: Ledger
+    _reading: LogReading
+    _archive: Archive
+    _keys: Keys | None
 
     # --- archiving
 

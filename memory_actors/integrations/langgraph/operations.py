@@ -5,6 +5,7 @@ items.py says what an item is. Reads of a batch see what was there before its pu
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -39,20 +40,15 @@ AT_ONCE: Final = 64  # commands that wait for the same commit, and batches that 
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Operations:
     """Carries out operations on an open memory system, on its event loop."""
 
-    def __init__(
-        self,
-        memory: MemorySystem,
-        names: items.NamespaceNames,
-        index: Index | None,
-        *,
-        clock: Callable[[], int],
-        ttl: Callable[[], TTLConfig],
-    ):
-        self._memory, self._names, self._index = memory, names, index
-        self._clock, self._ttl = clock, ttl
+    _memory: MemorySystem
+    _names: items.NamespaceNames
+    _index: Index | None
+    _clock: Callable[[], int]
+    _ttl: Callable[[], TTLConfig]
 
     async def batch(self, given: Sequence[Op]) -> list[Result]:
         """Check operations, and carry them out.
