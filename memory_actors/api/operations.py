@@ -27,6 +27,7 @@ from memory_actors.base.reports import (
     EraseReceipt,
     Extraction,
     Forgotten,
+    ForgottenFact,
     Purged,
     PurgeReport,
     Undone,
@@ -41,12 +42,12 @@ OWNERS: Final[Mapping[str, type]] = {
 
 RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
-    Undone, Forgotten,
+    Undone, Forgotten, ForgottenFact,
 )  # fmt: skip
-WITHOUT_RECEIPT: Final = {"set_tier", "unforget", "context.rename_all", "context.delete_all"}
+WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
-READS_RECEIPTS: Final = {"extractions"}
+READS_RECEIPTS: Final = {"extractions", "forgotten"}
 """The reads that return what writes have returned."""
 
 
