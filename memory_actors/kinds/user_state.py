@@ -251,7 +251,10 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
 
 
 def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
-    """Return a command of many facts without those that were forgotten."""
+    """Return a command of many facts without those that were forgotten.
+
+    :raises ForgottenError: there are some, and the command does not skip them.
+    """
     if not forgotten.by_digest:
         return command
     if isinstance(command, Extract):
@@ -265,7 +268,9 @@ def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
         )
         add = msgspec.structs.replace(command.add, memories=left)
         return msgspec.structs.replace(command, add=add, proposed=proposed)
-    if isinstance(command, AddMemories) and command.skip_forgotten:
+    if isinstance(command, AddMemories):
+        if not command.skip_forgotten:
+            tombstones.refuse(command.memories, command.codes, forgotten)
         left = _unforgotten(command, command.codes, forgotten)
         return msgspec.structs.replace(command, memories=left)
     return command
