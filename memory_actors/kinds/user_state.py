@@ -36,7 +36,7 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.forgetting import Forget, forget
+from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
@@ -50,7 +50,7 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.purging import Purge, Purging, standing
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.summaries import Compressed
@@ -296,10 +296,9 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
-    if isinstance(command, Forget):
-        return forget(command, KINDS, state.by_kind(), state.provenance, mine)
     if isinstance(command, Purge):
-        return purge(command, KINDS, state.by_kind(), mine)
+        work = Forgetting if isinstance(command, Forget) else Purging
+        return work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
