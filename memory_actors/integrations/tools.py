@@ -1,8 +1,8 @@
 """A user's memory as plain functions, for whatever takes functions as tools of a model.
 
 `memory_tools(user)` gives `remember`, `recall`, `update_memory` and `delete_memory`. Their names,
-types and docstrings are what a framework tells the model; parameters are described in Google's style,
-which all frameworks read. Each returns a text for the model, also where it was refused.
+types and docstrings are what a framework tells the model; parameters are described in Google's
+style, which all frameworks read. Each returns a text for the model, also where it was refused.
 """
 
 import inspect
