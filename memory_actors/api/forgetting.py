@@ -22,7 +22,7 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import to_datetime
+from eventlog.core.records import to_datetime, to_us
 from memory_actors.api.purging import by_kind, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.reports import Forgotten, ForgottenFact
@@ -131,8 +131,37 @@ def facts_of(state: UserState) -> list[ForgottenFact]:
 
 
 def _told(one: Tombstone) -> ForgottenFact:
-    at, similar = to_datetime(one.at_us), one.similar or None
-    return ForgottenFact(digest=one.digest.hex(), at=at, reason=one.reason, similar=similar)
+    return ForgottenFact(
+        digest=one.digest.hex(),
+        at=to_datetime(one.at_us),
+        reason=one.reason,
+        similar=one.similar or None,
+        key=one.key.hex(),
+        code=one.code.hex(),
+    )
+
+
+async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
+    """Refuse what was forgotten in another store.
+
+    :raises InvalidInputError: one is not what `forgotten` returns.
+    """
+    try:
+        stones = tuple(
+            Tombstone(
+                digest=bytes.fromhex(one.digest),
+                key=bytes.fromhex(one.key)[:KEY_BYTES],
+                at_us=to_us(one.at),
+                reason=one.reason,
+                similar=one.similar or 0.0,
+                code=bytes.fromhex(one.code),
+            )
+            for one in facts
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"this is nothing that `forgotten` returns: {error}") from error
+    async with scope.writable() as live:
+        await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
 
 
 # --- what is meant, and who says it

@@ -188,3 +188,12 @@ async def test_what_was_forgotten_comes_by_no_import_extraction_or_similar_words
         )
         assert [one.operation for one in receipts] == ["forgotten", "add"]
         assert {one.similar for one in await user.forgotten()} == {None, 0.5}
+
+        file.unlink()
+        await export_jsonl(user, file)
+        eve = memory.user("eve")
+        await import_jsonl(eve, file)
+        assert sorted(map(str, await eve.forgotten())) == sorted(map(str, await user.forgotten()))
+        for content in (FACT, "the canoe is very red"):
+            with pytest.raises(ForgottenError):
+                await eve.add(content)
