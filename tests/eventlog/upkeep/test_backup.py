@@ -488,19 +488,20 @@ async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
     def fail(*_: Any) -> None:
         raise OSError(code, "no")
 
-    def fail_at_manifest(path: Path, *flags: int) -> Any:
-        return fail() if path.name == "backup.json" else opened_file(path, *flags)
+    open_file = datafile.opened
 
-    opened_file = datafile.opened
-    harms = [
-        (backup, "copied", fail),
-        (backup, "_listed", fail),
-        (datafile, "opened", fail_at_manifest),
-        (log_directory, "put_in_place", fail),
-    ]
+    def fail_at_manifest(path: Path, *flags: int) -> Any:
+        return fail() if path.name == "backup.json" else open_file(path, *flags)
+
+    harms = {
+        (backup, "copied"): fail,
+        (backup, "_listed"): fail,
+        (datafile, "opened"): fail_at_manifest,
+        (log_directory, "put_in_place"): fail,
+    }
     async with opened(tmp_path / "log") as log:
         await filled(log)
-        for module, name, harm in harms:
+        for (module, name), harm in harms.items():
             with monkeypatch.context() as patched:
                 patched.setattr(module, name, harm)
                 with pytest.raises(DiskFull if code == errno.ENOSPC else StorageFailed):

@@ -359,7 +359,7 @@ def test_a_directory_that_cannot_be_synced_closes_the_environment(
     env = Environment(path, NAMES)
     fill(env)
     with monkeypatch.context() as failing:
-        failing.setattr(datafile, "sync_to_disk", refuse)
+        failing.setattr("eventlog.files.datafile.sync_to_disk", refuse)
         with pytest.raises(StorageFailed, match="open it again"):
             env.shrink()
     with pytest.raises(LogClosed):
