@@ -26,7 +26,14 @@ from eventlog.core.records import to_datetime, to_us
 from memory_actors.api.purging import by_kind, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.reports import Forgotten, ForgottenFact
-from memory_actors.base.validation import NAME_BYTES_MAX, check_flag, check_share
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    NAME_BYTES_MAX,
+    check_flag,
+    check_optional_name,
+    check_share,
+    text_bytes,
+)
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
@@ -63,7 +70,7 @@ class _Fact(NamedTuple):
 
     texts: tuple[str, ...]
     chosen: frozenset[str] = frozenset()
-    """The memory that was named."""
+    """The memory that was named; of a summary, its originals too."""
 
 
 def _saying(fact: _Fact) -> Callable[[str], bool]:
@@ -82,8 +89,8 @@ async def forget(
     dry_run: bool,
 ) -> Forgotten:
     """Take a fact out of memory and log. See `UserMemory.forget`."""
-    if not isinstance(what, str) or not what.strip() or not isinstance(reason, str):
-        raise InvalidInputError("forget what? Give a memory id, or the fact in words")
+    text_bytes(what, "what", CONTENT_BYTES_MAX)
+    check_optional_name(reason or None, "reason")
     for flag, name in ((everywhere, "everywhere"), (dry_run, "dry_run")):
         check_flag(flag, name)
     least = 0.0 if similar is None else check_share(similar, "similar")
@@ -113,8 +120,7 @@ async def forget(
 
 async def unforget(scope: Scope, what: str) -> ForgottenFact:
     """Let something come again. See `UserMemory.unforget`."""
-    if not isinstance(what, str):
-        raise InvalidInputError("unforget what? Give a digest of `forgotten`, or the same words")
+    text_bytes(what, "what", CONTENT_BYTES_MAX)
     state = (await scope.state()).tombstones
     by_name = {one.digest.hex(): one for one in state.by_digest.values()}
     found = by_name.get(what) or state.of(what)
@@ -190,7 +196,8 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     else:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))
-    return _Fact(words, frozenset({what}))
+    made_of = getattr(events[0].data, "compressed_from_ids", ())
+    return _Fact(words, frozenset({what, *made_of}))
 
 
 async def _with_codes(
@@ -234,6 +241,7 @@ async def _forget(
 ) -> tuple[list[SourcePurged], int]:
     done: list[SourcePurged] = []
     async with scope.writable() as live:
+        before = live.state
         if not dry_run and stones:
             await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
         about = await _named(scope, fact) if everywhere else fact.chosen
@@ -249,7 +257,9 @@ async def _forget(
         path, state = live.indexes.path, live.state
     if dry_run:
         return done, 0
-    words = _Words(fact, stones, done, await anyio.to_thread.run_sync(_digests, state))
+    living = await anyio.to_thread.run_sync(_digests, state)
+    gone = await anyio.to_thread.run_sync(_digests, before) - living
+    words = _Words(fact if everywhere else _Fact((), fact.chosen), stones, done, living, gone)
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
         await scope.services.log.flush()
@@ -288,13 +298,14 @@ class _Words:
         stones: Sequence[Tombstone],
         done: Sequence[SourcePurged],
         living: AbstractSet[bytes],
+        gone: set[bytes],
     ):
         self._is_said = _saying(fact)
         self._key = stones[0].key if stones else secrets.token_bytes(KEY_BYTES)
         self._gone = fact.chosen.union(one for each in done for _, one in each.gone)
         self._kept = {one for each in done for _, one in each.kept}
         self._living = living
-        self.digests: set[bytes] = set()
+        self.digests = gone
         """Digests of texts that went: a later event may name one."""
 
     def rewritten(self, event: Any) -> Any:
