@@ -151,7 +151,7 @@ class _Sync:
     async def round(self) -> bool:
         """Take the first step that is due; return whether there was none."""
         seen = await anyio.to_thread.run_sync(files.read, self.path)
-        read = seen.text
+        read = seen.text and await self.document.check_text(seen.text)
         _check_text(read or "", seen.path)
         label = label_of(seen.path)
         base = await self.document.synced(label)  # before the blocks: too old a base does no harm
@@ -161,7 +161,7 @@ class _Sync:
         merged = await self._merged(live, read, base)
         if merged.changes:
             return await self._append(live, merged, label)
-        if merged.text != read:
+        if merged.text != seen.text:
             if await anyio.to_thread.run_sync(files.replace, seen, merged.text):
                 self.file_changed = True
                 self.conflicts += merged.conflicts

@@ -137,14 +137,17 @@ class ContextDocument(ContextWriting):
             self.name, "change", changes, expected=expected, auto_archive=auto_archive
         )
 
-    async def check_text(self, text: str) -> None:
-        """See, before any work on it, that the document can hold as many bytes as a text has.
+    async def check_text(self, text: str) -> str:
+        """Return a text as the document would hold it: masked, as the settings say.
+
+        See, before any work on it, that the document can hold as many bytes.
 
         :raises QuotaExceededError: it cannot, and has fewer now.
         """
         text = check_text(text, "text")
         state = await self._scope.state()
         sizes.check_bytes(self.name, len(text.encode()), state.context, self._scope.limits(state))
+        return text
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""
