@@ -90,7 +90,10 @@ def judged(text: Text, found: Sequence[Found]) -> Iterator[tuple[str, str, str]]
 def time_ms(redactor: Redactor, texts: Sequence[Text]) -> float:
     """Return the median time of a text of 500 characters, made of those without sensitive parts."""
     plain = " ".join(one.said for one in texts if not one.parts)
-    some = [plain[at : at + TIMED_CHARACTERS] for at in range(0, 20_000, TIMED_CHARACTERS)]
+    some = [
+        plain[at : at + TIMED_CHARACTERS]
+        for at in range(0, len(plain) - TIMED_CHARACTERS, TIMED_CHARACTERS)
+    ]
     times = []
     for text in some:
         each = []
@@ -326,7 +329,7 @@ def _plain(values: Values, template: str) -> Text:
     return Text(
         template.format(
             h=number(1, 9), m=number(10, 59), n=number(60, 99), id=number(10_000, 9_999_999),
-            y=number(2019, 2026), date=f"{number(2019, 2026)}-{number(1, 12):02}-{number(1, 28):02}",
+            y=number(2019, 2026), date=f"{number(2019, 2026)}-0{number(1, 9)}-{number(10, 28)}",
             ms=number(1_500_000_000_000, 1_800_000_000_000), sha=sha,
             uuid=f"{sha[:8]}-{sha[8:12]}-4{sha[13:16]}-a{sha[17:20]}-{sha[20:32]}",
             bad_card=values.card(valid=False), bad_iban=values.iban(valid=False),

@@ -96,17 +96,16 @@ class Redactor:
         numbers = numbers_in(text) if self._numeric else []
         if numbers:
             reading |= dict.fromkeys(self._numeric)
-        found = [
-            Found(start, end, detector.label)
-            for detector in reading
-            for start, end in detector.spans(text, lowered, numbers)
-        ]
-        for own in self._own:
-            found += _checked(own, text)
+        found = [one for own in self._own for one in _checked(own, text)]
+        for detector in reading:
+            spans = detector.spans(text, lowered, numbers)
+            found += (Found(start, end, detector.label) for start, end in spans)
         merged: list[Found] = []
         for one in sorted(found, key=lambda each: each.start):
             if merged and one.start < merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=max(merged[-1].end, one.end))
+                last = merged[-1]
+                label = one.label if self.refuses(one.label) else last.label
+                merged[-1] = Found(last.start, max(last.end, one.end), label)
             else:
                 merged.append(one)
         return merged

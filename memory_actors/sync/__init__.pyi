@@ -621,8 +621,8 @@ class ContextDocument:
         auto_archive: bool = False,
     ) -> ContextReceipt:
         "Carry out changes in their order, all or none, in one append.\n\n`expected` is `text_digest(await render())` of what the changes were made for.\n\n:raises StaleDocumentError: `expected` is not the digest of the document's text.\n:raises InvalidInputError: a text is not one block, or not of the heading it says it is.\n:raises NotFoundError: a change names a block that is not there."
-    def check_text(self, text: str) -> str:
-        "Return a text as the document would hold it: masked, as the settings say.\n\nSee, before any work on it, that the document can hold as many bytes.\n\n:raises QuotaExceededError: it cannot, and has fewer now."
+    def check_text(self, text: str, *, auto_archive: bool = False) -> str:
+        "Return a text as the document would hold it: masked, as the settings say.\n\nSee, before any work on it, that the document can hold as many bytes; with `auto_archive`,\ntwice as many.\n\n:raises QuotaExceededError: it cannot, and has fewer now."
     def new_entry_id(self) -> str:
         "Return an id that was never used, for an `InsertBlock`."
     def archive(

@@ -151,7 +151,9 @@ class _Sync:
     async def round(self) -> bool:
         """Take the first step that is due; return whether there was none."""
         seen = await anyio.to_thread.run_sync(files.read, self.path)
-        read = seen.text and await self.document.check_text(seen.text)
+        read = seen.text
+        if read:
+            read = await self.document.check_text(read, auto_archive=self.auto_archive)
         _check_text(read or "", seen.path)
         label = label_of(seen.path)
         base = await self.document.synced(label)  # before the blocks: too old a base does no harm
