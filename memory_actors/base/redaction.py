@@ -160,15 +160,16 @@ class Masking:
             return f"[{label}]"
         return f"[{label}:{self._digest(said)}]"
 
-    def field(self, name: str, value: Any, key: object = None) -> Any:
+    def field(self, name: str, value: Any, key: object = None, depth: int = 0) -> Any:
         """Return the value of an argument or a field; `key` is what its siblings name as the key.
 
         :raises SensitiveTextError: a label that was found is refused.
         """
         if name in self._left:
             return value
-        named = key if isinstance(key, str) and name in ("value", "content") else None
-        return self.value(value, named)
+        if isinstance(key, str) and name in ("value", "content"):
+            return self._json(value, key, depth)
+        return self.value(value, None, depth)
 
     def value(self, value: Any, named: str | None = None, depth: int = 0) -> Any:
         """Return a value with all its texts masked: the same object where nothing was found.
@@ -177,37 +178,35 @@ class Masking:
 
         :raises SensitiveTextError: a label that was found is refused.
         """
-        if depth > DEPTH_MAX or value is None or isinstance(value, bool | float | bytes):
+        if depth > DEPTH_MAX or value is None or isinstance(value, int | float | bytes):
             return value
         if isinstance(value, str):
             return self.text(value, named)
-        if isinstance(value, int):
-            return self._number(value, named) if depth else value
         if isinstance(value, msgspec.Struct):
-            return self._struct(value)
+            return self._struct(value, depth)
         if isinstance(value, Mapping):
             keys = [self.value(key) for key in value]
-            values = [self.value(one, str(key), depth + 1) for key, one in value.items()]
+            values = [self._json(one, str(key), depth + 1) for key, one in value.items()]
             same = _same(keys, value) and _same(values, value.values())
             return value if same else dict(zip(keys, values, strict=True))
         if isinstance(value, Sequence | set | frozenset):
-            items = [self.value(one, named, depth + 1) for one in value]
+            items = [self._json(one, named, depth + 1) for one in value]
             if _same(items, value):
                 return value
             return type(value)(items) if isinstance(value, set | frozenset) else items
         return value
 
-    def _number(self, value: int, named: str | None) -> int | str:
-        if value < NUMBER_MIN:
-            return value
-        said = str(value)
-        masked = self.text(said, named)
-        return value if masked is said else masked
+    def _json(self, value: Any, named: str | None, depth: int) -> Any:
+        """Return a value of JSON, in which a number may be that of a telephone or a card."""
+        if isinstance(value, int) and not isinstance(value, bool) and value >= NUMBER_MIN:
+            masked = self.text(said := str(value), named)
+            return value if masked is said else masked
+        return self.value(value, named, depth)
 
-    def _struct(self, struct: Any) -> Any:
+    def _struct(self, struct: msgspec.Struct, depth: int) -> msgspec.Struct:
         key = getattr(struct, "key", None)
         was = {name: getattr(struct, name) for name in struct.__struct_fields__}
-        now = {name: self.field(name, one, key) for name, one in was.items()}
+        now = {name: self.field(name, one, key, depth + 1) for name, one in was.items()}
         changed = {name: one for name, one in now.items() if one is not was[name]}
         return msgspec.structs.replace(struct, **changed) if changed else struct
 
@@ -244,7 +243,9 @@ def labels_of(name: object) -> frozenset[str]:
 def keyed_digest(key: bytes, user_id: str, said: str) -> str:
     """Return the digest of a mask: the same for each spelling of a number with blanks or signs."""
     plain = re.sub(r"[\s()/-]", "", said).casefold()
-    whole = hmac.new(key, f"{len(user_id)}:{user_id}{plain}".encode(), hashlib.sha256)
+    whole = hmac.new(
+        key, f"{len(user_id)}:{user_id}{plain}".encode(errors="surrogatepass"), hashlib.sha256
+    )
     return whole.hexdigest()[:DIGEST_CHARACTERS].translate(LETTERS)
 
 
