@@ -14,7 +14,7 @@ KEY = SERVICES["github-token"](Values(4))
 def test_commands_mask_what_they_store(
     program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An option or a variable masks what is added and imported; an import run again adds nothing."""
+    """An option or a variable masks what is stored; an import that is run again adds nothing."""
     file = tmp_path / "facts.jsonl"
     file.write_text(json.dumps({"text": f"imported {KEY}", "metadata": {"token": "hunter"}}))
     receipt = program.json("add", "--redact", "secrets", f"the key {KEY}")
