@@ -94,23 +94,22 @@ _compiled = cache(re.compile)
 def _card(text: str) -> int:
     """Accept a card number by its issuer's prefix, its length and its check digit (Luhn)."""
     digits = re.sub(r"\D", "", text)
-    known = any(re.match(prefix, digits) and len(digits) in sizes for prefix, sizes in CARDS)
     doubled = (int(one) * 2 for one in digits[-2::-2])
     total = sum(map(int, digits[::-2])) + sum(one - 9 * (one > 9) for one in doubled)
-    return len(text) if known and total % 10 == 0 else 0
+    return len(text) if CARD.fullmatch(digits) and total % 10 == 0 else 0
 
 
-CARDS: Final = (
-    (r"4", (13, 16, 19)), (r"5[1-5]|2[2-7]", (16,)), (r"3[47]", (15,)), (r"3[0689]", (14,)),
-    (r"6011|65|64[4-9]|62|35", (16, 17, 18, 19)),
-)  # fmt: skip
-"""Visa, Mastercard, American Express, Diners; Discover, UnionPay and JCB."""
+CARD: Final = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3[0689]\d{12}"
+    r"|(?:6011|6[25]\d\d|64[4-9]\d|35\d\d)\d{12,15}"
+)
+"""Visa, Mastercard, American Express, Diners, Discover, UnionPay, JCB."""
 
 
 def _iban(text: str) -> int:
     """Accept an IBAN by the length in its country and its check digits (mod 97)."""
     ends = [end for end, one in enumerate(text, 1) if one.isalnum()]
-    length = IBAN_LENGTHS.get(text[:2], 0)
+    length = int(IBAN_LENGTHS.get(text[:2], 0))
     if not 0 < length <= len(ends) or text[ends[length - 1] :][:1].isalnum():
         return 0
     end = ends[length - 1]
@@ -119,16 +118,15 @@ def _iban(text: str) -> int:
     return end if int(number) % 97 == 1 else 0
 
 
-IBAN_LENGTHS: Final = {
-    country: int(length)
-    for country, length in re.findall(
+IBAN_LENGTHS: Final = dict(
+    re.findall(
         r"(\D\D)(\d\d)",
         "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BR29BY28CH21CR22CY28CZ24DE22DK18DO28EE20EG29ES24FI18FO18"
         "FR27GB22GE22GI23GL18GR27GT28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21"
         "LY25MC27MD24ME22MK19MR27MT31MU30NL18NO15PK24PL28PS29PT25QA29RO24RS22SA24SC31SE24SI19SK24SM27"
         "SV28TL23TN24TR26UA29VA22VG24XK20",
     )
-}
+)
 
 
 def _host(text: str) -> int:
@@ -147,24 +145,16 @@ def _digits(least: int, most: int) -> Check:
     return lambda text: len(text) * (least <= sum(map(str.isdigit, text)) <= most)
 
 
-def _assigned(text: str) -> int:
-    """Accept a value that is no placeholder and no name of something: it has a digit or a sign."""
+def _value(text: str) -> int:
+    """Accept a value that is no placeholder, and not the name of a variable."""
     plain = text.rstrip(".,;:?)")
-    named = re.fullmatch(r"[A-Za-z_]+(?:[.-][A-Za-z_]+)*", plain)
-    return 0 if named or plain.casefold() in PLACEHOLDERS else len(plain)
+    return 0 if PLACEHOLDER.fullmatch(plain.strip("*<>")) else len(plain)
 
 
-def _quoted(text: str) -> int:
-    return 0 if text.casefold().strip("*<>. ") in PLACEHOLDERS else len(text)
-
-
-PLACEHOLDERS: Final = frozenset(
-    {
-        "", "none", "null", "true", "false", "string", "text", "password", "passwd", "secret",
-        "token", "required", "optional", "hidden", "changeme", "your_password", "your_api_key",
-        "your-api-key", "your_token", "undefined", "number", "integer", "boolean",
-    }
-)  # fmt: skip
+PLACEHOLDER: Final = re.compile(
+    r"(?i:|none|null|true|false|string|text|passw(?:or)?d|secret|token|required|optional|hidden"
+    r"|changeme|your[_-]\w+(?:-\w+)*|undefined|number|integer|boolean)"
+)
 
 # --- forms
 
@@ -185,85 +175,79 @@ _PHONE_WORD: Final = (
 )
 
 
-def _service(name: str, pattern: str, *hints: str, before: int = 0) -> Detector:
-    whole = rf"(?<![A-Za-z0-9])(?:{pattern})(?![A-Za-z0-9])"
-    return Detector(f"secret:{name}", hints, whole, before=before)
+_SERVICES: Final = r"""
+age-key AGE-SECRET-KEY-1[0-9A-Z]{50,}
+airtable-key pat[A-Za-z0-9]{14}\.[0-9a-f]{64}
+anthropic-key sk-ant-[\w-]{20,}
+atlassian-token ATATT3[\w=-]{50,}
+aws-key AKIA[A-Z0-9]{16} ASIA[A-Z0-9]{16} ABIA[A-Z0-9]{16} ACCA[A-Z0-9]{16}
+databricks-token dapi[0-9a-f]{32}(?:-\d)?
+digitalocean-token do[opr]_v1_[0-9a-f]{64}
+github-token gh[pousr]_[A-Za-z0-9]{36,} github_pat_\w{22,}
+gitlab-token gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|soat)-[\w-]{20,}
+google-key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,}
+grafana-token glsa_[A-Za-z0-9]{32}_[0-9a-f]{8} glc_[A-Za-z0-9+/=]{32,}
+groq-key gsk_[A-Za-z0-9]{48,}
+huggingface-token hf_[A-Za-z0-9]{30,}
+jwt eyJ[\w-]{8,2000}\.eyJ[\w-]{8,8000}\.[\w-]{8,}
+linear-key lin_api_[A-Za-z0-9]{40}
+mailgun-key key-[0-9a-z]{32}
+newrelic-key NR(?:AK|JS|II)-[A-Za-z0-9-]{19,}
+notion-token ntn_[A-Za-z0-9]{40,} secret_[A-Za-z0-9]{40,}
+npm-token npm_[A-Za-z0-9]{36}
+openai-key sk-(?!ant-|or-)[\w-]{20,}
+openrouter-key sk-or-[\w-]{20,}
+perplexity-key pplx-[A-Za-z0-9]{40,}
+postman-key PMAK-[0-9a-f]{24}-[0-9a-f]{34}
+pypi-token pypi-AgE[\w-]{50,}
+replicate-token r8_[A-Za-z0-9]{37}
+sendgrid-key SG\.[\w-]{22}\.[\w-]{43}
+shopify-token shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
+slack-token xox[abeoprs]-[\w-]{10,} xapp-[\w-]{20,} https://hooks\.slack\.com/\w+/\w+/\w+/\w{16,}
+square-token sq0(?:atp|csp|idp)-[\w-]{22,}
+stripe-key sk_(?:live|test)_[A-Za-z0-9]{16,} rk_(?:live|test)_[A-Za-z0-9]{16,} whsec_[\w+/=]{24,}
+supabase-key sbp_[0-9a-f]{40} sb_secret_[\w-]{20,}
+twilio-key AC[0-9a-f]{32} SK[0-9a-f]{32}
+vault-token hv[sb]\.[\w-]{24,}
+xai-key xai-[A-Za-z0-9]{60,}
+"""
+"""The names of keys, and their published forms; the letters that a form begins with are a hint."""
+
+
+def _services() -> Iterator[Detector]:
+    for name, *forms in map(str.split, _SERVICES.strip().splitlines()):
+        hints = [re.match(r"(?:[\w:/-](?![{?]))+", form) for form in forms]
+        whole = rf"(?<![A-Za-z0-9])(?:{'|'.join(forms)})(?![A-Za-z0-9])"
+        yield Detector(f"secret:{name}", tuple(one[0].lower() for one in hints if one), whole)
 
 
 PRIVATE: Final = Detector(
-    "private",
-    ("<private>", "</private>"),
-    r"(?is)(?:<private>|\A(?:(?!<private>).)*?(?=</private>)).*?(?:</private>|\Z)",
-    before=None,
-)
+    "private", ("<private>", "</private>"),
+    r"(?is)(?:<private>|\A(?:(?!<private>).)*?(?=</private>)).*?(?:</private>|\Z)", before=None,
+)  # fmt: skip
 """A marked block, also one whose beginning or end was cut off."""
 SECRETS: Final = (
-    Detector(
-        "secret:private-key",
-        ("private key",),
-        r"(?s)(?:-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
-        r"|\A(?:(?!-----BEGIN).)*?(?=-----END [A-Z ]*PRIVATE KEY))"
-        r".*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
-        before=None,
-    ),
-    _service("age-key", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}", "age-secret"),
-    _service("airtable-key", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}", "pat"),
-    _service("anthropic-key", r"sk-ant-[\w-]{20,}", "sk-ant-"),
-    _service("atlassian-token", r"ATATT3[\w=-]{50,}", "atatt3"),
-    _service("aws-key", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}", "akia", "asia", "abia", "acca"),
-    _service("databricks-token", r"dapi[0-9a-f]{32}(?:-\d)?", "dapi"),
-    _service("digitalocean-token", r"do[opr]_v1_[0-9a-f]{64}", "dop_v1_", "doo_v1_", "dor_v1_"),
-    _service("discord-token", r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38}",
-             "mt", "mj", "mz", "nd", "nt", "nj", "nz", "od", "ot"),
-    _service("github-token", r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{22,}",
-             "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-    _service("gitlab-token", r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|soat)-[\w-]{20,}", "gl"),
-    _service("google-key", r"AIza[\w-]{35}|GOCSPX-[\w-]{28}|ya29\.[\w-]{20,}",
-             "aiza", "gocspx-", "ya29."),
-    _service("grafana-token", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{32,}",
-             "glsa_", "glc_"),
-    _service("groq-key", r"gsk_[A-Za-z0-9]{48,}", "gsk_"),
-    _service("huggingface-token", r"hf_[A-Za-z0-9]{30,}", "hf_"),
-    _service("jwt", r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,8000}\.[\w-]{8,}", "eyj"),
-    _service("linear-key", r"lin_api_[A-Za-z0-9]{40}", "lin_api_"),
-    _service("mailchimp-key", r"[0-9a-f]{32}-us[0-9]{1,2}", "-us", before=32),
-    _service("mailgun-key", r"key-[0-9a-z]{32}", "key-"),
-    _service("newrelic-key", r"NR(?:AK|JS|II)-[A-Za-z0-9-]{19,}", "nrak-", "nrjs-", "nrii-"),
-    _service("notion-token", r"(?:ntn_|secret_)[A-Za-z0-9]{40,}", "ntn_", "secret_"),
-    _service("npm-token", r"npm_[A-Za-z0-9]{36}", "npm_"),
-    _service("openai-key", r"sk-(?!ant-|or-)[\w-]{20,}", "sk-"),
-    _service("openrouter-key", r"sk-or-[\w-]{20,}", "sk-or-"),
-    _service("perplexity-key", r"pplx-[A-Za-z0-9]{40,}", "pplx-"),
-    _service("postman-key", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}", "pmak-"),
-    _service("pypi-token", r"pypi-AgE[\w-]{50,}", "pypi-"),
-    _service("replicate-token", r"r8_[A-Za-z0-9]{37}", "r8_"),
-    _service("sendgrid-key", r"SG\.[\w-]{22}\.[\w-]{43}", "sg."),
-    _service("shopify-token", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}", "shp"),
-    _service("slack-token", r"xox[abeoprs]-[\w-]{10,}|xapp-[\w-]{20,}|"
-             r"https://hooks\.slack\.com/services/T\w{5,20}/B\w{5,20}/\w{16,}",
-             "xox", "xapp-", "https://hooks.slack.com"),
-    _service("square-token", r"sq0(?:atp|csp|idp)-[\w-]{22,}", "sq0"),
-    _service("stripe-key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{24,}",
-             "sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
-    _service("supabase-key", r"sbp_[0-9a-f]{40}|sb_secret_[\w-]{20,}", "sbp_", "sb_secret_"),
-    _service("telegram-token", r"[0-9]{8,10}:AA[\w-]{33}", ":aa", before=10),
-    _service("twilio-key", r"(?:AC|SK)[0-9a-f]{32}", "ac", "sk"),
-    _service("vault-token", r"hv[sb]\.[\w-]{24,}", "hvs.", "hvb."),
-    _service("xai-key", r"xai-[A-Za-z0-9]{60,}", "xai-"),
+    Detector("secret:private-key", ("private key",),
+             r"(?s)(?:-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\A(?:(?!-----BEGIN).)*?"
+             r"(?=-----END [A-Z ]*PRIVATE KEY)).*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)",
+             before=None),
+    *_services(),
+    Detector("secret:telegram-token", (":aa",),
+             r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[\w-]{33}(?![\w-])", before=10),
     Detector("secret:authorization", ("bearer ", "basic "),
              r"(?i:\b(?:bearer|basic))\s+(?P<it>(?=[\w+/.~-]{0,200}[0-9])[\w+/.~-]{16,}=*)"),
     Detector("secret:url-password", ("://",),
-             r"://[^\s/:@]{0,200}:(?P<it>(?![\[{$<])[^\s/@]{3,200})@", _quoted),
+             r"://[^\s/:@]{0,200}:(?P<it>(?![\[{$<])[^\s/@]{3,200})@", _value),
     Detector("secret:password", _NAMES,
              _NAMED + r"[\"']?\s{0,3}(?:=>|:=|[:=]{1,2})\s{0,3}[\"'`](?P<it>[^\"'`\s\[{$<]"
-             r"[^\"'`\s]{3,200})[\"'`]", _quoted),
+             r"[^\"'`\s]{3,200})[\"'`]", _value),
     Detector("secret:password", _NAMES,
              _NAMED + r"\s{0,3}(?:=>|:=|[:=]{1,2})\s{0,3}(?P<it>(?=[^\s\"'`]{0,200}[0-9])"
-             r"[^\s\"'`,;<>\[\](){}$/|]{6,200}(?!\())", _assigned),
+             r"[^\s\"'`,;<>\[\](){}$/|]{6,200}(?!\())", _value),
     Detector("secret:password", ("passw", "passphrase", "passcode", "pin"),
              r"(?i:\b(?:password|passphrase|passcode|pin(?: code)?)"
              r"(?: for [\w .-]{1,40}?)? (?:is|was)(?: now)?:?) [\"'`]?"
-             r"(?P<it>(?=[^\s\"'`]{0,60}[0-9@!#%^&*_+])[^\s\"'`\[<{$]{4,60})", _assigned),
+             r"(?P<it>(?=[^\s\"'`]{0,60}[0-9@!#%^&*_+])[^\s\"'`\[<{$]{4,60})", _value),
 )  # fmt: skip
 PERSONAL: Final = (
     Detector("personal:card", (), r"(?<![\w.+-])[2-6][0-9](?:[ -]?[0-9]){11,17}(?![\w-])", _card),
@@ -280,11 +264,9 @@ PERSONAL: Final = (
              r"(?<![\w.+/-])(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ -]?|[2-9][0-9]{2}[.-])"
              r"[2-9][0-9]{2}[ .-][0-9]{4}(?![\w-]|\.[0-9])"),
     Detector("personal:phone", (),
-             r"(?<![\w.,+/-])(?:\(0[1-9][0-9]{1,4}\)|0[1-9][0-9]{1,4})[ /-]{1,3}[0-9]{2,4}"
-             r"(?:[ -]?[0-9]{2,4}){1,3}(?![\w-]|[.,][0-9])", _digits(9, 12)),
-    Detector("personal:phone", (),
-             r"(?<![\w.,+/-])0[1-9](?P<gap>[ .])[0-9]{2}(?:(?P=gap)[0-9]{2}){3}"
-             r"(?![\w-]|[.,][0-9])"),
+             r"(?<![\w.,+/-])(?:(?:\(0[1-9][0-9]{1,4}\)|0[1-9][0-9]{1,4})[ /-]{1,3}[0-9]{2,4}"
+             r"(?:[ -]?[0-9]{2,4}){1,3}|0[1-9](?P<gap>[ .])[0-9]{2}(?:(?P=gap)[0-9]{2}){3})"
+             r"(?![\w-]|[.,][0-9])", _digits(9, 12)),
     Detector("personal:phone", _PHONE_WORDS,
              _PHONE_WORD + r"[\"' .:=#]{1,5}(?P<it>[(+]?[0-9](?:[ .()/-]{0,2}[0-9]){6,14})"
              r"(?![\w-])", _digits(7, 15)),

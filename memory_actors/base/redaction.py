@@ -80,14 +80,12 @@ class Redactor:
         detectors = [one for one in every if one.label in labels]
         self._hinted = [(hint, one) for one in detectors for hint in one.hints]
         self._numeric = [one for one in detectors if not one.hints]
+        actions = {"": redact.action} if isinstance(redact.action, str) else redact.action
         self._actions: dict[str, Action] = {}
-        self._action: Action = "mask"
-        if isinstance(redact.action, str):
-            self._action = _checked_action(redact.action)
-        else:
-            for name, action in redact.action.items():
-                known = labels_of(name) if name in NAMES else {name}
-                self._actions |= dict.fromkeys(known, _checked_action(action))
+        for name, action in actions.items():
+            check_choice(action, ("mask", "refuse"), "the action of a redaction")
+            is_own = name == "" or (name not in NAMES and redact.own)
+            self._actions |= dict.fromkeys([name] if is_own else labels_of(name), action)
 
     def found(self, text: str) -> list[Found]:
         """Return the sensitive parts of a text in order; those that overlap are one."""
@@ -112,7 +110,7 @@ class Redactor:
 
     def refuses(self, label: str) -> bool:
         """Return whether a text with this label is refused."""
-        return self._actions.get(label, self._action) == "refuse"
+        return self._actions.get(label, self._actions.get("")) == "refuse"
 
 
 class Masking:
@@ -161,10 +159,7 @@ class Masking:
         return f"[{label}:{self._digest(said)}]"
 
     def field(self, name: str, value: Any, key: object = None, depth: int = 0) -> Any:
-        """Return the value of an argument or a field; `key` is what its siblings name as the key.
-
-        :raises SensitiveTextError: a label that was found is refused.
-        """
+        """Return the value of an argument or a field, beside one that names a `key`."""
         if name in self._left:
             return value
         if isinstance(key, str) and name in ("value", "content"):
@@ -175,8 +170,6 @@ class Masking:
         """Return a value with all its texts masked: the same object where nothing was found.
 
         It may be JSON, a struct, or a collection of such; anything else is returned as it is.
-
-        :raises SensitiveTextError: a label that was found is refused.
         """
         if depth > DEPTH_MAX or value is None or isinstance(value, int | float | bytes):
             return value
@@ -220,12 +213,17 @@ def _redaction_of(redact: Redact) -> Redaction:
         redact = [one.strip() for one in redact.split(",")]
     if isinstance(redact, Sequence):
         redact = Redaction(detectors=tuple(redact))
-    if not isinstance(redact, Redaction) or not all(map(callable, redact.own)):
-        raise InvalidInputError(
-            f"redact must be names of detectors or a Redaction, with functions in `own`: not "
-            f"{redact!r:.80}"
-        )
-    return redact
+    if (
+        isinstance(redact, Redaction)
+        and isinstance(redact.detectors, Sequence)
+        and isinstance(redact.action, str | Mapping)
+        and isinstance(redact.own, Sequence)
+        and all(map(callable, redact.own))
+    ):
+        return redact
+    raise InvalidInputError(
+        f"redact must be names of detectors or a Redaction of names and functions, not {redact!r:.60}"
+    )
 
 
 def labels_of(name: object) -> frozenset[str]:
@@ -247,10 +245,6 @@ def keyed_digest(key: bytes, user_id: str, said: str) -> str:
         key, f"{len(user_id)}:{user_id}{plain}".encode(errors="surrogatepass"), hashlib.sha256
     )
     return whole.hexdigest()[:DIGEST_CHARACTERS].translate(LETTERS)
-
-
-def _checked_action(action: Action) -> Action:
-    return check_choice(action, ("mask", "refuse"), "the action of a redaction")
 
 
 def _checked(own: Own, text: str) -> Iterator[Found]:

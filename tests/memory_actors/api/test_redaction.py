@@ -15,7 +15,6 @@ from support.compacting import SHORT, some
 from bench.redaction import SERVICES, Values
 from memory_actors import (
     CallableSummarizer,
-    InvalidInputError,
     Item,
     Proposal,
     Redaction,
@@ -175,9 +174,3 @@ async def test_nothing_is_masked_where_nobody_asked(open_memory: Any, tmp_path: 
         receipt = await memory.user("ada").add(f"{KEY} {EMAIL}")
         assert (await memory.user("ada").get(receipt.memory_id)).content == f"{KEY} {EMAIL}"
     assert not (tmp_path / "memory" / "recall.key").exists()
-
-
-async def test_a_setting_that_names_no_detector_opens_nothing(open_memory: Any) -> None:
-    with pytest.raises(InvalidInputError, match="aws-key"):
-        async with open_memory(redact="aws"):
-            pass

@@ -108,7 +108,8 @@ def test_a_function_that_fails_stores_nothing_and_quotes_nothing(own: Any) -> No
 @pytest.mark.parametrize(
     "redact",
     ["secret", "", 5, ("secrets", 5), Redaction(detectors=("mail",)), Redaction(own=("no",)),
-     Redaction(action="drop"), Redaction(action={"card": "drop"})],
+     Redaction(action="drop"), Redaction(action={"card": "drop"}), Redaction(action=5),
+     Redaction(action={"crad": "refuse"}), Redaction(detectors=5), Redaction(own=5)],
 )  # fmt: skip
 def test_a_redaction_that_cannot_be_is_refused(redact: Any) -> None:
     with pytest.raises(InvalidInputError):
