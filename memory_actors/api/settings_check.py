@@ -117,15 +117,10 @@ def _check_schedule(value: object) -> None:
         raise InvalidInputError(f"compaction_schedule must be a cron expression, not {value!r:.40}")
 
 
-def _check_redact(value: Any) -> None:
-    if value is not None:
-        Redactor(value)
-
-
-_OTHERWISE: Mapping[str, Callable[[Any], None]] = {
+_OTHERWISE: Mapping[str, Callable[[Any], object]] = {
     "token_counter": _check_counter,
     "compaction_schedule": _check_schedule,
     "latency_targets_ms": _check_targets,
-    "redact": _check_redact,
+    "redact": lambda value: value is None or Redactor(value),
 }
 """Checks of settings whose types do not say enough."""

@@ -13,7 +13,8 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -22,8 +23,10 @@ from memory_actors.base.errors import InvalidInputError, SensitiveTextError
 from memory_actors.base.validation import JSON_DEPTH_MAX, check_choice
 
 Action: TypeAlias = Literal["mask", "refuse"]
-Own: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
-"""A detector of the caller's: it returns (start, end, label) of each sensitive part of a text."""
+Found: TypeAlias = tuple[int, int, str]
+"""Start, end and label of a sensitive part of a text."""
+Own: TypeAlias = Callable[[str], Iterable[Found]]
+"""A detector of the caller's."""
 
 NAMES: Final[Mapping[str, frozenset[str]]] = {
     **{name: frozenset(one.label for one in found) for name, found in GROUPS.items()},
@@ -58,14 +61,6 @@ Redact: TypeAlias = str | Sequence[str] | Redaction
 """A name, several names separated by commas or as a sequence, or a `Redaction`."""
 
 
-class Found(NamedTuple):
-    """A sensitive part of a text."""
-
-    start: int
-    end: int
-    label: str
-
-
 class Redactor:
     """Finds sensitive text.
 
@@ -97,15 +92,14 @@ class Redactor:
         found = [one for own in self._own for one in _checked(own, text)]
         for detector in reading:
             spans = detector.spans(text, lowered, numbers)
-            found += (Found(start, end, detector.label) for start, end in spans)
+            found += ((*span, detector.label) for span in spans)
         merged: list[Found] = []
-        for one in sorted(found, key=lambda each: each.start):
-            if merged and one.start < merged[-1].end:
-                last = merged[-1]
-                label = one.label if self.refuses(one.label) else last.label
-                merged[-1] = Found(last.start, max(last.end, one.end), label)
-            else:
-                merged.append(one)
+        for start, end, label in sorted(found, key=itemgetter(0)):
+            if merged and start < merged[-1][1]:
+                first, last, other = merged.pop()
+                start, end = first, max(last, end)
+                label = label if self.refuses(label) else other
+            merged.append((start, end, label))
         return merged
 
     def refuses(self, label: str) -> bool:
@@ -222,7 +216,7 @@ def _redaction_of(redact: Redact) -> Redaction:
     ):
         return redact
     raise InvalidInputError(
-        f"redact must be names of detectors or a Redaction of names and functions, not {redact!r:.60}"
+        f"redact takes names of detectors or a Redaction of names and functions, not {redact!r:.60}"
     )
 
 
@@ -258,7 +252,7 @@ def _checked(own: Own, text: str) -> Iterator[Found]:
             if not (0 <= start <= end <= len(text) and LABEL.fullmatch(label)):
                 raise ValueError("not (start, end, label) of a part of the text")
             if start < end:
-                yield Found(start, end, label)
+                yield start, end, label
     except Exception as error:  # it is the caller's, and may raise anything
         raise InvalidInputError(
             f"the detector {name} of `Redaction.own` failed with {type(error).__name__}: it must "

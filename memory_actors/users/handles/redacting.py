@@ -1,11 +1,11 @@
 """Redaction below every door: the arguments of each operation of a user are masked.
 
-Whoever calls an operation (a program, HTTP, a model's tool, an import), its arguments come through
-here before they become a command, an embedding or a line of a log. Names in reads are masked, too:
-who asks for the key `anna@example.org` finds what was put under its mask.
+The arguments of every caller (a program, HTTP, a model's tool, an import) come through here before
+they become a command, an embedding or a line of a log. Names in reads are masked, too: the key
+`anna@example.org` finds what was put under its mask.
 
-Not examined are the names that a handle has (`On`, and the name of a context document): they are
-the operator's, and the same name must mean the same in a handle and in an argument.
+The names of a handle (`On`, a context document) are not examined: they are the operator's, and the
+same name must mean the same in a handle and in an argument.
 """
 
 import inspect
@@ -77,7 +77,8 @@ class Redacting:
 def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Return an operation that masks its arguments."""
     returned = method.__annotations__["return"]
-    counts = any("masked" in getattr(one, "__struct_fields__", ()) for one in _types(returned))
+    kinds = (returned, *get_args(returned))
+    counts = any("masked" in getattr(one, "__struct_fields__", ()) for one in kinds)
     parameters = [*inspect.signature(method).parameters.values()][1:]
     by_place = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
 
@@ -101,20 +102,14 @@ def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
             return result
         if not isinstance(result, list):
             return replace(result, masked=dict(masking.counts))
-        each = [redaction.counts(item, left) for item in given[0][1]]
-        return [replace(one, masked=dict(of)) for one, of in zip(result, each, strict=False)]
+        items = dict(given).get("items", ())
+        each = [redaction.counts(item, left) for item in items] or [Counter()] * len(result)
+        return [replace(one, masked=dict(of)) for one, of in zip(result, each, strict=True)]
 
     return redacted
 
 
-def _types(returned: object) -> tuple[object, ...]:
-    return (returned, *get_args(returned))
-
-
 def _is_long(given: Sequence[tuple[str, object]]) -> bool:
-    sizes = (
-        len(one) * (1 if isinstance(one, str) else 256)
-        for _, one in given
-        if isinstance(one, Sized)
-    )
+    sized = (one for _, one in given if isinstance(one, Sized))
+    sizes = (len(one) * (1 if isinstance(one, str) else 256) for one in sized)
     return sum(sizes) > IN_THREAD_CHARACTERS
