@@ -17,7 +17,7 @@ from memory_actors import (
 from memory_actors.extraction import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
-pytestmark = [pytest.mark.anyio, pytest.mark.no_node]
+pytestmark = pytest.mark.anyio
 
 FACT = "Zacharias resides in Qumbertown"
 COMPOUND = f"{FACT} and plays chess."
