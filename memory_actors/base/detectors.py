@@ -57,11 +57,12 @@ class Detector(NamedTuple):
         for hint in self.hints:
             at = lowered.find(hint)
             while at >= 0:
-                if self.before:
+                match = None
+                if not self.before:
+                    match = pattern.match(text, at)
+                elif not text[at - 1 : at].isspace() and text[at - 1 : at] != hint:
                     near = pattern.finditer(text, max(0, at - self.before), at + BEHIND_MAX)
                     match = next((one for one in near if one.end() > at), None)
-                else:
-                    match = pattern.match(text, at)
                 if match is not None:
                     yield match
                 at = lowered.find(hint, at + 1 if match is None else max(at + 1, match.end()))
