@@ -194,7 +194,7 @@ class MemorySystem(SystemUpkeep):
         return await scope.services.recalls.read(
             recall_stream_of(scope.user_id),
             query=await scope.masked(query),
-            memory_id=check_optional_name(memory_id, "memory_id"),
+            memory_id=await scope.masked(check_optional_name(memory_id, "memory_id")),
             since_us=time_us(since, "since"),
             until_us=time_us(until, "until"),
             limit=check_count(limit, "limit"),
