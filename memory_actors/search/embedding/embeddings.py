@@ -27,7 +27,7 @@ from memory_actors.search.embedding.rows import Numbers, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook, states_of
-from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
+from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.embedder_thread import InFlight, Outcome
@@ -247,25 +247,31 @@ class Embeddings:
         self._cache.clear()
         return await anyio.to_thread.run_sync(self.disk.erase, digests, self.owner)
 
-    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return packed token states by digest, from memory or disk; from any thread."""
+    def tokens(self, digests: Sequence[bytes], numbers: Numbers) -> dict[bytes, bytes]:
+        """Return packed token states by digest, from memory or disk; from any thread.
+
+        `numbers` are those of their rows on disk, as far as they are known.
+        """
         held = self._cache.tokens(digests, self.owner)
-        missing = [digest for digest in digests if digest not in held]
-        return held | self.disk.tokens(missing, self.embedder.dimension, self.owner)
+        places = [place for place, digest in enumerate(digests) if digest not in held]
+        missing, dimension = [digests[place] for place in places], self.embedder.dimension
+        return held | self.disk.tokens(missing, dimension, self.owner, numbers[places])
 
     def matrix(
         self,
         digests: Sequence[bytes],
-        take: TakeTokens | None = None,
         numbers: Numbers | None = None,
         into: Bytes | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
-        """Return vectors as rows, [n, d], and which are known; the others are zeros.
+        """Return vectors, [n, d], and which are known; the others are zeros.
 
-        `take` is given the token states of those that are there. See `VectorTable.matrix`.
+        See `VectorTable.matrix`.
         """
-        dimension = self.embedder.dimension
-        return self.disk.matrix(digests, dimension, self.owner, take, numbers, into)
+        return self.disk.matrix(digests, self.embedder.dimension, self.owner, numbers, into)
+
+    def read_codes(self, numbers: Numbers, crc: int, into: Bytes) -> bool:
+        """Read the codes of vectors by the numbers of their rows. See `VectorTable.read_codes`."""
+        return self.disk.read_codes(numbers, crc, into, self.owner)
 
     def numbers(self, digests: Sequence[bytes]) -> Numbers:
         """Return the numbers of rows on disk by which they are found sooner. For a thread.

@@ -15,7 +15,8 @@ In a store that is encrypted each row is its owner's: see rows.py.
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ from memory_actors.search.embedding.rows import (
     numbers_of,
     present,
     put_row,
+    read_codes,
     read_rows,
     row_of,
     rows_at,
@@ -76,13 +78,6 @@ def remove_files(directory: Path) -> None:
     """Remove all embeddings of a store that is closed: they are made again."""
     files = FILE, Path(FILE).with_suffix(DAMAGED).name
     remove_named(directory, lambda name: name in files)
-
-
-TakeTokens = Callable[[npt.NDArray[np.intp], Sequence[bytes], int], None]
-"""Takes the packed token states of some of the texts that were asked for, by their places.
-
-The number says how many bytes of other things each of them begins with.
-"""
 
 
 class _Unwritten(NamedTuple):
@@ -138,14 +133,12 @@ class VectorTable:
         return found | dict(zip(rows, embedded, strict=True))
 
     def tokens(
-        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
+        self, digests: Sequence[bytes], dimension: int, owner: Owner, numbers: Numbers
     ) -> dict[bytes, bytes]:
-        """Return the packed token states that are there, by digest."""
-        found = {d: one.tokens for d, one in self._waiting_of(digests, owner).items()}
-        rows = self._stored([d for d in digests if d not in found], dimension, owner)
-        body = HEADER.size + dimension
-        found |= {digest: row[body:] for digest, row in rows.items()}
-        return {digest: tokens for digest, tokens in found.items() if tokens}
+        """Return the packed token states that are there, by digest; see `matrix` for `numbers`."""
+        rows, body = self._chunk(digests, numbers, dimension, owner), HEADER.size + dimension
+        pairs = zip(digests, rows, strict=True)
+        return {digest: row[body:] for digest, row in pairs if row and len(row) > body}
 
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         waiting, prefix = self._waiting, owner.prefix
@@ -159,15 +152,13 @@ class VectorTable:
         digests: Sequence[bytes],
         dimension: int,
         owner: Owner = EVERYBODY,
-        take: TakeTokens | None = None,
         numbers: Numbers | None = None,
         into: Bytes | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return the vectors, [n, d], and which are there; the others are zeros.
 
-        `into`, if given, is an array of zeros, int8 [n, d], that takes the codes. `take` is given
-        the token states of those that are there. Rows are looked for under their `numbers` first,
-        which takes half the time; those that are wrong become 0.
+        `into`, if given, is an array of zeros, int8 [n, d], that takes the codes. Rows are looked
+        for under their `numbers` first, which takes half the time; those that are wrong become 0.
         """
         known = np.zeros(len(digests), np.uint32) if numbers is None else numbers
         codes = np.zeros((len(digests), dimension), np.int8) if into is None else into
@@ -178,9 +169,25 @@ class VectorTable:
             rows, values = present(found, start)
             codes[rows] = codes_of(values, dimension)
             there[rows] = True
-            if take is not None:
-                take(rows, values, HEADER.size + dimension)
         return units_of(codes), there
+
+    def read_codes(self, numbers: Numbers, crc: int, into: Bytes, owner: Owner = EVERYBODY) -> bool:
+        """Read the codes of the rows that have these numbers; say whether all have this CRC-32.
+
+        One check of all takes a third of the time that `matrix` takes to check each row. `into` is
+        int8 [n, d], and all zeros again if the check fails.
+        """
+        ordered, places = np.unique(numbers, return_inverse=True)
+        if owner.is_encrypted or not len(ordered) or not ordered[0]:
+            return False
+        with self._env.read(buffers=True) as txn:
+            found = read_codes(txn, ordered, into)
+        if found and (places[1:] <= places[:-1]).any():
+            into[:] = into.take(places, axis=0)
+        if found and zlib.crc32(into.data) == crc:
+            return True
+        into[:] = 0
+        return False
 
     def _chunk(
         self, digests: Sequence[bytes], numbers: Numbers, dimension: int, owner: Owner

@@ -32,6 +32,7 @@ from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import ANEW, opened, read_bytes, remove_named
 from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.privacy import reason
+from memory_actors.search.dot_products import units_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.rows import EVERYBODY, Owner
 from memory_actors.search.embedding.shared import SharedDerived
@@ -103,6 +104,8 @@ class IndexFile(msgspec.Struct, frozen=True):
     chain: bytes = b""
     """The chain of the event at `version`: in a log that was restored, another event may have that
     version. Empty if the log has no chain."""
+    codes_crc: int = 0
+    """The CRC-32 of the codes of all vectors, in the order of rows."""
 
 
 class _Head(msgspec.Struct):
@@ -278,12 +281,14 @@ class IndexFiles:
             )
         late = LateIndex.restored(tokens, rows, self._fetch, self._embeddings.codebook)
         codes = zeros((room_for(rows.count), self._embeddings.embedder.dimension), np.int8)
-        vectors, there = self._embeddings.matrix(
-            traits.digests(), take=late.hold, numbers=traits.numbers(), into=codes[: rows.count]
-        )
+        numbers, into, lacking = traits.numbers(), codes[: rows.count], list[int]()
+        if self._embeddings.read_codes(numbers, file.codes_crc, into):
+            vectors = units_of(into)
+        else:
+            vectors, there = self._embeddings.matrix(traits.digests(), numbers, into)
+            lacking = np.flatnonzero(~there).tolist()
         dense = DenseIndex(rows, vectors._replace(codes=codes))
         parts = Parts(rows.count, rows, dense, words, late, traits)
-        lacking = np.flatnonzero(~there).tolist()
         doubtful = frozenset([*file.waiting, *map(traits.owner_at, lacking)])
         for row in lacking:
             parts.forget(int(rows.labels[row]))
@@ -319,6 +324,7 @@ class IndexFiles:
         file = IndexFile(
             self._recipe, kept.version, kept.waiting, kept.words, traits.saved(rows),
             kept.parts.late.saved(rows), self._table, numbers.tobytes(), kept.chain,
+            kept.parts.dense.codes_crc(rows),
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)
 
