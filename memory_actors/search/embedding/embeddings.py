@@ -262,16 +262,13 @@ class Embeddings:
         digests: Sequence[bytes],
         numbers: Numbers | None = None,
         into: Bytes | None = None,
+        crc: int = 0,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return vectors, [n, d], and which are known; the others are zeros.
 
         See `VectorTable.matrix`.
         """
-        return self.disk.matrix(digests, self.embedder.dimension, self.owner, numbers, into)
-
-    def read_codes(self, numbers: Numbers, crc: int, into: Bytes) -> bool:
-        """Read the codes of vectors by the numbers of their rows. See `VectorTable.read_codes`."""
-        return self.disk.read_codes(numbers, crc, into, self.owner)
+        return self.disk.matrix(digests, self.embedder.dimension, self.owner, numbers, into, crc)
 
     def numbers(self, digests: Sequence[bytes]) -> Numbers:
         """Return the numbers of rows on disk by which they are found sooner. For a thread.

@@ -221,15 +221,6 @@ def row_of(one: Embedded) -> bytes:
     return HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
 
 
-def present(found: Sequence[bytes | None], start: int) -> tuple[npt.NDArray[np.intp], list[bytes]]:
-    """Return the places of those rows that are there, counted from `start`, and these rows."""
-    there = [row for row in found if row is not None]
-    places = np.arange(start, start + len(found))
-    if len(there) < len(found):
-        places = places[[row is not None for row in found]]
-    return places, there
-
-
 def codes_of(rows: Sequence[bytes], dimension: int) -> Bytes:
     """Return the codes of the vectors of rows of this dimension, [n, d]."""
     joined = b"".join([row[HEADER.size : HEADER.size + dimension] for row in rows])

@@ -32,7 +32,6 @@ from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import ANEW, opened, read_bytes, remove_named
 from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.privacy import reason
-from memory_actors.search.dot_products import units_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.rows import EVERYBODY, Owner
 from memory_actors.search.embedding.shared import SharedDerived
@@ -281,14 +280,12 @@ class IndexFiles:
             )
         late = LateIndex.restored(tokens, rows, self._fetch, self._embeddings.codebook)
         codes = zeros((room_for(rows.count), self._embeddings.embedder.dimension), np.int8)
-        numbers, into, lacking = traits.numbers(), codes[: rows.count], list[int]()
-        if self._embeddings.read_codes(numbers, file.codes_crc, into):
-            vectors = units_of(into)
-        else:
-            vectors, there = self._embeddings.matrix(traits.digests(), numbers, into)
-            lacking = np.flatnonzero(~there).tolist()
+        vectors, there = self._embeddings.matrix(
+            traits.digests(), traits.numbers(), codes[: rows.count], file.codes_crc
+        )
         dense = DenseIndex(rows, vectors._replace(codes=codes))
         parts = Parts(rows.count, rows, dense, words, late, traits)
+        lacking = np.flatnonzero(~there).tolist()
         doubtful = frozenset([*file.waiting, *map(traits.owner_at, lacking)])
         for row in lacking:
             parts.forget(int(rows.labels[row]))

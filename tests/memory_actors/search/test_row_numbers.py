@@ -152,15 +152,21 @@ async def test_an_activation_looks_no_embedding_up_by_its_digest(
 
 
 def test_codes_are_read_only_if_all_are_as_they_were(table: VectorTable, owner: Owner) -> None:
-    numbers = table.numbers([*DIGESTS[9:], *DIGESTS[:6], DIGESTS[3]], owner)
-    whole = table.matrix([*DIGESTS[9:], *DIGESTS[:6], DIGESTS[3]], DIMENSION, owner)[0].codes
-    crc, into = zlib.crc32(whole.data), np.zeros_like(whole)
-    assert table.read_codes(numbers, crc, into, owner)
-    assert into.tobytes() == whole.tobytes()
-    run = table.numbers(DIGESTS, owner)
-    for wrong in (numbers[::-1], numbers + 1, numbers * 0, run[: len(numbers)]):
-        assert not table.read_codes(wrong.astype(np.uint32), crc, into, owner)
-        assert not into.any()
+    for digests in (DIGESTS, [*DIGESTS[9:], *DIGESTS[:6], DIGESTS[3]]):
+        numbers, whole = table.numbers(digests, owner), table.matrix(digests, DIMENSION, owner)[0]
+        crc = zlib.crc32(whole.codes.data)
+        into = np.zeros_like(whole.codes)
+        assert table._read_codes(numbers, crc, into, owner)
+        assert into.tobytes() == whole.codes.tobytes()
+        for wrong in (numbers[::-1], numbers + 1, numbers * 0):
+            into[:] = 0
+            assert not table._read_codes(wrong.astype(np.uint32), crc, into, owner)
+            assert not into.any()
+            again, there = table.matrix(
+                digests, DIMENSION, owner, wrong.astype(np.uint32), None, crc
+            )
+            assert there.all()
+            assert again.codes.tobytes() == whole.codes.tobytes()
 
 
 async def test_a_table_that_is_written_in_another_order_changes_no_answer(
