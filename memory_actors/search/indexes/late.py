@@ -54,7 +54,6 @@ _CHUNK_MEMORIES: Final = 512  # taken anew at once
 SEGMENT_BYTES: Final = 8 << 20
 """Of states: they are let go by segments, and one is not moved as others come."""
 _SEGMENTS_MIN: Final = 4
-_ROOM_BYTES: Final = 1 << 20
 _LONG_PART: Final = 32
 """Tokens: of a long text a passage is found, or what the model reads of it. A short one that is a
 part of a query may answer it: "I like tea" is in "do I like tea?"."""
@@ -293,7 +292,7 @@ class LateIndex:
     @property
     def has_room(self) -> bool:
         """True if states of many more memories can be held."""
-        return self._held_bytes < self._bytes_max - _ROOM_BYTES
+        return self._held_bytes < self._bytes_max - SEGMENT_BYTES // _SEGMENTS_MIN
 
     def hold(self, labels: Collection[int], packed: Sequence[bytes | None]) -> None:
         """Keep the states of memories in memory, as far as there is room for them."""

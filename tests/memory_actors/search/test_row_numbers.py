@@ -18,6 +18,7 @@ from memory_actors.kinds import long_term
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import EVERYBODY, PLACES, ROWS, TABLES, Owner, owner_of
 from memory_actors.search.embedding.vector_table import VectorTable
+from memory_actors.search.indexes import memory_index
 from memory_actors.search.indexes.files import IndexFile, read_whole, write_index
 
 pytestmark = pytest.mark.anyio
@@ -167,6 +168,20 @@ def test_codes_are_read_only_if_all_are_as_they_were(table: VectorTable, owner: 
             )
             assert there.all()
             assert again.codes.tobytes() == whole.codes.tobytes()
+
+
+async def test_token_states_are_held_some_time_after_an_activation(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store() as memory:
+        before = await answer(memory)
+    monkeypatch.setattr(memory_index, "HELD_AFTER_S", 0)
+    async with store() as memory, memory._services.runtime.use("user:ada") as live:
+        index = live.indexes.get(long_term.KIND)
+        await live._tasks.running("token states long_term")
+        assert not len(index.late.unheld)
+        index.late._fetch = None
+        assert await answer(memory) == before
 
 
 async def test_a_table_that_is_written_in_another_order_changes_no_answer(
