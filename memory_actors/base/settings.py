@@ -101,8 +101,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reranker_deadline_s: Deadline = 2.0
     """The longest that a search waits for the reranker; then its hits keep their order."""
     embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
-    """Embeddings of texts kept in memory: 2 KB each with the default model, so 20 MB. At least as
-    many as may be added at once. Others are read from the disk, in some 10 microseconds each."""
+    """Embeddings kept in memory, of queries and of texts that were just read: 2 KB each with the
+    default model, so 20 MB. At least as many as may be added at once. Others are read from the
+    disk, in some 10 microseconds each."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""
