@@ -7,16 +7,18 @@ from typing import Any, Final, Self, get_type_hints
 
 import msgspec
 
+from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
+from memory_actors.api.reviewing import read_pending
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin
+from memory_actors.base.origins import origin, origins_of
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -34,6 +36,7 @@ from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.review import MemoryHeld, Reject
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -172,7 +175,7 @@ class UserMemory(UserReads):
             metadata=metadata,
             occurred_at=to_datetime(self._scope.now_us()) if occurred_at is None else occurred_at,
         )
-        message = self.short_term._expiring(self.short_term._adding(item))
+        message = self.short_term._by_settings(self.short_term._adding(item))
         return await self._long_term._add_turn(
             msgspec.structs.replace(item, memory_id=memory_id), message, auto_prune
         )
@@ -334,6 +337,39 @@ class UserMemory(UserReads):
             raise InvalidInputError("restore takes a list of memory ids")
         self._scope.check_writable()
         return await restore(self._scope, self._handles, memory_ids)
+
+    async def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Add pending memories, as if they were added now by the one who had added them.
+
+        One by one: where one is refused, those before it are there. A fact that is there by now is
+        `seen`, and an observation goes to the entity that has its name: the receipt has its id.
+
+        :raises NotFoundError: one of them is not pending; nothing was approved.
+        :raises QuotaExceededError: the context document has no room for it.
+        """
+        self._scope.check_writable()
+        held = await read_pending(self._scope, memory_ids)
+        return await self._scope.unattended(self._approve(held))
+
+    async def _approve(self, held: Sequence[Recorded[MemoryHeld]]) -> list[Receipt]:
+        receipts = []
+        for one in held:
+            names = {name: one.meta.get(name) for name in ("agent_id", "session_id")}
+            author = self._with(**names, origins=origins_of(one), lives_until_us=None)
+            receipts.append(await author._handles[one.data.kind]._approve(one))
+        return receipts
+
+    async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Reject pending memories, all or none: they never begin. The log keeps what they said.
+
+        :raises NotFoundError: one of them is not pending.
+        """
+        self._scope.check_writable()
+        held = await read_pending(self._scope, memory_ids)
+        ids = tuple(one.data.memory_id for one in held)
+        written = await self._long_term._write(Reject(now_us=self._scope.now_us(), memory_ids=ids))
+        of_kinds = [(self._handles[one.data.kind], one.data.memory_id) for one in held]
+        return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
 
     async def purge(
         self,

@@ -56,6 +56,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """The command is refused where this does not hold."""
 
     @property
+    def rewords(self) -> bool:
+        """True: it changes what memory says, and cannot wait for a review. See review.py."""
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """True: what it adds waits for a review."""
+        return False
+
+    @property
     def alone(self) -> bool:
         """True: its decision needs the log as the commands before it leave it."""
         return False
@@ -81,6 +91,15 @@ class Add(Command, frozen=True, kw_only=True):
     """The first event of each of `own_ids` that was, alive or not."""
     expires_at_us: int | None = None
     """The time at which what it adds expires; None: it stays."""
+    held_until_us: int | None = None
+    """The time until which what it adds waits for a review; None: it needs none."""
+    approves: str | None = None
+    """The id of the pending memory that it adds."""
+
+    @property
+    def waits(self) -> bool:
+        """True where what it adds needs a review."""
+        return self.held_until_us is not None
 
     @property
     def alone(self) -> bool:
@@ -103,6 +122,11 @@ class Update(Command, frozen=True, kw_only=True):
     digest: bytes = b""
     metadata: Metadata | None = None
     pinned: bool | None = None
+
+    @property
+    def rewords(self) -> bool:
+        """True where it has words."""
+        return self.content is not None or self.metadata is not None
 
 
 class Delete(Command, frozen=True, kw_only=True):
@@ -143,6 +167,7 @@ def is_known(
     :raises InvalidInputError: it stands for something else.
     """
     first = command.used.get(memory_id)
+    first = getattr(first, "words", first)  # of one that waited for a review
     known = living if first is None or isinstance(first, Dropped) else first
     if known is None:  # of a dropped event nobody can tell, and an id is never used again
         return first is not None

@@ -76,6 +76,11 @@ class PutSummary(Add, frozen=True, kw_only=True):
 
     summary: SummaryPut
 
+    @property
+    def rewords(self) -> bool:
+        """True: a summary has words."""
+        return True
+
 
 class Compress(Command, frozen=True, kw_only=True):
     """Put a summary in the place of memories, if they are still what it was made of."""

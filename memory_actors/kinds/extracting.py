@@ -19,7 +19,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
-from memory_actors.kinds import long_term
+from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.kind import is_summary, tentative
@@ -39,6 +39,7 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
+from memory_actors.kinds.review import MemoryHeld
 
 _NONE: Any = object()
 _BEHIND = 1 << 62  # the version of what is decided, until the log gives one: behind all there is
@@ -78,6 +79,11 @@ class Extract(Command, frozen=True, kw_only=True):
     within: Mapping[str, Any] = {}
     """The metadata that a fact must have to be the same as a proposed one."""
     proposed: tuple[Proposed, ...]
+
+    @property
+    def waits(self) -> bool:
+        """True where what was found needs a review."""
+        return self.add.waits
 
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are the messages'
         """Return the origins of the messages, and the extraction as the cause."""
@@ -130,6 +136,8 @@ def _extract(
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
     added = _then(state, long_term.KIND.decide(add, state, limits))
+    if command.waits:
+        return _held(command, same, added.events)
     events, state = [*added.events], added.state
     outcomes = []
     for proposed in command.proposed:
@@ -142,6 +150,33 @@ def _extract(
         extractor=command.extractor,
         message_ids=command.message_ids,
         outcomes=tuple(outcomes),
+    )
+    return [*events, said]
+
+
+def _held(
+    command: Extract, same: Mapping[str, MemoryRow | MemoryAdded], added: Sequence[Event]
+) -> Sequence[Event]:
+    """Return the events of an extraction that needs a review: nothing changes before."""
+    outcomes = [_outcome(one, same) for one in command.proposed]
+    replaces = {
+        outcome.memory_id: (one.target.memory_id, one.target.digest)
+        for one, outcome in zip(command.proposed, outcomes, strict=True)
+        if one.target is not None and outcome.came == "added"
+    }
+    events = [
+        replace(one, replaces=replaces.get(one.memory_id)) if isinstance(one, MemoryHeld) else one
+        for one in review.held(command.add, added)
+    ]
+    why = "extractions are reviewed, and only a new fact can wait"
+    became = {"added": {"came": "pending"}, "forgotten": {"came": "refused", "reason": why}}
+    said = Extracted(
+        extraction_id=command.extraction_id,
+        extractor=command.extractor,
+        message_ids=command.message_ids,
+        outcomes=tuple(
+            replace(one, **became.get(one.came, {"replaces": None})) for one in outcomes
+        ),
     )
     return [*events, said]
 
@@ -253,6 +288,11 @@ def _ids(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
+def held_by(command: UndoExtraction) -> list[str]:
+    """Return the ids of the facts that an extraction has left to a review."""
+    return _ids(command.done, "pending")
+
+
 def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
@@ -262,7 +302,7 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     if any(isinstance(one, ExtractionUndone) for one in records):
         return []
     outcomes = _outcomes(command.done)
-    added = [one for one in outcomes if one.came == "added"]
+    added = [one for one in outcomes if one.came in ("added", "pending")]
     # Facts that were reworded since then stay.
     found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]

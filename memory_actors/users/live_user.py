@@ -272,7 +272,7 @@ class LiveUser:
         command = ExpireMemories(now_us=now_us)
         request = Request(command=command, meta=command.meta(()), frees=True)
         with suppress(MemoryActorsError):
-            while 0 < self.state.provenance.next_expiry_us <= now_us:
+            while 0 < self.state.next_expiry_us <= now_us:
                 await (await self.actor.post(request, deadline_s))
 
     # --- the order of last use

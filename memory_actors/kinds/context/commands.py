@@ -54,6 +54,11 @@ class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     create: bool = False
     """True: the document must be a new one."""
 
+    @property
+    def rewords(self) -> bool:
+        """True where it changes a text."""
+        return bool(self.changes)
+
 
 class AddEntry(Add, frozen=True, kw_only=True):
     """Put an entry at the end of a section. A section that is not there begins at the end."""
@@ -83,6 +88,11 @@ class EditEntry(MakeRoom, frozen=True, kw_only=True):
     text: str | None = None
     metadata: Metadata | None = None
 
+    @property
+    def rewords(self) -> bool:
+        """True: it has words."""
+        return True
+
 
 class ImportBlock(Add, frozen=True, kw_only=True):
     """Put a block where it was in another store, with all there is to it."""
@@ -90,6 +100,11 @@ class ImportBlock(Add, frozen=True, kw_only=True):
     block: BlockImported
     """The event, at the rank that it had."""
     budget: TokenBudget = BUDGET
+
+    @property
+    def rewords(self) -> bool:
+        """True: a block has words."""
+        return True
 
 
 # --- entries

@@ -40,9 +40,11 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds.commands import Add, Command, Condition, Restore
+from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.kind import Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.review import MemoryHeld, approving, pending_row
 from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
@@ -92,6 +94,12 @@ class Written(NamedTuple):
     started_s: float
     unindexed: str | None = None
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
+
+    @property
+    def pending(self) -> set[str]:
+        """The memories that wait for a review."""
+        events = (recorded.data for recorded in self.reply.events)
+        return {event.memory_id for event in events if isinstance(event, MemoryHeld)}
 
 
 class Adding(NamedTuple):
@@ -223,6 +231,19 @@ class Handle(metaclass=ABCMeta):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
         return self.kind.RESTORE(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
 
+    async def _approve(self, held: Recorded[MemoryHeld]) -> Receipt:
+        """Add a pending memory, on behalf of the one who had added it."""
+        room = DocumentRoom(budget=self._scope.services.settings.context_budget())
+        command = approving(held.data, self._scope.on.origins, self._scope.now_us(), room)
+        row, events = pending_row(self.kind, held)
+        parts = self.kind.passages(row)
+        texts = [self.kind.passage_text(row, one.label, events) for one in parts]
+        written = await self._write(command, texts)
+        about = [getattr(one.data, "memory_id", row.memory_id) for one in written.reply.events]
+        # An entity may be there by now, or a fact.
+        memory_id = row.memory_id if row.memory_id in about[1:] else about[-1]
+        return self._receipt(memory_id, "approve", written)
+
     async def _restored(self, command: Restore) -> list[Receipt]:
         """Carry out a command that brings memories back, all or none; return a receipt for each.
 
@@ -256,14 +277,13 @@ class Handle(metaclass=ABCMeta):
         """
         if not command.frees:
             self._scope.services.monitor.admit()
-        if isinstance(command, Add):
-            command = self._expiring(command)
+        command = self._by_settings(command)
         started_s = perf_counter()
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
                 reply, unindexed = await self._append_texts(
-                    command, list(texts), idempotency_key, digest
+                    command, [] if command.waits else list(texts), idempotency_key, digest
                 )
             elif (after := self._after(command)) is not None:
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
@@ -276,9 +296,29 @@ class Handle(metaclass=ABCMeta):
                 pruned += recorded.data.memory_ids
         return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
 
-    def _expiring(self, command: A) -> A:
-        at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)
-        return command if at_us is None else msgspec.structs.replace(command, expires_at_us=at_us)
+    def _by_settings(self, command: C, *, extracted: bool = False) -> C:
+        """Return a command with the expiry and the wait for a review that the settings ask for.
+
+        :raises InvalidInputError: it changes what is there, and its words need a review.
+        """
+        if not (isinstance(command, Add) or command.rewords) or getattr(command, "approves", None):
+            return command
+        now_us, said = command.now_us, dict[str, Any]()
+        origins = getattr(command, "origins", self._scope.on.origins)
+        until_us = self._scope.held_until_us(now_us, origins, extracted=extracted)
+        if until_us is not None and self.kind.NATURE.is_reviewed:
+            if command.rewords:
+                raise InvalidInputError(
+                    f"what is said here needs a review, and only what is added to {self.kind.NAME} "
+                    "memory can wait for one: add it as a new memory, and delete the old one"
+                )
+            said = {"held_until_us": until_us}
+            if hasattr(command, "auto_prune"):
+                said["auto_prune"] = False
+        at_us = self._scope.expires_at_us(self.kind.NAME, now_us)
+        if isinstance(command, Add) and at_us is not None:
+            said["expires_at_us"] = at_us
+        return msgspec.structs.replace(command, **said) if said else command
 
     def lasting(self, ttl_s: float | None) -> Self:
         """Return a handle whose adds expire after some seconds; None: as the settings say.
@@ -450,9 +490,10 @@ class Handle(metaclass=ABCMeta):
         """Return a receipt; it is about the quota of this number: the user's, or `whose`."""
         if operation == "add" and written.pruned:
             operation = "add_with_prune"
+        if memory_id in written.pending:
+            operation = "pending"
         state = written.reply.state
-        limits = self._scope.limits(state)
-        use = self.kind.quotas(state.of(self.kind), limits, whose)[quota]
+        use = state.quotas(self.kind, self._scope.limits(state), whose)[quota]
         return Receipt(
             memory_id=memory_id,
             operation=operation if written.reply.events else "unchanged",
@@ -470,7 +511,8 @@ class Handle(metaclass=ABCMeta):
     ) -> Receipt:
         """Return the receipt of a new memory, or of the one that was there and says the same."""
         operation = "add" if was is None else "update"
-        memory_id = memory_id if row is None else row.memory_id
+        if row is not None and memory_id not in written.pending:
+            memory_id = row.memory_id
         return self._receipt(memory_id, operation, written, quota=quota)
 
     def _whose(self, _row: Any) -> str | None:

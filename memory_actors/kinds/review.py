@@ -1,0 +1,332 @@
+"""Review: memories that wait until somebody approves them.
+
+An add that needs a review is decided as any other. Then a `MemoryHeld` with the words takes the
+place of the event that would begin the memory. So a pending memory is in the state of no kind: no
+read, index, prompt, summary, duplicate or newer fact can see it. An approval is the same add again,
+which is decided by what is there then. A rejection, or the end of its time, only ends the wait.
+
+Pending memories count. A decision knows the limits without the room that they take (`left`), and
+usage and totals have it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any, ClassVar, Final, TypeAlias
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from eventlog import EventRegistry, Recorded
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.origins import Origins, matches, origins_of
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import OnDuplicate, Trust
+from memory_actors.kinds.commands import Add, Command
+from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
+from memory_actors.kinds.context.events import BlockInserted
+from memory_actors.kinds.context.markdown import entry_text
+from memory_actors.kinds.effects import Event
+from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
+from memory_actors.kinds.entity.relationships import Relate
+from memory_actors.kinds.kind import Decide, Events, Kind, Part
+from memory_actors.kinds.long_term.commands import AddMemories
+from memory_actors.kinds.long_term.events import MemoryAdded
+from memory_actors.kinds.rows import derived
+
+Words: TypeAlias = MemoryAdded | EntityAdded | RelationshipAdded | BlockInserted
+
+TOTALS: Final[Mapping[str, str]] = {
+    "long_term_memories": "long_term.count",
+    "long_term_bytes": "long_term.size_bytes",
+    "entities": "entity.count",
+    "relationships": "entity.relationships",
+    "entity_bytes": "entity.size_bytes",
+    "context_entries": "context.count",
+    "context_bytes": "context.size_bytes",
+}
+"""The limits that pending memories count for, and the totals over all users."""
+
+registry = EventRegistry()
+
+# --- events
+
+
+@registry.event("review.held", keys=lambda event: (event.memory_id,))
+class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A memory waits for a review; one of the last four fields has its words."""
+
+    memory_id: str
+    kind: str
+    until_us: int
+    """The time at which the wait ends without an approval."""
+    counted: dict[str, int]
+    """What it takes of the limits, by their names."""
+    expires_at_us: int | None = None
+    """The time at which the memory expires, once it is approved."""
+    on_duplicate: OnDuplicate = "keep"
+    section: str = ""
+    """The section of an entry."""
+    replaces: tuple[str, bytes] | None = None
+    """Id and digest of the fact that holds no more, once this one is approved."""
+    fact: MemoryAdded | None = None
+    entity: EntityAdded | None = None
+    relationship: RelationshipAdded | None = None
+    entry: BlockInserted | None = None
+
+    @property
+    def words(self) -> Words:
+        """The event that would have begun the memory."""
+        words = self.fact or self.entity or self.relationship or self.entry
+        assert words is not None, "one of them is set"
+        return words
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text."""
+        return max(self.counted.values())
+
+
+@registry.event("review.closed", keys=lambda event: event.memory_ids)
+class ReviewClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """Memories wait no longer."""
+
+    memory_ids: tuple[str, ...]
+    outcome: str
+    """approved, rejected, expired, purged, or undone (with the extraction that had found them)."""
+
+
+# --- state
+
+
+class Pending(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A memory that waits, without its words."""
+
+    version: int
+    kind: str
+    until_us: int
+    counted: dict[str, int]
+    origins: Origins
+
+
+class Review(msgspec.Struct, frozen=True):
+    """The pending memories by id, and what they take of the limits."""
+
+    pending: Map[str, Pending] = Map()
+    counted: Map[str, int] = Map()
+    next_expiry_us: int = 0
+    """No wait ends before this; 0 when none does."""
+
+    def check(self, memory_ids: Iterable[str]) -> None:
+        """See that all these memories wait.
+
+        :raises NotFoundError: one does not.
+        """
+        for memory_id in memory_ids:
+            if memory_id not in self.pending:
+                raise NotFoundError(
+                    f"no pending memory {memory_id!r}: `pending` lists those there are"
+                )
+
+
+class ReviewDump(msgspec.Struct, frozen=True):
+    """The pending memories, in the order of their ids."""
+
+    pending: dict[str, Pending] = {}
+
+
+# --- commands
+
+
+class Reject(Command, frozen=True, kw_only=True):
+    """Reject pending memories, all or none."""
+
+    frees: ClassVar[bool] = True
+    memory_ids: tuple[str, ...]
+
+
+# --- decide
+
+
+def held(command: Add, events: Sequence[Event]) -> list[Event]:
+    """Return the events of an add that needs a review: its memories wait instead of beginning."""
+    if isinstance(command, AddMemories):
+        return [
+            _held(command, "long_term_memories", "long_term_bytes", one, fact=one)
+            if isinstance(one, MemoryAdded)
+            else one
+            for one in events
+        ]
+    if not events:
+        return []
+    if isinstance(command, AddEntity):
+        new = any(isinstance(one, EntityAdded) for one in events)
+        said = command.entity
+        sizes = [len(said.name.encode()), len(said.type.encode())]
+        size_bytes = sum([*sizes, *(one.size_bytes for one in said.observations)])
+        said = replace(said, size_bytes=size_bytes)
+        return [_held(command, "entities" if new else "", "entity_bytes", said, entity=said)]
+    if isinstance(command, Relate):
+        new = any(isinstance(one, RelationshipAdded) for one in events)
+        one = command.relationship
+        number = "relationships" if new else ""
+        return [_held(command, number, "entity_bytes", one, relationship=one)]
+    assert isinstance(command, AddEntry), f"{type(command).__name__} cannot wait"
+    entry = next(one for one in events if getattr(one, "memory_id", "") == command.memory_id)
+    assert isinstance(entry, BlockInserted)
+    section = command.section
+    return [_held(command, "context_entries", "context_bytes", entry, entry=entry, section=section)]
+
+
+def _held(command: Add, number: str, size: str, words: Words, **fields: Any) -> MemoryHeld:
+    """Return the event of a wait; `number` and `size` name the limits that it counts for."""
+    assert command.held_until_us is not None
+    size_bytes = words.text_bytes if isinstance(words, BlockInserted) else words.size_bytes
+    return MemoryHeld(
+        memory_id=words.memory_id,
+        kind=TOTALS[size].partition(".")[0],
+        until_us=command.held_until_us,
+        counted={number: 1, size: size_bytes} if number else {size: size_bytes},
+        expires_at_us=command.expires_at_us,
+        on_duplicate=_on_duplicate(command, words.memory_id),
+        **fields,
+    )
+
+
+def _on_duplicate(command: Add, memory_id: str) -> OnDuplicate:
+    if isinstance(command, AddMemories) and memory_id not in command.distinct:
+        return command.on_duplicate
+    return "keep"
+
+
+def pending_row(kind: Kind, held: Recorded[MemoryHeld]) -> tuple[Any, Events]:
+    """Return the row that a pending memory would have, and the event with its texts."""
+    words = replace(held, data=held.data.words)
+    row = kind.find(kind.fold(kind.initial, [words]), held.data.memory_id)
+    return row, {held.version: words}
+
+
+def approving(held: MemoryHeld, origins: Origins, now_us: int, room: DocumentRoom) -> Add:
+    """Return the add that approves a pending memory."""
+    said: Mapping[str, Any] = {
+        "now_us": now_us, "approves": held.memory_id, "expires_at_us": held.expires_at_us
+    }  # fmt: skip
+    if held.fact is not None:
+        memories, again = (held.fact,), held.on_duplicate
+        return AddMemories(memories=memories, on_duplicate=again, origins=origins, **said)
+    if held.entity is not None:
+        return AddEntity(entity=held.entity, **said)
+    if held.relationship is not None:
+        return Relate(relationship=held.relationship, **said)
+    assert held.entry is not None
+    return AddEntry(
+        memory_id=held.memory_id,
+        document=held.entry.document,
+        section=held.section,
+        text=entry_text(held.entry.raw),
+        heading_id=f"{held.memory_id}:section",
+        pinned=held.entry.pinned,
+        metadata=held.entry.metadata,
+        occurred_at_us=held.entry.occurred_at_us,
+        room=room,
+        **said,
+    )
+
+
+def approved(memory_id: str, state: Review) -> list[ReviewClosed]:
+    """Return the event by which the wait of a memory ends with an approval.
+
+    :raises NotFoundError: it does not wait.
+    """
+    state.check([memory_id])
+    return ended(state, [memory_id], "approved")
+
+
+def ended(state: Review, memory_ids: Iterable[str], outcome: str) -> list[ReviewClosed]:
+    """Return the event that ends the wait of those memories that do; none if none does."""
+    ids = tuple(one for one in memory_ids if one in state.pending)
+    return [ReviewClosed(memory_ids=ids, outcome=outcome)] if ids else []
+
+
+def expired(state: Review, now_us: int, count: int) -> list[ReviewClosed]:
+    """Return the event that ends the waits whose time is over, soonest first; `count` at most."""
+    due = [(one.until_us, each) for each, one in state.pending.items() if one.until_us <= now_us]
+    return ended(state, [one for _, one in nsmallest(count, due)], "expired")
+
+
+def of_source(state: Review, source: str | None, trust: Trust | None) -> list[str]:
+    """Return the pending memories of a source, or of a trust level."""
+    return [
+        memory_id
+        for memory_id, one in sorted(state.pending.items())
+        if any(matches(each, source, trust) for each in one.origins)
+    ]
+
+
+def left(limits: Limits, state: Review) -> Limits:
+    """Return the limits without the room that pending memories take."""
+    if not state.counted:
+        return limits
+    less = {name: getattr(limits, name) - taken for name, taken in state.counted.items()}
+    return replace(limits, **less)
+
+
+def _reject(command: Reject, state: Review, _limits: Limits) -> Sequence[Event]:
+    state.check(command.memory_ids)
+    return ended(state, dict.fromkeys(command.memory_ids), "rejected")
+
+
+# --- the part
+
+
+class ReviewPart(Part[Review]):
+    """The pending memories of a user."""
+
+    NAME = "review"
+    registry = registry
+    Dump = ReviewDump
+    initial = Review()
+
+    def fold(self, state: Review, events: Iterable[Recorded[Event]]) -> Review:
+        """Fold events into the state."""
+        pending, counted = state.pending.mutate(), Counter(state.counted)
+        next_us, again = state.next_expiry_us, False
+        for recorded in events:
+            event = recorded.data
+            if isinstance(event, MemoryHeld):
+                one = derived(
+                    Pending, event, version=recorded.version, origins=origins_of(recorded)
+                )
+                pending[event.memory_id] = one
+                counted.update(event.counted)
+                next_us = min(next_us or event.until_us, event.until_us)
+            elif isinstance(event, ReviewClosed):
+                gone = [pending.pop(one) for one in event.memory_ids if one in pending]
+                for one in gone:
+                    counted.subtract(one.counted)
+                    again = again or one.until_us <= next_us
+        after = pending.finish()
+        if again:
+            next_us = min((one.until_us for one in after.values()), default=0)
+        return Review(after, Map(+counted), next_us)
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return the decision function for each command type."""
+        return {Reject: _reject}
+
+    def dump(self, state: Review) -> ReviewDump:
+        """Return the state as plain data."""
+        return ReviewDump(dict(sorted(state.pending.items())))
+
+    def load(self, dumped: ReviewDump) -> Review:
+        """Return the state back."""
+        counted, pending = Counter[str](), dumped.pending
+        for one in pending.values():
+            counted.update(one.counted)
+        next_us = min((one.until_us for one in pending.values()), default=0)
+        return Review(Map(pending), Map(counted), next_us)
+
+
+PART = ReviewPart()
