@@ -31,7 +31,9 @@ __all__ = ["App", "main"]
 REFUSED, USAGE, INTERRUPTED = 1, 2, 130
 SENTENCE_MAX = 200
 COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Memories": {"memories": "add search list count get update delete delete-many restore"},
+    "Memories": {
+        "memories": "add search list count get update delete delete-many restore pending approve reject"
+    },
     "Other kinds of memory": {
         "entities": "entity",
         "episodes": "episode",
