@@ -31,9 +31,8 @@ __all__ = ["App", "main"]
 REFUSED, USAGE, INTERRUPTED = 1, 2, 130
 SENTENCE_MAX = 200
 COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Memories": {
-        "memories": "add search list count get update delete delete-many restore pending approve reject"
-    },
+    "Memories": {"memories": "add search list count get update delete delete-many restore"},
+    "Review": {"memories": "pending approve reject"},
     "Other kinds of memory": {
         "entities": "entity",
         "episodes": "episode",

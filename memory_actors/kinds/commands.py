@@ -51,14 +51,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """True: its texts can wait for those of other commands."""
     frees: ClassVar[bool] = False
     """True: it makes room, and is carried out also where memory or the log is full."""
+    rewords: ClassVar[tuple[str, ...]] = ()
+    """The fields by which it changes what memory says: those words cannot wait for a review."""
     now_us: int
     condition: Condition | None = None
     """The command is refused where this does not hold."""
-
-    @property
-    def rewords(self) -> bool:
-        """True: it changes what memory says, and cannot wait for a review. See review.py."""
-        return False
 
     @property
     def waits(self) -> bool:
@@ -116,17 +113,13 @@ class Add(Command, frozen=True, kw_only=True):
 class Update(Command, frozen=True, kw_only=True):
     """Replace the content of a memory or its metadata, pin it or not; None keeps what was."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("content", "metadata")
     memory_id: str
     content: str | None = None
     size_bytes: int = 0
     digest: bytes = b""
     metadata: Metadata | None = None
     pinned: bool | None = None
-
-    @property
-    def rewords(self) -> bool:
-        """True where it has words."""
-        return self.content is not None or self.metadata is not None
 
 
 class Delete(Command, frozen=True, kw_only=True):

@@ -74,12 +74,8 @@ class CompactedDraft(KeyedDraft[R]):
 class PutSummary(Add, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("summary",)
     summary: SummaryPut
-
-    @property
-    def rewords(self) -> bool:
-        """True: a summary has words."""
-        return True
 
 
 class Compress(Command, frozen=True, kw_only=True):

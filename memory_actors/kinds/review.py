@@ -12,7 +12,7 @@ usage and totals have it.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import msgspec
 from immutables import Map
@@ -38,6 +38,13 @@ from memory_actors.kinds.rows import derived
 
 Words: TypeAlias = MemoryAdded | EntityAdded | RelationshipAdded | BlockInserted
 
+COUNTED: Final[Mapping[type, tuple[str, str, str]]] = {
+    MemoryAdded: ("fact", "long_term_memories", "long_term_bytes"),
+    EntityAdded: ("entity", "entities", "entity_bytes"),
+    RelationshipAdded: ("relationship", "relationships", "entity_bytes"),
+    BlockInserted: ("entry", "context_entries", "context_bytes"),
+}
+"""The field of `MemoryHeld` for the words of a memory, and the limits that it counts for."""
 TOTALS: Final[Mapping[str, str]] = {
     "long_term_memories": "long_term.count",
     "long_term_bytes": "long_term.size_bytes",
@@ -47,7 +54,7 @@ TOTALS: Final[Mapping[str, str]] = {
     "context_entries": "context.count",
     "context_bytes": "context.size_bytes",
 }
-"""The limits that pending memories count for, and the totals over all users."""
+"""These limits, and the totals over all users of the same."""
 
 registry = EventRegistry()
 
@@ -150,55 +157,48 @@ class Reject(Command, frozen=True, kw_only=True):
 # --- decide
 
 
-def held(command: Add, events: Sequence[Event]) -> list[Event]:
+def held(command: Add, events: Sequence[Event]) -> Sequence[Event]:
     """Return the events of an add that needs a review: its memories wait instead of beginning."""
     if isinstance(command, AddMemories):
         return [
-            _held(command, "long_term_memories", "long_term_bytes", one, fact=one)
-            if isinstance(one, MemoryAdded)
-            else one
-            for one in events
+            _held(command, one, [one]) if isinstance(one, MemoryAdded) else one for one in events
         ]
     if not events:
         return []
     if isinstance(command, AddEntity):
-        new = any(isinstance(one, EntityAdded) for one in events)
-        said = command.entity
-        sizes = [len(said.name.encode()), len(said.type.encode())]
-        size_bytes = sum([*sizes, *(one.size_bytes for one in said.observations)])
-        said = replace(said, size_bytes=size_bytes)
-        return [_held(command, "entities" if new else "", "entity_bytes", said, entity=said)]
+        return [_held(command, command.entity, events)]
     if isinstance(command, Relate):
-        new = any(isinstance(one, RelationshipAdded) for one in events)
-        one = command.relationship
-        number = "relationships" if new else ""
-        return [_held(command, number, "entity_bytes", one, relationship=one)]
+        return [_held(command, command.relationship, events)]
     assert isinstance(command, AddEntry), f"{type(command).__name__} cannot wait"
-    entry = next(one for one in events if getattr(one, "memory_id", "") == command.memory_id)
-    assert isinstance(entry, BlockInserted)
-    section = command.section
-    return [_held(command, "context_entries", "context_bytes", entry, entry=entry, section=section)]
+    entries = [one for one in events if isinstance(one, BlockInserted) and one.heading is None]
+    return [_held(command, entries[0], entries)]
 
 
-def _held(command: Add, number: str, size: str, words: Words, **fields: Any) -> MemoryHeld:
-    """Return the event of a wait; `number` and `size` name the limits that it counts for."""
+def _held(command: Add, words: Words, events: Sequence[Event]) -> MemoryHeld:
+    """Return the event of a wait; without it, these events would have happened."""
+    field, number, size = COUNTED[type(words)]
+    begins = any(type(one) is type(words) for one in events)  # else an entity is there already
     assert command.held_until_us is not None
-    size_bytes = words.text_bytes if isinstance(words, BlockInserted) else words.size_bytes
+    again: OnDuplicate = "keep"
+    if isinstance(command, AddMemories) and words.memory_id not in command.distinct:
+        again = command.on_duplicate
     return MemoryHeld(
         memory_id=words.memory_id,
         kind=TOTALS[size].partition(".")[0],
         until_us=command.held_until_us,
-        counted={number: 1, size: size_bytes} if number else {size: size_bytes},
+        counted={size: _size_bytes(words)} | ({number: 1} if begins else {}),
         expires_at_us=command.expires_at_us,
-        on_duplicate=_on_duplicate(command, words.memory_id),
-        **fields,
+        on_duplicate=again,
+        section=getattr(command, "section", ""),
+        **cast("Any", {field: words}),
     )
 
 
-def _on_duplicate(command: Add, memory_id: str) -> OnDuplicate:
-    if isinstance(command, AddMemories) and memory_id not in command.distinct:
-        return command.on_duplicate
-    return "keep"
+def _size_bytes(words: Words) -> int:
+    if isinstance(words, EntityAdded):  # which has no size before it is decided
+        texts = sum(one.size_bytes for one in words.observations)
+        return len(words.name.encode()) + len(words.type.encode()) + texts
+    return words.text_bytes if isinstance(words, BlockInserted) else words.size_bytes
 
 
 def pending_row(kind: Kind, held: Recorded[MemoryHeld]) -> tuple[Any, Events]:
@@ -210,29 +210,18 @@ def pending_row(kind: Kind, held: Recorded[MemoryHeld]) -> tuple[Any, Events]:
 
 def approving(held: MemoryHeld, origins: Origins, now_us: int, room: DocumentRoom) -> Add:
     """Return the add that approves a pending memory."""
-    said: Mapping[str, Any] = {
-        "now_us": now_us, "approves": held.memory_id, "expires_at_us": held.expires_at_us
-    }  # fmt: skip
+    on = {"now_us": now_us, "approves": held.memory_id, "expires_at_us": held.expires_at_us}
+    words: Any = held.words
     if held.fact is not None:
-        memories, again = (held.fact,), held.on_duplicate
-        return AddMemories(memories=memories, on_duplicate=again, origins=origins, **said)
+        again = held.on_duplicate
+        return derived(AddMemories, memories=(words,), on_duplicate=again, origins=origins, **on)
     if held.entity is not None:
-        return AddEntity(entity=held.entity, **said)
+        return derived(AddEntity, entity=words, **on)
     if held.relationship is not None:
-        return Relate(relationship=held.relationship, **said)
-    assert held.entry is not None
-    return AddEntry(
-        memory_id=held.memory_id,
-        document=held.entry.document,
-        section=held.section,
-        text=entry_text(held.entry.raw),
-        heading_id=f"{held.memory_id}:section",
-        pinned=held.entry.pinned,
-        metadata=held.entry.metadata,
-        occurred_at_us=held.entry.occurred_at_us,
-        room=room,
-        **said,
-    )
+        return derived(Relate, relationship=words, **on)
+    text, heading_id = entry_text(words.raw), f"{held.memory_id}:section"
+    said = {"text": text, "section": held.section, "heading_id": heading_id, "room": room}
+    return derived(AddEntry, words, **said, **on)
 
 
 def approved(memory_id: str, state: Review) -> list[ReviewClosed]:

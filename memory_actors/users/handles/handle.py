@@ -18,6 +18,7 @@ import msgspec
 
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
+from eventlog.core.records import DAY_US
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
@@ -28,7 +29,17 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Memory, Metadata, OnDuplicate, Receipt, Time, as_record
+from memory_actors.base.records import (
+    Item,
+    Memory,
+    Metadata,
+    OnDuplicate,
+    Receipt,
+    Time,
+    Trust,
+    as_record,
+    least,
+)
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_flag,
@@ -94,12 +105,8 @@ class Written(NamedTuple):
     started_s: float
     unindexed: str | None = None
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
-
-    @property
-    def pending(self) -> set[str]:
-        """The memories that wait for a review."""
-        events = (recorded.data for recorded in self.reply.events)
-        return {event.memory_id for event in events if isinstance(event, MemoryHeld)}
+    pending: frozenset[str] = frozenset()
+    """The memories that wait for a review."""
 
 
 class Adding(NamedTuple):
@@ -294,31 +301,45 @@ class Handle(metaclass=ABCMeta):
             evicted += getattr(recorded.data, "evicted_ids", ())
             if isinstance(recorded.data, Pruned):
                 pruned += recorded.data.memory_ids
-        return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
+        events = (recorded.data for recorded in reply.events)
+        pending = frozenset(one.memory_id for one in events if isinstance(one, MemoryHeld))
+        return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed, pending)
 
     def _by_settings(self, command: C, *, extracted: bool = False) -> C:
         """Return a command with the expiry and the wait for a review that the settings ask for.
 
         :raises InvalidInputError: it changes what is there, and its words need a review.
         """
-        if not (isinstance(command, Add) or command.rewords) or getattr(command, "approves", None):
+        rewords = any(getattr(command, name) for name in command.rewords)
+        if not (isinstance(command, Add) or rewords) or getattr(command, "approves", None):
             return command
-        now_us, said = command.now_us, dict[str, Any]()
-        origins = getattr(command, "origins", self._scope.on.origins)
-        until_us = self._scope.held_until_us(now_us, origins, extracted=extracted)
-        if until_us is not None and self.kind.NATURE.is_reviewed:
-            if command.rewords:
+        said: dict[str, Any] = {}
+        at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)
+        if isinstance(command, Add) and at_us is not None:
+            said["expires_at_us"] = at_us
+        until_us = self._held_until_us(command, extracted=extracted)
+        if until_us is not None:
+            if rewords:
                 raise InvalidInputError(
                     f"what is said here needs a review, and only what is added to {self.kind.NAME} "
                     "memory can wait for one: add it as a new memory, and delete the old one"
                 )
-            said = {"held_until_us": until_us}
-            if hasattr(command, "auto_prune"):
+            said["held_until_us"] = until_us
+            if hasattr(command, "auto_prune"):  # what is there does not go for it
                 said["auto_prune"] = False
-        at_us = self._scope.expires_at_us(self.kind.NAME, now_us)
-        if isinstance(command, Add) and at_us is not None:
-            said["expires_at_us"] = at_us
         return msgspec.structs.replace(command, **said) if said else command
+
+    def _held_until_us(self, command: Command, *, extracted: bool) -> int | None:
+        """Return the time until which a command's words wait for a review; None: they do not."""
+        settings = self._scope.services.settings
+        if settings.review is None or not self.kind.NATURE.is_reviewed:
+            return None
+        trust = least(getattr(command, "origins", self._scope.on.origins))
+        named = {
+            "all": True, "extracted": extracted, "untrusted": trust is Trust.UNTRUSTED
+        }  # fmt: skip
+        days = settings.review_days
+        return command.now_us + int(days * DAY_US) if named[settings.review] else None
 
     def lasting(self, ttl_s: float | None) -> Self:
         """Return a handle whose adds expire after some seconds; None: as the settings say.

@@ -15,15 +15,13 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from eventlog import EventStore
-from eventlog.core.records import DAY_US
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import Runtime
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.on import On
-from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import MemoryType, Trust, least
+from memory_actors.base.records import MemoryType
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import TTL_S_MAX, check_optional_name
@@ -116,18 +114,6 @@ class Scope:
         if ttl_s is None:
             ttl_s = self.services.settings.ttl_s.get(MemoryType(kind), inf)
         return None if ttl_s == inf else now_us + int(min(ttl_s, TTL_S_MAX) * 1e6)
-
-    def held_until_us(self, now_us: int, origins: Origins, *, extracted: bool) -> int | None:
-        """Return the time until which words wait for a review; None: they need none."""
-        settings = self.services.settings
-        named = {
-            "all": True,
-            "extracted": extracted,
-            "untrusted": least(origins) is Trust.UNTRUSTED,
-        }
-        if settings.review is None or not named[settings.review]:
-            return None
-        return now_us + int(settings.review_days * DAY_US)
 
     def prunes(self, asked: bool | None) -> bool:
         """Return whether a call may make room: as it says, or as the handle does."""
