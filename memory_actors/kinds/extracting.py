@@ -169,7 +169,10 @@ def _held(
         for one in review.held(command.add, added)
     ]
     why = "extractions are reviewed, and only a new fact can wait"
-    became = {"added": {"came": "pending"}, "forgotten": {"came": "refused", "reason": why}}
+    became: dict[str, dict[str, Any]] = {
+        "added": {"came": "pending"},
+        "forgotten": {"came": "refused", "memory_id": None, "reason": why},
+    }
     said = Extracted(
         extraction_id=command.extraction_id,
         extractor=command.extractor,

@@ -60,6 +60,7 @@ from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.search.superseding import Reach
+from memory_actors.users.handles import superseding
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
@@ -249,7 +250,9 @@ class Handle(metaclass=ABCMeta):
         about = [getattr(one.data, "memory_id", row.memory_id) for one in written.reply.events]
         # An entity may be there by now, or a fact.
         memory_id = row.memory_id if row.memory_id in about[1:] else about[-1]
-        return self._receipt(memory_id, "approve", written)
+        marks = superseding.marks([recorded.data for recorded in written.reply.events])
+        receipt = self._receipt(memory_id, "approve", written)
+        return msgspec.structs.replace(receipt, **superseding.receipt_fields(memory_id, marks))
 
     async def _restored(self, command: Restore) -> list[Receipt]:
         """Carry out a command that brings memories back, all or none; return a receipt for each.
