@@ -11,7 +11,6 @@ usage and totals have it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nsmallest
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import msgspec
@@ -20,9 +19,9 @@ from msgspec.structs import replace
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.origins import Origins, matches, origins_of
+from memory_actors.base.origins import Origins, origins_of
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import OnDuplicate, Trust
+from memory_actors.base.records import OnDuplicate
 from memory_actors.kinds.commands import Add, Command
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.context.events import BlockInserted
@@ -160,18 +159,15 @@ class Reject(Command, frozen=True, kw_only=True):
 def held(command: Add, events: Sequence[Event]) -> Sequence[Event]:
     """Return the events of an add that needs a review: its memories wait instead of beginning."""
     if isinstance(command, AddMemories):
-        return [
-            _held(command, one, [one]) if isinstance(one, MemoryAdded) else one for one in events
-        ]
-    if not events:
-        return []
+        new = MemoryAdded
+        return [_held(command, one, [one]) if isinstance(one, new) else one for one in events]
     if isinstance(command, AddEntity):
-        return [_held(command, command.entity, events)]
+        return [_held(command, command.entity, events)] if events else []
     if isinstance(command, Relate):
-        return [_held(command, command.relationship, events)]
+        return [_held(command, command.relationship, events)] if events else []
     assert isinstance(command, AddEntry), f"{type(command).__name__} cannot wait"
     entries = [one for one in events if isinstance(one, BlockInserted) and one.heading is None]
-    return [_held(command, entries[0], entries)]
+    return [_held(command, one, entries) for one in entries]
 
 
 def _held(command: Add, words: Words, events: Sequence[Event]) -> MemoryHeld:
@@ -224,34 +220,10 @@ def approving(held: MemoryHeld, origins: Origins, now_us: int, room: DocumentRoo
     return derived(AddEntry, words, **said, **on)
 
 
-def approved(memory_id: str, state: Review) -> list[ReviewClosed]:
-    """Return the event by which the wait of a memory ends with an approval.
-
-    :raises NotFoundError: it does not wait.
-    """
-    state.check([memory_id])
-    return ended(state, [memory_id], "approved")
-
-
 def ended(state: Review, memory_ids: Iterable[str], outcome: str) -> list[ReviewClosed]:
     """Return the event that ends the wait of those memories that do; none if none does."""
     ids = tuple(one for one in memory_ids if one in state.pending)
     return [ReviewClosed(memory_ids=ids, outcome=outcome)] if ids else []
-
-
-def expired(state: Review, now_us: int, count: int) -> list[ReviewClosed]:
-    """Return the event that ends the waits whose time is over, soonest first; `count` at most."""
-    due = [(one.until_us, each) for each, one in state.pending.items() if one.until_us <= now_us]
-    return ended(state, [one for _, one in nsmallest(count, due)], "expired")
-
-
-def of_source(state: Review, source: str | None, trust: Trust | None) -> list[str]:
-    """Return the pending memories of a source, or of a trust level."""
-    return [
-        memory_id
-        for memory_id, one in sorted(state.pending.items())
-        if any(matches(each, source, trust) for each in one.origins)
-    ]
 
 
 def left(limits: Limits, state: Review) -> Limits:
@@ -285,10 +257,8 @@ class ReviewPart(Part[Review]):
         for recorded in events:
             event = recorded.data
             if isinstance(event, MemoryHeld):
-                one = derived(
-                    Pending, event, version=recorded.version, origins=origins_of(recorded)
-                )
-                pending[event.memory_id] = one
+                own = {"version": recorded.version, "origins": origins_of(recorded)}
+                pending[event.memory_id] = derived(Pending, event, **own)
                 counted.update(event.counted)
                 next_us = min(next_us or event.until_us, event.until_us)
             elif isinstance(event, ReviewClosed):

@@ -12,6 +12,7 @@ import msgspec
 from eventlog import Decider, Dropped, EventRegistry, Recorded
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import NotFoundError
+from memory_actors.base.origins import matches
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse, Tier
 from memory_actors.kinds import (
@@ -229,7 +230,8 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
             added = decide(command.memory, state)
             return [*added, *decide(command.message, state)] if added else []
         if isinstance(command, Add) and command.approves is not None:
-            ended = review.approved(command.approves, state.review)
+            state.review.check([command.approves])
+            ended = review.ended(state.review, [command.approves], "approved")
             command = msgspec.structs.replace(command, approves=None)
             return [*ended, *decide(command, fold(state, tentative(ended)))]
         mine = review.left(limits[state.account.tier], state.review)
@@ -284,7 +286,8 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         gone = expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
-        return [*gone, *review.expired(state.review, now_us, EXPIRED_AT_ONCE)]
+        over = [one for one, held in state.review.pending.items() if held.until_us <= now_us]
+        return [*gone, *review.ended(state.review, sorted(over)[:EXPIRED_AT_ONCE], "expired")]
     assert isinstance(command, Extract | UndoExtraction)
     found = extracting.decide(command, state.long_term, state.provenance, mine)
     if isinstance(command, Extract):
@@ -295,7 +298,12 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
 
 def _purged(command: Purge, state: Review) -> list[Event]:
     """Return the events by which a purge takes out what is pending."""
-    ended = review.ended(state, review.of_source(state, command.source, command.trust), "purged")
+    of_source = [
+        memory_id
+        for memory_id, held in sorted(state.pending.items())
+        if any(matches(one, command.source, command.trust) for one in held.origins)
+    ]
+    ended = review.ended(state, of_source, "purged")
     gone = tuple((state.pending[one].kind, one) for each in ended for one in each.memory_ids)
     said = SourcePurged(source=command.source, trust=command.trust, gone=gone)
     return [*ended, said] if ended else []
