@@ -43,8 +43,8 @@ async def purge(
         trust=level,
         dry_run=dry_run,
         purged_at=to_datetime(started_us),
-        gone=_by_kind(one for each in done for one in each.gone),
-        changed=_by_kind(one for each in done for one in each.changed),
+        gone=by_kind(one for each in done for one in each.gone),
+        changed=by_kind(one for each in done for one in each.changed),
         came_back=tuple(one for each in done for one in each.came_back),
         left_out=tuple(one for each in done for one in each.left_out),
         lost=tuple(one for each in done for one in each.lost),
@@ -137,7 +137,8 @@ async def _decided(
         return await decide(replace(command, bring_back=False))
 
 
-def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return ids by their kind."""
     kinds: dict[str, list[str]] = {}
     for kind, memory_id in found:
         kinds.setdefault(kind, []).append(memory_id)

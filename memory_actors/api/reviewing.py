@@ -1,17 +1,20 @@
 """Pending memories of one user: those that wait for a review, an approval or a rejection."""
 
+import secrets
 from collections.abc import Sequence
 
 from immutables import Map
 
 from eventlog import Recorded
+from memory_actors.api.forgetting import KEY_BYTES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import origins_of
 from memory_actors.base.records import Memory
 from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance, agent_of
-from memory_actors.kinds.review import MemoryHeld, pending_row
+from memory_actors.kinds.review import MemoryHeld, Reject, pending_row
+from memory_actors.kinds.tombstones import Tombstones, tombstones_of
 from memory_actors.kinds.user_state import KIND_BY_NAME
 from memory_actors.search.reading import Found, memory
 from memory_actors.users.handles.scope import Scope
@@ -53,3 +56,11 @@ async def read_pending(scope: Scope, memory_ids: Sequence[str]) -> list[Recorded
     read = await scope.services.log.read_versions(scope.stream, sorted(versions))
     by_version = {one.version: one for one in read}
     return [by_version[version] for version in versions]
+
+
+def rejecting(held: Sequence[Recorded[MemoryHeld]], known: Tombstones, now_us: int) -> Reject:
+    """Return the command that rejects pending memories."""
+    facts = [text for one in held for text in one.data.facts]
+    stones = tombstones_of(facts, known, secrets.token_bytes(KEY_BYTES), now_us, "rejected")
+    ids = tuple(one.data.memory_id for one in held)
+    return Reject(now_us=now_us, memory_ids=ids, tombstones=stones)

@@ -11,10 +11,11 @@ from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
+from memory_actors.api.forgetting import forget, unforget
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
-from memory_actors.api.reviewing import read_pending
+from memory_actors.api.reviewing import read_pending, rejecting
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
@@ -30,13 +31,13 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Purged, Undone
+from memory_actors.base.reports import Extraction, Forgotten, ForgottenFact, Purged, Undone
 from memory_actors.base.validation import check_memory_type, check_tier
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
-from memory_actors.kinds.review import MemoryHeld, Reject
+from memory_actors.kinds.review import MemoryHeld
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -360,14 +361,17 @@ class UserMemory(UserReads):
         return receipts
 
     async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Reject pending memories, all or none: they never begin. The log keeps what they said.
+        """Reject pending memories, all or none: they never begin.
+
+        What they say is refused from now on, as if it was forgotten (`forgotten` lists it, and
+        `unforget` lets it come again). The log keeps the words, unless you `forget` them.
 
         :raises NotFoundError: one of them is not pending.
         """
         self._scope.check_writable()
         held = await read_pending(self._scope, memory_ids)
-        ids = tuple(one.data.memory_id for one in held)
-        written = await self._long_term._write(Reject(now_us=self._scope.now_us(), memory_ids=ids))
+        command = rejecting(held, (await self._scope.state()).tombstones, self._scope.now_us())
+        written = await self._long_term._write(command)
         of_kinds = [(self._handles[one.data.kind], one.data.memory_id) for one in held]
         return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
 
@@ -390,6 +394,54 @@ class UserMemory(UserReads):
         :raises InvalidInputError: neither a source nor a trust, or an unknown one.
         """
         return await purge(self._scope, source, trust, dry_run=dry_run)
+
+    async def forget(
+        self,
+        what: str,
+        *,
+        everywhere: bool = True,
+        similar: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
+
+        `what` is the id of a memory that says it, also of one that was deleted, or the fact in
+        words. The memory goes, and with `everywhere` whatever else says the same: the same words
+        but for case, white space and punctuation at the end, as a text, sentence or clause of its
+        own. What says more loses that part; where that cannot be done, the memory is `kept`.
+        Summaries of it go, and their other originals come back.
+
+        The log keeps the events, with `[forgotten]` in the place of the words; no file has them any
+        more. A tombstone stays: a digest by which the fact is refused when it is added, captured,
+        imported or extracted again (`ForgottenError`; in bulk, the receipt's operation is
+        `forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,
+        and refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing
+        changes.
+
+        Other calls of this user get `BeingErasedError` while the log is rewritten. After a crash,
+        or an error, repeat it.
+
+        :raises NotFoundError: nothing says that: give the id of a memory.
+        :raises InvalidInputError: an argument is not what it must be.
+        :raises MissingCapability: the store cannot take words out of the log.
+        :raises EmbedderError: `similar` is given, and the fact could not be embedded.
+        """
+        self._scope.check_writable()
+        return await forget(
+            self._scope, what,
+            everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
+        )  # fmt: skip
+
+    async def unforget(self, what: str) -> ForgottenFact:
+        """Let something that was forgotten come again: by its digest, or in its words.
+
+        Return its tombstone, which is gone.
+
+        :raises NotFoundError: it was not forgotten.
+        """
+        self._scope.check_writable()
+        return await unforget(self._scope, what)
 
     async def extract(
         self,

@@ -20,6 +20,10 @@ class NotFoundError(MemoryActorsError, LookupError):
     """No such memory, key or session: it was never there, or it has gone."""
 
 
+class ForgottenError(InvalidInputError):
+    """The text, or a part of it, was forgotten: leave it out, or let it in with `unforget`."""
+
+
 class ReadOnlyError(MemoryActorsError):
     """A past self takes no writes: write to `memory.user(...)`."""
 
@@ -62,6 +66,10 @@ class ModelInstallError(EmbedderError):
 
 class WrongVectorsError(EmbedderError):
     """The embedder answered, with what no index can hold: asking again would not help."""
+
+
+class EmbeddingNeededError(EmbedderError):
+    """A text has to be compared with forgotten ones by its embedding: embed it, and ask again."""
 
 
 class EmbedderClosedError(EmbedderError):

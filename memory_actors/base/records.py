@@ -130,7 +130,8 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_id: str
     operation: str
     """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
-    restore, pending (it waits for a review), approve, reject, or unchanged (it was so already)."""
+    restore, pending (it waits for a review), approve, reject, unchanged (it was so already), or
+    forgotten (it is refused: `forgotten` tells)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int

@@ -3,7 +3,7 @@
 An add that needs a review is decided as any other. Then a `MemoryHeld` with the words takes the
 place of the event that would begin the memory. So a pending memory is in the state of no kind: no
 read, index, prompt, summary, duplicate or newer fact can see it. An approval is the same add again,
-which is decided by what is there then. A rejection, or the end of its time, only ends the wait.
+which is decided by what is there then. A rejection puts tombstones; the end of its time does not.
 
 Pending memories count. A decision knows the limits without the room that they take (`left`), and
 usage and totals have it.
@@ -11,7 +11,7 @@ usage and totals have it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from immutables import Map
@@ -22,7 +22,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import OnDuplicate
-from memory_actors.kinds.commands import Add, Command
+from memory_actors.kinds.commands import Add
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.context.events import BlockInserted
 from memory_actors.kinds.context.markdown import entry_text
@@ -30,10 +30,11 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
-from memory_actors.kinds.kind import Decide, Events, Kind, Part
+from memory_actors.kinds.kind import Events, Kind, Part
 from memory_actors.kinds.long_term.commands import AddMemories
 from memory_actors.kinds.long_term.events import MemoryAdded
 from memory_actors.kinds.rows import derived
+from memory_actors.kinds.tombstones import PutTombstones
 
 Words: TypeAlias = MemoryAdded | EntityAdded | RelationshipAdded | BlockInserted
 
@@ -90,6 +91,16 @@ class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return words
 
     @property
+    def facts(self) -> tuple[str, ...]:
+        """The texts that are refused once it is rejected; names alone are not."""
+        words = self.words
+        if isinstance(words, EntityAdded):
+            return tuple(one.text for one in words.observations)
+        if isinstance(words, RelationshipAdded):
+            return () if words.fact is None else (words.fact,)
+        return (entry_text(words.raw) if isinstance(words, BlockInserted) else words.content,)
+
+    @property
     def text_bytes(self) -> int:
         """Bytes of the text."""
         return max(self.counted.values())
@@ -101,7 +112,8 @@ class ReviewClosed(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_ids: tuple[str, ...]
     outcome: str
-    """approved, rejected, expired, purged, or undone (with the extraction that had found them)."""
+    """approved, rejected, expired, purged, forgotten, or undone (with the extraction that had
+    found them)."""
 
 
 # --- state
@@ -146,10 +158,9 @@ class ReviewDump(msgspec.Struct, frozen=True):
 # --- commands
 
 
-class Reject(Command, frozen=True, kw_only=True):
-    """Reject pending memories, all or none."""
+class Reject(PutTombstones, frozen=True, kw_only=True):
+    """Reject pending memories, all or none, and refuse what they say from now on."""
 
-    frees: ClassVar[bool] = True
     memory_ids: tuple[str, ...]
 
 
@@ -209,8 +220,8 @@ def approving(held: MemoryHeld, origins: Origins, now_us: int, room: DocumentRoo
     on = {"now_us": now_us, "approves": held.memory_id, "expires_at_us": held.expires_at_us}
     words: Any = held.words
     if held.fact is not None:
-        again = held.on_duplicate
-        return derived(AddMemories, memories=(words,), on_duplicate=again, origins=origins, **on)
+        how = {"on_duplicate": held.on_duplicate, "origins": origins, "skip_forgotten": False}
+        return derived(AddMemories, memories=(words,), **how, **on)
     if held.entity is not None:
         return derived(AddEntity, entity=words, **on)
     if held.relationship is not None:
@@ -232,11 +243,6 @@ def left(limits: Limits, state: Review) -> Limits:
         return limits
     less = {name: getattr(limits, name) - taken for name, taken in state.counted.items()}
     return replace(limits, **less)
-
-
-def _reject(command: Reject, state: Review, _limits: Limits) -> Sequence[Event]:
-    state.check(command.memory_ids)
-    return ended(state, dict.fromkeys(command.memory_ids), "rejected")
 
 
 # --- the part
@@ -270,10 +276,6 @@ class ReviewPart(Part[Review]):
         if again:
             next_us = min((one.until_us for one in after.values()), default=0)
         return Review(after, Map(+counted), next_us)
-
-    def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return the decision function for each command type."""
-        return {Reject: _reject}
 
     def dump(self, state: Review) -> ReviewDump:
         """Return the state as plain data."""

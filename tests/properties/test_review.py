@@ -101,7 +101,7 @@ class ReviewMachine(UserMachine):
     @rule(number=ANY)
     def rejects(self, number: int) -> None:
         memory_id, _ = self.some_pending(number)
-        decided = self.ask(Reject(now_us=self.now_us, memory_ids=(memory_id,)))
+        decided = self.ask(Reject(now_us=self.now_us, memory_ids=(memory_id,), tombstones=()))
         assert memory_id not in self.state.review.pending
         assert all(decided.before.of(kind) is decided.after.of(kind) for kind in KINDS)
 

@@ -7,7 +7,7 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 
 import asyncio
 from abc import ABCMeta, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
@@ -24,6 +24,7 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
     DeadlineExceededError,
     EmbedderError,
+    EmbeddingNeededError,
     InvalidInputError,
     MemoryActorsError,
 )
@@ -106,6 +107,8 @@ class Written(NamedTuple):
     started_s: float
     unindexed: str | None = None
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
+    codes: Mapping[bytes, bytes] | None = None
+    """The embeddings that were compared with what was forgotten."""
     pending: frozenset[str] = frozenset()
     """The memories that wait for a review."""
 
@@ -292,9 +295,17 @@ class Handle(metaclass=ABCMeta):
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
-                reply, unindexed = await self._append_texts(
-                    command, [] if command.waits else list(texts), idempotency_key, digest
-                )
+                indexed = [] if command.waits else list(texts)
+                try:
+                    reply, unindexed = await self._append_texts(
+                        command, indexed, idempotency_key, digest
+                    )
+                except EmbeddingNeededError:
+                    codes = await self._scope.embeddings.codes({text_digest(t): t for t in texts})
+                    command = msgspec.structs.replace(command, codes=codes)
+                    reply, unindexed = await self._append_texts(
+                        command, indexed, idempotency_key, digest
+                    )
             elif (after := self._after(command)) is not None:
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
@@ -306,7 +317,8 @@ class Handle(metaclass=ABCMeta):
                 pruned += recorded.data.memory_ids
         events = (recorded.data for recorded in reply.events)
         pending = frozenset(one.memory_id for one in events if isinstance(one, MemoryHeld))
-        return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed, pending)
+        at = started_s, unindexed, command.codes, pending
+        return Written(reply, tuple(evicted), tuple(pruned), *at)
 
     def _by_settings(self, command: C, *, extracted: bool = False) -> C:
         """Return a command with the expiry and the wait for a review that the settings ask for.

@@ -7,6 +7,7 @@ from support.fakes import FakeClock
 from support.given import pro
 
 from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
+from memory_actors.base.errors import ForgottenError
 from memory_actors.base.records import Item
 from tests.memory_actors.api.test_extracting import Scripted, facts, forget, say, supersede
 
@@ -179,6 +180,22 @@ async def test_facts_that_an_extractor_found_wait_and_replace_when_approved(
         assert len(await user.pending()) == 1
         await user.undo(again.extraction_id)
         assert await user.pending() == []
+
+
+async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: Any) -> None:
+    async with open_memory(review="all") as memory:
+        user = memory.user("ada")
+        ids = [(await user.add(text)).memory_id for text in ("Ada drinks gin", "Ada smokes")]
+        await user.reject(ids[:1])
+        with pytest.raises(ForgottenError):
+            await user.add("ada drinks gin.")
+        assert [one.reason for one in await user.forgotten()] == ["rejected"]
+        with pytest.raises(ForgottenError):
+            await user.entities.add_entity("Ada", observations=["Ada drinks gin"])
+        await user.forget("Ada smokes")
+        assert await user.pending() == []
+        await user.unforget("Ada drinks gin")
+        assert (await user.add("Ada drinks gin")).operation == "pending"
 
 
 async def test_a_purge_takes_out_what_is_pending(open_memory: Any) -> None:
