@@ -180,6 +180,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/pending": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List pending memories
+         * @description Return the memories that wait for a review, the last that was added first.
+         */
+        get: operations["list_pending_memories"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/pending/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve pending memories
+         * @description Add pending memories, as if they were added now by the one who had added them.
+         */
+        post: operations["approve_memories"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/pending/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reject pending memories
+         * @description Reject pending memories, all or none: they never begin.
+         */
+        post: operations["reject_memories"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/purge": {
         parameters: {
             query?: never;
@@ -194,6 +254,66 @@ export interface paths {
          * @description Remove everything from a source, of a trust level, or both, from memory.
          */
         post: operations["purge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Forget a fact
+         * @description Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
+         */
+        post: operations["forget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/forgotten": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was forgotten
+         * @description Return what was forgotten and is refused, newest first: digests and times, no text.
+         */
+        get: operations["forgotten"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/unforget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a forgotten fact come again
+         * @description Let something that was forgotten come again: by its digest, or in its words.
+         */
+        post: operations["unforget"];
         delete?: never;
         options?: never;
         head?: never;
@@ -582,6 +702,21 @@ export interface components {
             receipts: components["schemas"]["Receipt"][];
         };
         /**
+         * Approve
+         * @example {
+         *       "memory_ids": [
+         *         "mem_0605f1c5a0b4801f2e3d4c5b6a7980"
+         *       ]
+         *     }
+         */
+        Approve: {
+            memory_ids: string[];
+        };
+        /** Approved */
+        Approved: {
+            receipts: components["schemas"]["Receipt"][];
+        };
+        /**
          * BuildContext
          * @example {
          *       "query": "winter sports",
@@ -714,6 +849,60 @@ export interface components {
         /** Extractions */
         Extractions: {
             extractions: components["schemas"]["Extraction"][];
+        };
+        /** Facts */
+        Facts: {
+            forgotten: components["schemas"]["ForgottenFact"][];
+        };
+        /**
+         * Forget
+         * @example {
+         *       "what": "User enjoys skiing",
+         *       "dry_run": true
+         *     }
+         */
+        Forget: {
+            what: string;
+            /** @default true */
+            everywhere?: boolean;
+            similar?: number | null;
+            /** @default  */
+            reason?: string;
+            /** @default false */
+            dry_run?: boolean;
+        };
+        /** Forgotten */
+        Forgotten: {
+            user_id: string;
+            dry_run: boolean;
+            /** Format: date-time */
+            forgotten_at: string;
+            tombstones: string[];
+            gone?: {
+                [key: string]: string[];
+            };
+            changed?: {
+                [key: string]: string[];
+            };
+            kept?: {
+                [key: string]: string[];
+            };
+            /** @default [] */
+            came_back?: string[];
+            /** @default [] */
+            left_out?: string[];
+            /** @default [] */
+            lost?: string[];
+            /** @default 0 */
+            rewritten?: number;
+        };
+        /** ForgottenFact */
+        ForgottenFact: {
+            digest: string;
+            /** Format: date-time */
+            at: string;
+            reason: string;
+            similar: number | null;
         };
         /** Health */
         Health: {
@@ -900,6 +1089,10 @@ export interface components {
             source?: string | null;
             trust?: components["schemas"]["Trust"];
         };
+        /** Pending */
+        Pending: {
+            memories: components["schemas"]["Memory"][];
+        };
         /** Problem */
         Problem: {
             type: string;
@@ -984,6 +1177,21 @@ export interface components {
             unindexed_reason?: string | null;
         };
         /**
+         * Reject
+         * @example {
+         *       "memory_ids": [
+         *         "mem_0605f1c5a0b4801f2e3d4c5b6a7980"
+         *       ]
+         *     }
+         */
+        Reject: {
+            memory_ids: string[];
+        };
+        /** Rejected */
+        Rejected: {
+            receipts: components["schemas"]["Receipt"][];
+        };
+        /**
          * Search
          * @example {
          *       "query": "winter sports",
@@ -1056,6 +1264,15 @@ export interface components {
             left?: string[];
             /** @default [] */
             lost?: string[];
+        };
+        /**
+         * Unforget
+         * @example {
+         *       "what": "User enjoys skiing"
+         *     }
+         */
+        Unforget: {
+            what: string;
         };
         /**
          * UpdateMemory
@@ -2032,6 +2249,256 @@ export interface operations {
             };
         };
     };
+    list_pending_memories: {
+        parameters: {
+            query?: {
+                /** @description Only these; may be repeated. */
+                memory_type?: string[] | null;
+                limit?: number;
+                offset?: number;
+            };
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the memories that wait for a review, the last that was added first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pending"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approve_memories: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Approve"];
+            };
+        };
+        responses: {
+            /** @description Add pending memories, as if they were added now by the one who had added them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approved"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Quota exceeded */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reject_memories: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Reject"];
+            };
+        };
+        responses: {
+            /** @description Reject pending memories, all or none: they never begin. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rejected"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     purge: {
         parameters: {
             query?: never;
@@ -2082,6 +2549,242 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forget: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Forget"];
+            };
+        };
+        responses: {
+            /** @description The outcome of forgetting a fact, or what it would be. It holds no text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forgotten"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forgotten: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return what was forgotten and is refused, newest first: digests and times, no text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Facts"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unforget: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Unforget"];
+            };
+        };
+        responses: {
+            /** @description Something that was forgotten: what stays is no text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgottenFact"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
