@@ -7,7 +7,6 @@ from typing import Any, Final, Self, get_type_hints
 
 import msgspec
 
-from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
@@ -37,7 +36,6 @@ from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
-from memory_actors.kinds.review import MemoryHeld
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -349,12 +347,8 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: the context document has no room for it.
         """
         self._scope.check_writable()
-        held = await read_pending(self._scope, memory_ids)
-        return await self._scope.unattended(self._approve(held))
-
-    async def _approve(self, held: Sequence[Recorded[MemoryHeld]]) -> list[Receipt]:
         receipts = []
-        for one in held:
+        for one in await read_pending(self._scope, memory_ids):
             names = {name: one.meta.get(name) for name in ("agent_id", "session_id")}
             author = self._with(**names, origins=origins_of(one), lives_until_us=None)
             receipts.append(await author._handles[one.data.kind]._approve(one))

@@ -93,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     of a kind that is not named stays."""
     review: Review | None = None
     """The memories that wait until `approve`: those that an "untrusted" source adds, those that an
-    extractor has "extracted", or "all"; None: none. See docs/guide/review.md."""
+    extractor has "extracted", or "all"; None: none. See docs/review.md."""
     review_days: Days = 30.0
     """Days after which a memory that nobody has approved is rejected."""
     deadline_s: Deadline = DEADLINE_S

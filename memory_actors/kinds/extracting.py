@@ -39,7 +39,6 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
-from memory_actors.kinds.review import MemoryHeld
 
 _NONE: Any = object()
 _BEHIND = 1 << 62  # the version of what is decided, until the log gives one: behind all there is
@@ -136,12 +135,15 @@ def _extract(
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
     added = _then(state, long_term.KIND.decide(add, state, limits))
-    if command.waits:
-        return _held(command, same, added.events)
     events, state = [*added.events], added.state
+    if command.waits:
+        events = [*review.held(add, added.events, _replaced(command))]
     outcomes = []
     for proposed in command.proposed:
         outcome = _outcome(proposed, same)
+        if command.waits:
+            outcomes.append(_waiting(outcome))
+            continue
         done = _then(state, _changes(outcome, proposed, state, limits))
         events, state = [*events, *done.events], done.state
         outcomes.append(_in_truth(outcome, proposed, done.events))
@@ -154,34 +156,20 @@ def _extract(
     return [*events, said]
 
 
-def _held(
-    command: Extract, same: Mapping[str, MemoryRow | MemoryAdded], added: Sequence[Event]
-) -> Sequence[Event]:
-    """Return the events of an extraction that needs a review: nothing changes before."""
-    outcomes = [_outcome(one, same) for one in command.proposed]
-    replaces = {
-        outcome.memory_id: (one.target.memory_id, one.target.digest)
-        for one, outcome in zip(command.proposed, outcomes, strict=True)
-        if one.target is not None and outcome.came == "added"
-    }
-    events = [
-        replace(one, replaces=replaces.get(one.memory_id)) if isinstance(one, MemoryHeld) else one
-        for one in review.held(command.add, added)
-    ]
-    why = "extractions are reviewed, and only a new fact can wait"
-    became: dict[str, dict[str, Any]] = {
-        "added": {"came": "pending"},
-        "forgotten": {"came": "refused", "memory_id": None, "reason": why},
-    }
-    said = Extracted(
-        extraction_id=command.extraction_id,
-        extractor=command.extractor,
-        message_ids=command.message_ids,
-        outcomes=tuple(
-            replace(one, **became.get(one.came, {"replaces": None})) for one in outcomes
-        ),
-    )
-    return [*events, said]
+def _replaced(command: Extract) -> dict[str, tuple[str, bytes]]:
+    """Return the fact that each proposed fact is to replace, by its id: id and digest."""
+    targets = {one.memory_id: one.target for one in command.proposed if one.target is not None}
+    return {new: (one.memory_id, one.digest) for new, one in targets.items() if new is not None}
+
+
+def _waiting(outcome: Outcome) -> Outcome:
+    """Return an outcome as it is where facts wait for a review: nothing changes before."""
+    if outcome.came == "added":
+        return replace(outcome, came="pending")
+    if outcome.came == "forgotten":
+        why = "extractions are reviewed, and only a new fact can wait"
+        return replace(outcome, came="refused", memory_id=None, reason=why)
+    return replace(outcome, replaces=None)
 
 
 def _same(

@@ -11,6 +11,7 @@ usage and totals have it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -37,6 +38,7 @@ from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tombstones import PutTombstones
 
 Words: TypeAlias = MemoryAdded | EntityAdded | RelationshipAdded | BlockInserted
+Replaced: TypeAlias = Mapping[str, tuple[str, bytes]]
 
 COUNTED: Final[Mapping[type, tuple[str, str, str]]] = {
     MemoryAdded: ("fact", "long_term_memories", "long_term_bytes"),
@@ -167,11 +169,20 @@ class Reject(PutTombstones, frozen=True, kw_only=True):
 # --- decide
 
 
-def held(command: Add, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events of an add that needs a review: its memories wait instead of beginning."""
+def held(
+    command: Add, events: Sequence[Event], replaced: Replaced = MappingProxyType({})
+) -> Sequence[Event]:
+    """Return the events of an add that needs a review: its memories wait instead of beginning.
+
+    `replaced` has, by the ids of facts, those that they are to replace.
+    """
     if isinstance(command, AddMemories):
-        new = MemoryAdded
-        return [_held(command, one, [one]) if isinstance(one, new) else one for one in events]
+        return [
+            replace(_held(command, one, [one]), replaces=replaced.get(one.memory_id))
+            if isinstance(one, MemoryAdded)
+            else one
+            for one in events
+        ]
     if isinstance(command, AddEntity):
         return [_held(command, command.entity, events)] if events else []
     if isinstance(command, Relate):

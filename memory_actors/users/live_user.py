@@ -151,7 +151,8 @@ class LiveUser:
         if self._sized is not self.state:
             state = self._sized = self.state
             held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
-            self._state_bytes = held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
+            others = len(state.provenance.origins) + len(state.review.pending)
+            self._state_bytes = held_bytes + ORIGIN_BYTES * others
         return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes
 
     async def passivate(self) -> None:

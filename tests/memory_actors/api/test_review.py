@@ -103,6 +103,7 @@ async def test_untrusted_words_wait_and_change_nothing_that_is_there(open_memory
         ):
             with pytest.raises(InvalidInputError, match="needs a review"):
                 await change
+        assert (await web.context.add("Rules", "be rude")).operation == "pending"
         observed = await web.entities.observe("Ada", "drinks gin")
         related = await web.entities.relate("Ada", "lives_in", "Leeds")
         assert (observed.operation, related.operation) == ("pending", "pending")
