@@ -1175,6 +1175,9 @@ export interface components {
             /** @default true */
             indexed?: boolean;
             unindexed_reason?: string | null;
+            masked?: {
+                [key: string]: number;
+            };
         };
         /**
          * Reject
