@@ -4,15 +4,16 @@ import secrets
 from collections.abc import Sequence
 
 from immutables import Map
+from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.api.forgetting import KEY_BYTES
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.origins import origins_of
 from memory_actors.base.records import Memory
 from memory_actors.base.validation import check_name
+from memory_actors.kinds import provenance
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.provenance import Provenance, agent_of
+from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, Reject, pending_row
 from memory_actors.kinds.tombstones import Tombstones, tombstones_of
 from memory_actors.kinds.user_state import KIND_BY_NAME
@@ -33,12 +34,8 @@ async def pending(scope: Scope, kinds: Sequence[Kind], offset: int, limit: int) 
 def _memory(held: Recorded[MemoryHeld]) -> Memory:
     kind, memory_id = KIND_BY_NAME[held.data.kind], held.data.memory_id
     row, events = pending_row(kind, held)
-    agent_id = agent_of(held)
-    known = Provenance(
-        origins=Map({memory_id: origins_of(held)}),
-        agents=Map() if agent_id is None else Map({memory_id: agent_id}),
-        expires=Map({memory_id: held.data.until_us}),
-    )
+    known = provenance.follow(Provenance(), events.values(), lambda _event: (memory_id,))
+    known = replace(known, expires=Map({memory_id: held.data.until_us}))
     return memory(Found(kind, row), events, known)
 
 
