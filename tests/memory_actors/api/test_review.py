@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.compacting import LOGIN, SHORT, some
 from support.fakes import FakeClock
 from support.given import pro
 
@@ -181,6 +182,20 @@ async def test_facts_that_an_extractor_found_wait_and_replace_when_approved(
         assert len(await user.pending()) == 1
         await user.undo(again.extraction_id)
         assert await user.pending() == []
+
+
+async def test_approved_memories_are_compacted_and_pending_ones_are_not(open_memory: Any) -> None:
+    async with open_memory(review="all", summarizer=SHORT) as memory:
+        user = memory.user("ada")
+        await user.add_many(some(LOGIN, 13))
+        (last, *others) = [one.memory_id for one in await user.pending()]
+        await user.approve(others)
+        await memory.compact()
+        (summary,) = await user.list_memories()
+        assert {one.memory_id for one in await user.expand(summary.memory_id)} == set(others)
+        assert (await user.why(others[0])).memory_type == "long_term"
+        assert [one.memory_id for one in await user.pending()] == [last]
+        assert len(await user.undo_compaction(summary.memory_id)) == len(others)
 
 
 async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: Any) -> None:
