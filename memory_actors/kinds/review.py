@@ -114,7 +114,7 @@ class ReviewClosed(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_ids: tuple[str, ...]
     outcome: str
-    """approved, rejected, expired, purged, forgotten, or undone (with the extraction that had
+    """approved, rejected, expired, purged (or forgotten), or undone (with the extraction that had
     found them)."""
 
 

@@ -38,7 +38,7 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.forgetting import Forget, forget
+from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.kind import BaseKind, Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
@@ -53,7 +53,7 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.purging import Purge, Purging, standing
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
@@ -341,16 +341,14 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
-    if isinstance(command, Forget):
-        gone = forget(command, KINDS, state.by_kind(), state.provenance, mine)
-        return [*gone, *review.ended(state.review, command.memory_ids, "forgotten")]
     if isinstance(command, Reject):
         state.review.check(command.memory_ids)
         ended = review.ended(state.review, command.memory_ids, "rejected")
         return [*ended, *tombstones.put(command, state.tombstones, mine)]
     if isinstance(command, Purge):
-        events = purge(command, KINDS, state.by_kind(), mine)
-        return [*events, *_purged(command, state.review)]
+        work = Forgetting if isinstance(command, Forget) else Purging
+        done = work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
+        return [*done, *_taken_out(command, state.review)]
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         gone = expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
@@ -364,14 +362,14 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
     return [*ended, *found, *lifetimes_again(command, found)]
 
 
-def _purged(command: Purge, state: Review) -> list[Event]:
+def _taken_out(command: Purge, state: Review) -> list[Event]:
     """Return the events by which a purge takes out what is pending."""
-    of_source = [
-        memory_id
-        for memory_id, held in sorted(state.pending.items())
-        if any(matches(one, command.source, command.trust) for one in held.origins)
-    ]
-    ended = review.ended(state, of_source, "purged")
+    ids: Sequence[str] = command.memory_ids
+    if not isinstance(command, Forget):
+        pending = sorted(state.pending.items())
+        of = command.source, command.trust
+        ids = [each for each, held in pending if any(matches(one, *of) for one in held.origins)]
+    ended = review.ended(state, ids, "purged")
     gone = tuple((state.pending[one].kind, one) for each in ended for one in each.memory_ids)
     said = SourcePurged(source=command.source, trust=command.trust, gone=gone)
     return [*ended, said] if ended else []

@@ -875,16 +875,10 @@ export interface components {
         Forgotten: {
             user_id: string;
             dry_run: boolean;
-            /** Format: date-time */
-            forgotten_at: string;
-            tombstones: string[];
             gone?: {
                 [key: string]: string[];
             };
             changed?: {
-                [key: string]: string[];
-            };
-            kept?: {
                 [key: string]: string[];
             };
             /** @default [] */
@@ -893,6 +887,12 @@ export interface components {
             left_out?: string[];
             /** @default [] */
             lost?: string[];
+            /** Format: date-time */
+            forgotten_at: string;
+            tombstones: string[];
+            kept?: {
+                [key: string]: string[];
+            };
             /** @default 0 */
             rewritten?: number;
         };
@@ -903,6 +903,9 @@ export interface components {
             at: string;
             reason: string;
             similar: number | null;
+            key: string;
+            /** @default  */
+            code?: string;
         };
         /** Health */
         Health: {
@@ -1131,11 +1134,7 @@ export interface components {
         /** Purged */
         Purged: {
             user_id: string;
-            source: string | null;
-            trust: string | null;
             dry_run: boolean;
-            /** Format: date-time */
-            purged_at: string;
             gone?: {
                 [key: string]: string[];
             };
@@ -1148,6 +1147,10 @@ export interface components {
             left_out?: string[];
             /** @default [] */
             lost?: string[];
+            source: string | null;
+            trust: string | null;
+            /** Format: date-time */
+            purged_at: string;
         };
         /** QuotaUse */
         QuotaUse: {
