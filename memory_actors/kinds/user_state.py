@@ -233,8 +233,9 @@ class AddTurn(Command, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
-SAYING_NOTHING = (Compress, Delete, ExpireMemories, Purge)
-"""Commands whose events say only what living memories do."""
+UNCHECKED = (AddMemories, Extract, Compress, Delete, ExpireMemories, Purge)
+"""Commands whose events say nothing forgotten: `_without_forgotten` has seen to that, or they say
+what living memories do."""
 
 
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
@@ -334,7 +335,7 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
     """
     if isinstance(command, Restore):  # what comes back was there before
         tombstones.refuse(events, None, Tombstones())
-    elif forgotten.by_digest and not isinstance(command, SAYING_NOTHING):
+    elif forgotten.by_digest and not isinstance(command, UNCHECKED):
         said = (getattr(event, "words", event) for event in events)  # of what is to wait
         tombstones.refuse(said, command.codes, forgotten)
 
