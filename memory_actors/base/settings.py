@@ -19,7 +19,7 @@ from memory_actors.base.quota import (
     Plan,
     Prices,
 )
-from memory_actors.base.records import MemoryType, OnDuplicate, Tier
+from memory_actors.base.records import MemoryType, OnDuplicate, Review, Tier
 from memory_actors.base.redaction import Redact
 from memory_actors.base.tokens import ESTIMATES, TokenBudget, TokenCounter
 
@@ -92,6 +92,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: Mapping[MemoryType, Annotated[float, Meta(gt=0)]] = {}
     """The seconds after which memories of a kind expire, where an add does not say; what is added
     of a kind that is not named stays."""
+    review: Review | None = None
+    """The memories that wait until `approve`: those that an "untrusted" source adds, those that an
+    extractor has "extracted", or "all"; None: none. See docs/review.md."""
+    review_days: Days = 30.0
+    """Days after which a memory that nobody has approved is rejected."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
