@@ -26,8 +26,10 @@ from memory_actors.base.reports import (
     CompactionReport,
     EraseReceipt,
     Extraction,
+    Hold,
     Purged,
     PurgeReport,
+    Retained,
     Undone,
 )
 
@@ -40,12 +42,12 @@ OWNERS: Final[Mapping[str, type]] = {
 
 RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
-    Undone,
+    Undone, Hold, Retained,
 )  # fmt: skip
 WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
-READS_RECEIPTS: Final = {"extractions"}
+READS_RECEIPTS: Final = {"extractions", "holds"}
 """The reads that return what writes have returned."""
 
 

@@ -11,7 +11,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import purge
+from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
@@ -28,12 +28,14 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Purged, Undone
-from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.base.reports import Extraction, Hold, Purged, Retained, Undone
+from memory_actors.base.validation import check_flag, check_memory_type, check_name, check_tier
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
-from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.account import PlaceHold, ReleaseHold, SetTier
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.retention import ApplyRetention
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -43,6 +45,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
+from memory_actors.users.holds import holds_of
 
 
 class UserMemory(UserReads):
@@ -409,8 +412,62 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: there is no such tier.
         """
-        command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
-        with self._scope.measured(SetTier.__name__, account.PART.NAME):
+        await self._account(SetTier(now_us=self._scope.now_us(), tier=check_tier(tier)))
+
+    async def hold(self, reason: str) -> Hold:
+        """Put this user under a legal hold, until `release`; there may be several.
+
+        Meanwhile no retention rule applies and nothing expires by its time to live. What retention
+        would drop from the log stays, recalls too, and `erase` is refused. Writes, deletes and
+        quotas work as ever, and the sessions of short-term memory end: the log keeps what leaves.
+        The log keeps who placed it, too: the agent of this handle.
+
+        :raises InvalidInputError: a reason that is empty or over 512 bytes.
+        """
+        now_us = self._scope.now_us()
+        hold_id = self._scope.new_id(now_us)
+        reason = check_name(reason, "reason")
+        await self._account(PlaceHold(now_us=now_us, hold_id=hold_id, reason=reason))
+        return (await self.holds())[-1]
+
+    async def release(self, hold_id: str) -> Hold:
+        """Release a legal hold. With the last one, what is due by then goes.
+
+        :raises NotFoundError: it is not in force.
+        """
+        hold_id = check_name(hold_id, "hold_id")
+        await self._account(ReleaseHold(now_us=self._scope.now_us(), hold_id=hold_id))
+        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
+
+    async def apply_retention(self, *, dry_run: bool = False) -> Retained:
+        """Delete what the retention rules no longer allow, now: see `Settings.retention`.
+
+        With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
+        was, for audits, as after a `delete`.
+        """
+        check_flag(dry_run, "dry_run")
+        scope, settings, now_us = self._scope, self._scope.services.settings, self._scope.now_us()
+        with scope.measured(ApplyRetention.__name__, account.PART.NAME):
+            async with scope.writable() as live:
+                gone = await live.retain(
+                    settings.retention, now_us, settings.deadline_s, dry_run=dry_run
+                )
+        return Retained(
+            user_id=scope.user_id,
+            dry_run=dry_run,
+            applied_at=to_datetime(now_us),
+            gone=by_kind(gone),
+            held=bool(live.state.account.holds),
+        )
+
+    async def holds(self, *, released: bool = False) -> list[Hold]:
+        """Return the legal holds in force, oldest first; with `released`, former ones, too."""
+        check_flag(released, "released")
+        self._scope.services.runtime.check_open()
+        return await holds_of(self._scope.services.log, self._scope.stream, released=released)
+
+    async def _account(self, command: Command) -> None:
+        with self._scope.measured(type(command).__name__, account.PART.NAME):
             async with self._scope.writable() as live:
                 await self._scope.ask(live, command)
 

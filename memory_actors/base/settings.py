@@ -55,6 +55,21 @@ Encrypt: TypeAlias = bool | str | Path
 """False: not; True: with the keys beside the store; a path: with those in this file."""
 
 
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that deletes memories: all that its fields match; None matches everything.
+
+    Patterns are those of a shell: `*` stands for any characters, `?` for one.
+    """
+
+    days: Annotated[float, Meta(gt=0, le=100_000)]
+    """The days since the log got its words last: a summary is as old as its newest original."""
+    memory_type: MemoryType | None = None
+    source: str | None = None
+    """A pattern of sources. A memory that others had a say in stays: `purge` takes words out."""
+    user_id: str | None = None
+    """A pattern of users."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a `MemorySystem`. `api/settings_check.py` holds them to their types."""
 
@@ -91,6 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: Mapping[MemoryType, Annotated[float, Meta(gt=0)]] = {}
     """The seconds after which memories of a kind expire, where an add does not say; what is added
     of a kind that is not named stays."""
+    retention: tuple[RetentionRule, ...] = ()
+    """Rules that delete what is too old: when compaction runs, and by `apply_retention`."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S

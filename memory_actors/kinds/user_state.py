@@ -49,6 +49,7 @@ from memory_actors.kinds.provenance import (
     together,
 )
 from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.retention import ApplyRetention, retain
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.summaries import Compressed
@@ -96,7 +97,7 @@ class UserState(msgspec.Struct, frozen=True):
     def at(self, now_us: int) -> "UserState":
         """Return the state as it reads at a time: without what has expired."""
         state = self
-        if 0 < self.provenance.next_expiry_us <= now_us:
+        if 0 < self.provenance.next_expiry_us <= now_us and not self.account.holds:
             gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
             state = fold(self, tentative(gone, now_us))
         for kind in KINDS:
@@ -238,6 +239,10 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
     """Return the events of a command about several kinds."""
     if isinstance(command, Purge):
         return purge(command, KINDS, state.by_kind(), mine)
+    if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
+        return []
+    if isinstance(command, ApplyRetention):
+        return retain(command, KINDS, state.by_kind(), state.provenance)
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)

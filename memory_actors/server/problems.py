@@ -20,6 +20,7 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
     EmbedderError,
     ExtractorError,
+    HeldError,
     InvalidInputError,
     KeyFileError,
     MemoryLimitError,
@@ -69,6 +70,7 @@ _KNOWN: Final = (
     _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
     _Known(NotFoundError, 404, "not-found", "Not found"),
+    _Known(HeldError, 409, "held", "Under a legal hold"),
     _Known(
         MemoryLimitError, 503, "memory-limit", "Memory limit reached",
         "The server holds as much memory as it may: writes are refused, reads and deletes work. "

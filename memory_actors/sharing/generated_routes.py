@@ -7,6 +7,7 @@ from eventlog.core.errors import KeyGone
 from memory_actors.base.errors import (
     EmbedderError,
     ExtractorError,
+    HeldError,
     InvalidInputError,
     MemoryLimitError,
     MissingExtraError,
@@ -47,6 +48,7 @@ PROBLEMS: Final[Mapping[str, type[Exception]]] = {
     "quota-exceeded": QuotaExceededError,
     "invalid-input": InvalidInputError,
     "not-found": NotFoundError,
+    "held": HeldError,
     "memory-limit": MemoryLimitError,
     "storage-full": StorageFullError,
     "embedder": EmbedderError,

@@ -25,6 +25,8 @@ from memory_actors.base.records import Item
 from memory_actors.base.reports import Purged
 from memory_actors.base.reports import Undone
 from memory_actors.base.records import Tier
+from memory_actors.base.reports import Hold
+from memory_actors.base.reports import Retained
 from memory_actors.base.records import Entity
 from memory_actors.base.records import Direction
 from memory_actors.base.records import Relationship
@@ -257,6 +259,14 @@ class UserMemory:
         "Take back what an extraction has done, all or none; its messages stay read.\n\nFacts that it added go, unless somebody has reworded them since. Superseded facts become\ncurrent again, and forgotten facts are restored. Once is enough, and more does no harm.\n\n:raises NotFoundError: there is no such extraction.\n:raises QuotaExceededError: there is no room for what comes back."
     def set_tier(self, tier: Tier | str) -> None:
         "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
+    def hold(self, reason: str) -> Hold:
+        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. What retention\nwould drop from the log stays, recalls too, and `erase` is refused. Writes, deletes and\nquotas work as ever, and the sessions of short-term memory end: the log keeps what leaves.\nThe log keeps who placed it, too: the agent of this handle.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
+    def release(self, hold_id: str) -> Hold:
+        "Release a legal hold. With the last one, what is due by then goes.\n\n:raises NotFoundError: it is not in force."
+    def apply_retention(self, *, dry_run: bool = False) -> Retained:
+        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`."
+    def holds(self, *, released: bool = False) -> list[Hold]:
+        "Return the legal holds in force, oldest first; with `released`, former ones, too."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
 
@@ -426,8 +436,8 @@ class MemorySystem:
     @classmethod
     def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
         "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
-    def erase(self, user_id: str) -> EraseReceipt:
-        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\n:raises InvalidInputError: that is no user's id.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
+    def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
+        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\nA legal hold refuses it, and `despite_hold=True` overrides that: who erases decides which\nduty is the stronger. The receipt counts the holds, which are erased with the rest.\n\n:raises InvalidInputError: that is no user's id.\n:raises HeldError: the user is under a legal hold; nothing was erased.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
     def purge(
         self,
         source: str | None = None,

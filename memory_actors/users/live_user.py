@@ -30,12 +30,14 @@ from memory_actors.actors.asking import Request
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import MemoryActorsError, StateDivergedError
 from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.settings import RetentionRule
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.kind import Pruned, tentative
 from memory_actors.kinds.provenance import ExpireMemories
+from memory_actors.kinds.retention import applied
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
@@ -269,11 +271,41 @@ class LiveUser:
 
     async def expire(self, now_us: int, deadline_s: float) -> None:
         """Delete what has expired. If the write fails, reads still leave out expired memories."""
-        command = ExpireMemories(now_us=now_us)
-        request = Request(command=command, meta=command.meta(()), frees=True)
         with suppress(MemoryActorsError):
             while 0 < self.state.provenance.next_expiry_us <= now_us:
-                await (await self.actor.post(request, deadline_s))
+                if self.state.account.holds:
+                    return
+                await self._carry_out(ExpireMemories(now_us=now_us), deadline_s)
+
+    async def retain(
+        self,
+        rules: Sequence[RetentionRule],
+        now_us: int,
+        deadline_s: float,
+        *,
+        dry_run: bool = False,
+    ) -> dict[tuple[str, str], None]:
+        """Delete what retention rules no longer allow; return kind and id of what went, or would.
+
+        :raises MemoryActorsError: a batch could not be deleted; those before it are.
+        """
+        if self.state.account.holds:
+            return {}
+        found = partial(applied, rules, user_of(self.stream), KINDS, self.state, now_us)
+        gone: dict[tuple[str, str], None] = {}
+        for command in await anyio.to_thread.run_sync(found):
+            events = (
+                tentative(await self.actor.dry_run(command))
+                if dry_run
+                else await self._carry_out(command, deadline_s)
+            )
+            gone |= {(kind.NAME, one): None for kind, one in user_state.touched(events)}
+        return gone
+
+    async def _carry_out(self, command: Command, deadline_s: float) -> Sequence[Recorded[Any]]:
+        """Carry out a command that nobody gives, and that makes room."""
+        request = Request(command=command, meta=command.meta(()), frees=True, alone=command.alone)
+        return (await (await self.actor.post(request, deadline_s))).events
 
     # --- the order of last use
 

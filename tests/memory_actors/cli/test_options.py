@@ -41,7 +41,7 @@ OF_ALL_USERS = {
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "improve", "entity add", "document put", "episode start",
-    "context add", "context sync", "import-since", "serve", "mcp install",
+    "context add", "context sync", "import-since", "serve", "mcp install", "hold",
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_these_are_the_commands() -> None:
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
-        "extract", "extractions", "undo",
+        "extract", "extractions", "undo", "hold", "release", "holds", "retention",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
         "context pin", "context size", "context list", "context documents", "context archive",

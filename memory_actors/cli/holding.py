@@ -1,0 +1,43 @@
+"""hold, release, holds, retention."""
+
+from collections.abc import Sequence
+
+import click
+
+from memory_actors.base.reports import Hold, Retained
+from memory_actors.cli.deriving import mirrors
+from memory_actors.cli.output import local, print_table, say, table
+
+
+@mirrors("hold", new=True)
+def hold(placed: Hold) -> None:
+    """Put the user under a legal hold: nothing expires, and `erase` is refused. REASON is kept."""
+    say(f"✓ {placed.user_id} is under the hold {placed.hold_id}.", "green")
+
+
+@mirrors("release", hold_id=click.argument("hold_id"))
+def release(released: Hold) -> None:
+    """Release the legal hold HOLD_ID."""
+    say(f"✓ Released: {released.hold_id}.", "green")
+
+
+@mirrors("holds", released=click.option("--released", is_flag=True, help="Former ones, too."))
+def holds(found: Sequence[Hold]) -> None:
+    """List the legal holds on the user, and who placed them."""
+    shown = table("hold", "reason", "placed", "by", "released", "by")
+    for one in found:
+        times = [at and local(at) for at in (one.placed_at, one.released_at)]
+        by = one.placed_by or "", one.released_by or ""
+        shown.add_row(one.hold_id, one.reason, times[0], by[0], times[1] or "", by[1])
+    print_table(shown)
+
+
+@mirrors("apply_retention", name="retention")
+def retention(applied: Retained) -> None:
+    """Delete what the retention rules no longer allow; with --dry-run, say what would go."""
+    if applied.held:
+        say("A legal hold stops them: see `holds`.", "yellow")
+    for kind, ids in applied.gone.items():
+        say(f"{len(ids):,} {kind} {'would go' if applied.dry_run else 'gone'}")
+    if not (applied.gone or applied.held):
+        say("Nothing is too old by the rules of the process that has the store open.")
