@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors import InvalidInputError, MemorySystem, Plan, Settings, Tier
+from memory_actors import InvalidInputError, MemorySystem, Plan, RetentionRule, Settings, Tier
 from memory_actors.api.settings_check import check
 from memory_actors.base.quota import GlobalLimits, Limits, Prices
 
