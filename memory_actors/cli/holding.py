@@ -26,9 +26,10 @@ def holds(found: Sequence[Hold]) -> None:
     """List the legal holds on the user, and who placed them."""
     shown = table("hold", "reason", "placed", "by", "released", "by")
     for one in found:
-        times = [at and local(at) for at in (one.placed_at, one.released_at)]
-        by = one.placed_by or "", one.released_by or ""
-        shown.add_row(one.hold_id, one.reason, times[0], by[0], times[1] or "", by[1])
+        until = "" if one.released_at is None else local(one.released_at)
+        shown.add_row(
+            one.hold_id, one.reason, local(one.placed_at), one.placed_by, until, one.released_by
+        )
     print_table(shown)
 
 

@@ -76,7 +76,8 @@ async def past_of(
     """Return every event about memories, and about the originals of summaries among them."""
     past = dict(await outside.events_about(memory_ids))
     originals = {one for memory_id in past for one in made_of(memory_id, past[memory_id])}
-    return past | await outside.events_about(sorted(originals - past.keys()))
+    past |= await outside.events_about(sorted(originals - past.keys()))
+    return past
 
 
 def made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
