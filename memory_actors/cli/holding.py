@@ -1,10 +1,10 @@
-"""hold, release, holds, retention."""
+"""hold, release, holds, retention, recalls."""
 
 from collections.abc import Sequence
 
 import click
 
-from memory_actors.base.reports import Hold, Retained
+from memory_actors.base.reports import Hold, Recall, Retained
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.output import local, print_table, say, table
 
@@ -42,3 +42,19 @@ def retention(applied: Retained) -> None:
         say(f"{len(ids):,} {kind} {'would go' if applied.dry_run else 'gone'}")
     if not (applied.gone or applied.held):
         say("Nothing is too old by the rules of the process that has the store open.")
+
+
+@mirrors(
+    "system.recalls",
+    query=click.option("--query", help="Only searches for exactly this."),
+    memory_id=click.option("--memory", "memory_id", help="Only those that returned this one."),
+    since=None,
+    until=None,
+)
+def recalls(found: Sequence[Recall]) -> None:
+    """Show who searched the user's memory, and what came back: Settings.recall_audit keeps it."""
+    shown = table("at", "agent", "session", "query", "memories")
+    for one in found:
+        ids = "\n".join(one.memory_ids)
+        shown.add_row(local(one.at), one.agent_id, one.session_id, one.query, ids)
+    print_table(shown)
