@@ -15,12 +15,7 @@ from typing import Any
 
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import (
-    CorruptLog,
-    KeyGone,
-    MissingSegment,
-    UnknownEvent,
-)
+from eventlog.core.errors import CorruptLog, KeyGone, MissingSegment, UnknownEvent
 from eventlog.core.keys import Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
@@ -275,6 +270,11 @@ class LogReading(FrameReading):
         return self.recorded(position, taken, stream.name, payload)
 
     # --- the archive
+
+    def payload(self, txn: Transaction, taken: frame.Taken) -> frame.Payload | Dropped:
+        """Return the payload of an event from where it is, or since when it is gone."""
+        payload = taken[7]
+        return self._fetched(txn, taken, payload) if isinstance(payload, frame.Pointer) else payload
 
     def _fetched(
         self, txn: Transaction, taken: frame.Taken, pointer: frame.Pointer | frame.ErasedMark

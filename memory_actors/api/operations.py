@@ -26,6 +26,7 @@ from memory_actors.base.reports import (
     CompactionReport,
     EraseReceipt,
     Extraction,
+    Forgotten,
     Hold,
     Purged,
     PurgeReport,
@@ -42,9 +43,9 @@ OWNERS: Final[Mapping[str, type]] = {
 
 RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
-    Undone, Hold, Retained,
+    Undone, Forgotten, Hold, Retained,
 )  # fmt: skip
-WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
+WITHOUT_RECEIPT: Final = {"set_tier", "unforget", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
 READS_RECEIPTS: Final = {"extractions", "holds"}

@@ -10,6 +10,7 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
+from memory_actors.api.forgetting import forget, unforget
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
@@ -28,7 +29,7 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Hold, Purged, Retained, Undone
+from memory_actors.base.reports import Extraction, Forgotten, Hold, Purged, Retained, Undone
 from memory_actors.base.validation import check_flag, check_memory_type, check_name, check_tier
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
@@ -358,6 +359,53 @@ class UserMemory(UserReads):
         """
         return await purge(self._scope, source, trust, dry_run=dry_run)
 
+    async def forget(
+        self,
+        what: str,
+        *,
+        everywhere: bool = True,
+        similar: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
+
+        `what` is the id of a memory that says it, also of one that was deleted, or the fact in
+        words. The memory goes, and with `everywhere` whatever else says the same: the same words
+        but for case, white space and punctuation at the end, as a text, sentence or clause of its
+        own. What says more loses that part; where that cannot be done, the memory is `kept`.
+        Summaries of it go, and their other originals come back.
+
+        The log keeps the events, with `[forgotten]` in the place of the words; no file has them any
+        more. A tombstone stays: a digest by which the fact is refused when it is added, captured,
+        imported or extracted again (`ForgottenError`; in bulk, the receipt's operation is
+        `forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,
+        and refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing
+        changes.
+
+        Other calls of this user get `BeingErasedError` while the log is rewritten. After a crash,
+        or an error, repeat it.
+
+        :raises NotFoundError: nothing says that: give the id of a memory.
+        :raises HeldError: the user is under a legal hold.
+        :raises InvalidInputError: an argument is not what it must be.
+        :raises MissingCapability: the store cannot take words out of the log.
+        :raises EmbedderError: `similar` is given, and the fact could not be embedded.
+        """
+        self._scope.check_writable()
+        return await forget(
+            self._scope, what,
+            everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
+        )  # fmt: skip
+
+    async def unforget(self, what: str) -> None:
+        """Let something that was forgotten come again: by its digest, or in its words.
+
+        :raises NotFoundError: it was not forgotten.
+        """
+        self._scope.check_writable()
+        await unforget(self._scope, what)
+
     async def extract(
         self,
         session_id: str | None = None,
@@ -417,10 +465,10 @@ class UserMemory(UserReads):
     async def hold(self, reason: str) -> Hold:
         """Put this user under a legal hold, until `release`; there may be several.
 
-        Meanwhile no retention rule applies and nothing expires by its time to live. What retention
-        would drop from the log stays, recalls too, and `erase` is refused. Writes, deletes and
-        quotas work as ever, and the sessions of short-term memory end: the log keeps what leaves.
-        The log keeps who placed it, too: the agent of this handle.
+        Meanwhile no retention rule applies and nothing expires by its time to live. Nothing is
+        dropped from the log, recalls included, and `erase` and `forget` are refused. Writes,
+        deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
+        what leaves. It keeps who placed the hold, too: the agent of this handle.
 
         :raises InvalidInputError: a reason that is empty or over 512 bytes.
         """

@@ -20,6 +20,20 @@ class NotFoundError(MemoryActorsError, LookupError):
     """No such memory, key or session: it was never there, or it has gone."""
 
 
+class ForgottenError(MemoryActorsError):
+    """The text, or a part of it, was forgotten: leave it out, or let it in with `unforget`."""
+
+    def __init__(self, digest: str):
+        super().__init__(
+            f"this was forgotten (tombstone {digest}), and does not come back: leave it out, or "
+            f"call unforget({digest!r}) first"
+            if digest
+            else "its words were forgotten: nothing is left of it that could be restored"
+        )
+        self.digest = digest
+        """The digest of the tombstone; "" if the memory's own words were taken out of the log."""
+
+
 class ReadOnlyError(MemoryActorsError):
     """A past self takes no writes: write to `memory.user(...)`."""
 
@@ -66,6 +80,10 @@ class ModelInstallError(EmbedderError):
 
 class WrongVectorsError(EmbedderError):
     """The embedder answered, with what no index can hold: asking again would not help."""
+
+
+class EmbeddingNeededError(EmbedderError):
+    """A text has to be compared with forgotten ones by its embedding: embed it, and ask again."""
 
 
 class EmbedderClosedError(EmbedderError):

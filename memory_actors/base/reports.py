@@ -260,6 +260,41 @@ class Retained(Returned, frozen=True, kw_only=True):
     """True: the user is under a legal hold, so that nothing goes."""
 
 
+class Forgotten(Returned, frozen=True, kw_only=True):
+    """The outcome of forgetting a fact, or what it would be. It holds no text."""
+
+    user_id: str
+    dry_run: bool
+    forgotten_at: datetime
+    tombstones: tuple[str, ...]
+    """Digests of what is refused from now on, in hex digits: `unforget` takes one."""
+    gone: dict[str, tuple[str, ...]] = {}
+    """Ids of memories that went, by kind; summaries and relationships among them."""
+    changed: dict[str, tuple[str, ...]] = {}
+    """Memories that lost the part that said the fact, by kind."""
+    kept: dict[str, tuple[str, ...]] = {}
+    """Memories that still say it, with more, by kind: change or forget them yourself."""
+    came_back: tuple[str, ...] = ()
+    """Originals of the summaries that went, without the fact."""
+    left_out: tuple[str, ...] = ()
+    """Originals that found no room: `restore` brings them back when there is some."""
+    lost: tuple[str, ...] = ()
+    """Originals of which nothing is in the log any more."""
+    rewritten: int = 0
+    """Events in the log whose words were taken out."""
+
+
+class ForgottenFact(Returned, frozen=True, kw_only=True):
+    """Something that was forgotten: what stays is no text."""
+
+    digest: str
+    """Keyed digest of what it said, in hex digits: `unforget` takes it."""
+    at: datetime
+    reason: str
+    similar: float | None
+    """The cosine from which on a text counts as the same; None: only the same words do."""
+
+
 class EraseReceipt(Returned, frozen=True, kw_only=True):
     """A receipt of an erasure. It holds nothing of what was erased."""
 

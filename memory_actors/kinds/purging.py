@@ -142,7 +142,9 @@ def _restates(recorded: Recorded[Event]) -> bool:
 # --- decide
 
 
-class _Living(NamedTuple):
+class Living(NamedTuple):
+    """A living memory, and its kind."""
+
     kind: Kind
     row: Any
 
@@ -154,13 +156,13 @@ def purge(
 
     `states` are those of the kinds by name.
     """
-    work = _Work(command, kinds, dict(states), limits)
+    work = Purging(command, kinds, dict(states), limits)
     for living in work.living():
         work.take_out(living)
     return work.events()
 
 
-class _Work:
+class Purging:
     """A purge under way: it holds the changing states and the results."""
 
     def __init__(
@@ -176,9 +178,10 @@ class _Work:
         self._came_back: list[str] = []
         self._left_out: list[str] = []
         self._lost: list[str] = []
+        self._kept: list[tuple[str, str]] = []
         self._left: dict[str, Origins] = {}
 
-    def living(self) -> list[_Living]:
+    def living(self) -> list[Living]:
         """Return the living memories, relationships before the entities that they join."""
         found = [self._find(memory_id) for memory_id in self._command.memory_ids]
         living = [one for one in found if one is not None]
@@ -186,7 +189,7 @@ class _Work:
 
     def events(self) -> list[Event]:
         """Return the events, with one behind them that says what they come to."""
-        if not self._events:
+        if not (self._events or self._kept):
             return []
         said = SourcePurged(
             source=self._command.source,
@@ -196,11 +199,12 @@ class _Work:
             came_back=tuple(self._came_back),
             left_out=tuple(self._left_out),
             lost=tuple(self._lost),
+            kept=tuple(self._kept),
             left=self._left,
         )
         return [*self._events, said]
 
-    def take_out(self, living: _Living) -> None:
+    def take_out(self, living: Living) -> None:
         """Take the source's words out of one memory."""
         kind, row = living
         if self._find(row.memory_id) is None:
@@ -223,7 +227,7 @@ class _Work:
 
     # --- summaries
 
-    def _undo(self, living: _Living) -> None:
+    def _undo(self, living: Living) -> None:
         """Take a summary away, and bring back what it was made of, the newest first."""
         row = living.row
         kind = cast("CompactedKind", living.kind)  # it has summaries
@@ -266,11 +270,11 @@ class _Work:
     def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)
 
-    def _find(self, memory_id: str) -> _Living | None:
+    def _find(self, memory_id: str) -> Living | None:
         for kind in self._kinds:
             row = kind.worded(self._states[kind.NAME], memory_id)
             if row is not None:
-                return _Living(kind, row)
+                return Living(kind, row)
         return None
 
     def _delete(self, kind: Kind, events: Sequence[Event]) -> None:

@@ -1,7 +1,6 @@
 """Legal holds as the log has them: who placed and released each, and when. No user is activated."""
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -40,12 +39,13 @@ def _hold(stream: str, event: HoldPlaced, recorded: Recorded[HoldPlaced]) -> Hol
     )
 
 
-def refuse_held(holds: Sequence[Hold]) -> NoReturn:
-    """Refuse what takes words of a user out of the log.
+def refuse_held(holds: Sequence[Hold]) -> None:
+    """Refuse to take words of a user out of the log while there are holds.
 
-    :raises HeldError: always.
+    :raises HeldError: there is one.
     """
-    raise HeldError(
-        f"under a legal hold since {holds[0].placed_at:%Y-%m-%d} ({holds[0].reason}): release "
-        f"{', '.join(one.hold_id for one in holds)} first, or say despite_hold"
-    )
+    if holds:
+        raise HeldError(
+            f"under a legal hold since {holds[0].placed_at:%Y-%m-%d} ({holds[0].reason}): release "
+            f"{', '.join(one.hold_id for one in holds)} first; an erasure can be despite_hold"
+        )

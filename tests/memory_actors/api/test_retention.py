@@ -143,6 +143,8 @@ async def test_an_erasure_under_a_hold_is_refused_and_can_be_said_all_the_same(m
     hold = await user.hold("case")
     with pytest.raises(HeldError, match=f"case.*{hold.hold_id}.*despite_hold"):
         await memory.erase("ada")
+    with pytest.raises(HeldError):
+        await user.forget("likes tea")
     assert await contents(user) == {"likes tea"}
     assert (await memory.erase("ada", despite_hold=True)).holds == 1
     assert await user.holds(released=True) == []
