@@ -56,6 +56,11 @@ async def _a_deleted_fact(memory: MemorySystem, user: UserMemory, n: int) -> Non
     await user.delete(f"fact {n}")
 
 
+async def _a_forgotten_fact(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _a_fact(memory, user, n)
+    await user.forget(f"fact {n}")
+
+
 async def _an_entity(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.entities.add_entity(f"Name {n}", observations=["tall", "old"], memory_id=f"ent {n}")
     await user.entities.add_entity(f"Other {n}")
@@ -220,12 +225,8 @@ def _without_arguments(operation: Operation) -> Command:
     return Command(call)
 
 
-async def _a_hold(_memory: MemorySystem, user: UserMemory, n: int) -> None:
-    await user.hold(f"case {n}")
-
-
-async def _release(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
-    return await user.release((await user.holds())[-1].hold_id)
+async def _held_and_released(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    return await user.release((await user.hold(f"case {n}")).hold_id)
 
 
 def _add(kind: MemoryType) -> Command:
@@ -252,8 +253,8 @@ _SAID: dict[str, Command] = {
     "delete if": Command(lambda m, u, n: u.delete(f"fact {n}", filters={"n": n}), _a_numbered_fact),
     "restore": Command(lambda m, u, n: u.restore([f"fact {n}"]), _a_deleted_fact),
     "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
-    "hold": Command(lambda m, u, n: u.hold(f"case {n}")),
-    "release": Command(_release, _a_hold),
+    "hold": Command(_held_and_released),
+    "release": Command(_held_and_released),
     "retrieve": Command(lambda m, u, n: u.retrieve(f"what is known of {n}")),
     "context": Command(lambda m, u, n: u.context(f"context {n}")),
     "expand": Command(_expand, _a_summary),
@@ -299,6 +300,9 @@ _SAID: dict[str, Command] = {
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
     "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),
+    "forget": Command(lambda m, u, n: u.forget(f"fact {n}"), _a_fact),
+    "forgotten": Command(lambda m, u, n: u.forgotten()),
+    "unforget": Command(lambda m, u, n: u.unforget(f"before {n}"), _a_forgotten_fact),
     "extract": Command(lambda m, u, n: u.extract(f"talk {n}"), _a_conversation),
     "undo": Command(_undo_extraction, _an_extraction),
     "context.add": Command(lambda m, u, n: u.context.document(f"{n}.md").add("Notes", "x")),

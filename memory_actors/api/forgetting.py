@@ -117,30 +117,28 @@ async def forget(
     )
 
 
-async def unforget(scope: Scope, what: str) -> None:
+async def unforget(scope: Scope, what: str) -> ForgottenFact:
     """Let something come again. See `UserMemory.unforget`."""
+    if not isinstance(what, str):
+        raise InvalidInputError("unforget what? Give a digest of `forgotten`, or the same words")
     state = (await scope.state()).tombstones
-    found = {one.hex(): one for one in state.by_digest}.get(what) or (
-        stone.digest if isinstance(what, str) and (stone := state.of(what)) else None
-    )
+    by_name = {one.digest.hex(): one for one in state.by_digest.values()}
+    found = by_name.get(what) or state.of(what)
     if found is None:
         raise NotFoundError(f"{what!r:.80} was not forgotten: `forgotten` lists what was")
     async with scope.writable() as live:
-        await scope.ask(live, LiftTombstones(now_us=scope.now_us(), digests=(found,)))
+        await scope.ask(live, LiftTombstones(now_us=scope.now_us(), digests=(found.digest,)))
+    return _told(found)
 
 
 def facts_of(state: UserState) -> list[ForgottenFact]:
     """Return what was forgotten, newest first."""
-    stones = sorted(state.tombstones.by_digest.values(), key=lambda one: -one.at_us)
-    return [
-        ForgottenFact(
-            digest=one.digest.hex(),
-            at=to_datetime(one.at_us),
-            reason=one.reason,
-            similar=one.similar or None,
-        )
-        for one in stones
-    ]
+    return [*map(_told, sorted(state.tombstones.by_digest.values(), key=lambda one: -one.at_us))]
+
+
+def _told(one: Tombstone) -> ForgottenFact:
+    at, similar = to_datetime(one.at_us), one.similar or None
+    return ForgottenFact(digest=one.digest.hex(), at=at, reason=one.reason, similar=similar)
 
 
 # --- what is meant, and who says it

@@ -27,6 +27,7 @@ from memory_actors.base.reports import (
     EraseReceipt,
     Extraction,
     Forgotten,
+    ForgottenFact,
     Hold,
     Purged,
     PurgeReport,
@@ -43,12 +44,12 @@ OWNERS: Final[Mapping[str, type]] = {
 
 RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
-    Undone, Forgotten, Hold, Retained,
+    Undone, Forgotten, ForgottenFact, Hold, Retained,
 )  # fmt: skip
-WITHOUT_RECEIPT: Final = {"set_tier", "unforget", "context.rename_all", "context.delete_all"}
+WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
-READS_RECEIPTS: Final = {"extractions", "holds"}
+READS_RECEIPTS: Final = {"extractions", "forgotten", "holds"}
 """The reads that return what writes have returned."""
 
 

@@ -29,7 +29,15 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Forgotten, Hold, Purged, Retained, Undone
+from memory_actors.base.reports import (
+    Extraction,
+    Forgotten,
+    ForgottenFact,
+    Hold,
+    Purged,
+    Retained,
+    Undone,
+)
 from memory_actors.base.validation import check_flag, check_memory_type, check_name, check_tier
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
@@ -398,13 +406,15 @@ class UserMemory(UserReads):
             everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
         )  # fmt: skip
 
-    async def unforget(self, what: str) -> None:
+    async def unforget(self, what: str) -> ForgottenFact:
         """Let something that was forgotten come again: by its digest, or in its words.
+
+        Return its tombstone, which is gone.
 
         :raises NotFoundError: it was not forgotten.
         """
         self._scope.check_writable()
-        await unforget(self._scope, what)
+        return await unforget(self._scope, what)
 
     async def extract(
         self,

@@ -20,18 +20,8 @@ class NotFoundError(MemoryActorsError, LookupError):
     """No such memory, key or session: it was never there, or it has gone."""
 
 
-class ForgottenError(MemoryActorsError):
+class ForgottenError(InvalidInputError):
     """The text, or a part of it, was forgotten: leave it out, or let it in with `unforget`."""
-
-    def __init__(self, digest: str):
-        super().__init__(
-            f"this was forgotten (tombstone {digest}), and does not come back: leave it out, or "
-            f"call unforget({digest!r}) first"
-            if digest
-            else "its words were forgotten: nothing is left of it that could be restored"
-        )
-        self.digest = digest
-        """The digest of the tombstone; "" if the memory's own words were taken out of the log."""
 
 
 class ReadOnlyError(MemoryActorsError):

@@ -278,7 +278,13 @@ def refuse(events: Iterable[Event], codes: Mapping[bytes, bytes] | None, state: 
     """
     for event in events:
         if (found := refusing(event, codes, state)) is not None:
-            raise ForgottenError(found.digest.hex())
+            digest = found.digest.hex()
+            raise ForgottenError(
+                "its words were forgotten: nothing is left of it that could be restored"
+                if found is _TAKEN_OUT
+                else f"this was forgotten (tombstone {digest}), and does not come back: leave it "
+                f"out, or call unforget({digest!r}) first"
+            )
 
 
 def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:

@@ -258,8 +258,8 @@ class UserMemory:
         dry_run: bool = False,
     ) -> Forgotten:
         "Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.\n\n`what` is the id of a memory that says it, also of one that was deleted, or the fact in\nwords. The memory goes, and with `everywhere` whatever else says the same: the same words\nbut for case, white space and punctuation at the end, as a text, sentence or clause of its\nown. What says more loses that part; where that cannot be done, the memory is `kept`.\nSummaries of it go, and their other originals come back.\n\nThe log keeps the events, with `[forgotten]` in the place of the words; no file has them any\nmore. A tombstone stays: a digest by which the fact is refused when it is added, captured,\nimported or extracted again (`ForgottenError`; in bulk, the receipt's operation is\n`forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,\nand refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing\nchanges.\n\nOther calls of this user get `BeingErasedError` while the log is rewritten. After a crash,\nor an error, repeat it.\n\n:raises NotFoundError: nothing says that: give the id of a memory.\n:raises HeldError: the user is under a legal hold.\n:raises InvalidInputError: an argument is not what it must be.\n:raises MissingCapability: the store cannot take words out of the log.\n:raises EmbedderError: `similar` is given, and the fact could not be embedded."
-    def unforget(self, what: str) -> None:
-        "Let something that was forgotten come again: by its digest, or in its words.\n\n:raises NotFoundError: it was not forgotten."
+    def unforget(self, what: str) -> ForgottenFact:
+        "Let something that was forgotten come again: by its digest, or in its words.\n\nReturn its tombstone, which is gone.\n\n:raises NotFoundError: it was not forgotten."
     def extract(
         self,
         session_id: str | None = None,

@@ -108,7 +108,7 @@ TEMPLATES: Final[dict[str, tuple[Case, ...]]] = {
             "What does Ines eat?", ["fish"], ["no meat"],
         ),
         Case(
-            ["after a long search, with two agents and many visits, Ines rents a flat in Turku"],
+            ["after a long search, with two agents and visits, Ines rents a flat in Turku"],
             [("supersede", "where does Ines rent a flat", "Ines rents a flat in Vaasa")],
             "Where is the flat of Ines?", ["Vaasa"], ["Turku"],
         ),
@@ -147,7 +147,7 @@ TEMPLATES: Final[dict[str, tuple[Case, ...]]] = {
             "Who lives in Lund?", ["Svea"], ["Malte"],
         ),
         Case(
-            ["project Aurora ends in May", "project Aurora is over budget", "project Borea is late"],
+            ["project Aurora ends in May", "project Aurora is dear", "project Borea is late"],
             [("release", "all of project Aurora")],
             "How are the projects?", ["Borea"], ["Aurora"],
         ),
@@ -208,7 +208,7 @@ TEMPLATES: Final[dict[str, tuple[Case, ...]]] = {
         Case(
             ["version 1 of the plan is in force"],
             [
-                ("supersede", "version of the plan in force", f"version {n} of the plan is in force")
+                ("supersede", "version of the plan", f"version {n} of the plan is in force")
                 for n in range(2, 7)
             ],
             "Which version of the plan is in force?", ["version 6"],
@@ -259,7 +259,7 @@ ADVERSARIAL: Final[dict[str, tuple[Case, ...]]] = {
     "paraphrased supersession": (
         Case(
             ["Ines resides in Turku"],
-            [("supersede", "hometown of Ines", "Ines has packed up and settled by the sea in Kotka")],
+            [("supersede", "hometown of Ines", "Ines has packed up for the sea in Kotka")],
             "Where is Ines at home?", ["Kotka"], ["Turku"],
         ),
         Case(
@@ -303,7 +303,7 @@ ADVERSARIAL: Final[dict[str, tuple[Case, ...]]] = {
         ),
         Case(
             ["Ines was head of sales until 2019", "Ines is head of design since 2023"],
-            [("supersede", "what is Ines head of since 2023", "Ines is head of nothing since 2025")],
+            [("supersede", "what is Ines head of since 2023", "Ines heads nothing since 2025")],
             "What is Ines head of?", ["sales", "nothing"], ["design"],
         ),
     ),

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from support.canaries import found_in
 
-from memory_actors import Item, MemorySystem, NotFoundError
-from memory_actors.base.errors import ForgottenError
+from memory_actors import ForgottenError, Item, MemorySystem, NotFoundError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.no_node]
 
