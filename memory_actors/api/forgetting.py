@@ -14,7 +14,7 @@ something was there. Digests of texts that went are replaced by digests under th
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
 from eventlog.core.records import to_datetime
-from memory_actors.api.purging import by_kind
+from memory_actors.api.purging import by_kind, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.reports import Forgotten, ForgottenFact
 from memory_actors.base.validation import NAME_BYTES_MAX, check_flag, check_share
@@ -56,6 +56,7 @@ KEY_BYTES = 32
 PAGE_EVENTS = 512  # searched in a thread: some 10 ms
 NAMES = frozenset({"name", "source", "target"})  # each another one: memories are found by them
 REASONS = frozenset({"evidence", "reason"})  # they quote the memories that they name
+_KEYS = event_registry().keys
 
 
 class _Fact(NamedTuple):
@@ -65,10 +66,11 @@ class _Fact(NamedTuple):
     chosen: frozenset[str] = frozenset()
     """The memory that was named."""
 
-    def is_said_in(self, text: str) -> bool:
-        """Say whether a text, or a sentence or clause of it, says the fact."""
-        said = {plainly(one) for one in self.texts}
-        return any(plainly(part) in said for part in clauses(text))
+
+def _saying(fact: _Fact) -> Callable[[str], bool]:
+    """Return whether a text, or a sentence or clause of it, says a fact."""
+    said = {plainly(one) for one in fact.texts}
+    return lambda text: any(plainly(part) in said for part in clauses(text))
 
 
 async def forget(
@@ -88,14 +90,12 @@ async def forget(
     least = 0.0 if similar is None else check_share(similar, "similar")
     require(scope.services.log, RedactingStore)
     refuse_held(await holds_of(scope.services.log, scope.stream))
-    fact = await _meant(scope, what)
-    now_us = scope.now_us()
-    key = secrets.token_bytes(KEY_BYTES)
-    stones = tombstones_of(fact.texts, (await scope.state()).tombstones, key, now_us, reason)
+    fact, now_us = await _meant(scope, what), scope.now_us()
+    key, known = secrets.token_bytes(KEY_BYTES), (await scope.state()).tombstones
+    stones = tombstones_of(fact.texts, known, key, now_us, reason)
     if least:
         stones = await _with_codes(scope.embeddings, fact.texts, stones, least)
-    about = await _saying(scope, fact) if everywhere else set[str]()
-    if not (about or fact.chosen):
+    if not (fact.chosen or (everywhere and await _named(scope, fact))):
         raise NotFoundError(
             f"nothing says {what!r:.80}: search for it, and give the id of the memory that does"
         )
@@ -107,13 +107,9 @@ async def forget(
         dry_run=dry_run,
         forgotten_at=to_datetime(now_us),
         tombstones=tuple(one.digest.hex() for one in stones),
-        gone=by_kind(one for each in done for one in each.gone),
-        changed=by_kind(one for each in done for one in each.changed),
         kept=by_kind(one for each in done for one in each.kept),
-        came_back=tuple(one for each in done for one in each.came_back),
-        left_out=tuple(one for each in done for one in each.left_out),
-        lost=tuple(one for each in done for one in each.lost),
         rewritten=rewritten,
+        **taken_out(done),
     )
 
 
@@ -184,29 +180,22 @@ async def _with_codes(
     )
 
 
-async def _pages(scope: Scope) -> AsyncIterator[list[Recorded[Any]]]:
-    """Yield all events of a user, a page at a time."""
-    log = scope.services.log
-    await log.flush()
-    version = (await log.head(scope.stream)).erased_version
-    while page := await log.read_stream(scope.stream, version, PAGE_EVENTS, dropped="mark"):
-        yield page
-        version = page[-1].version
-
-
-async def _saying(scope: Scope, fact: _Fact) -> set[str]:
+async def _named(scope: Scope, fact: _Fact) -> set[str]:
     """Return every memory that an event says the fact of, and summaries of those; alive or not."""
-    about, keys_of = set(fact.chosen), event_registry().keys
+    log, about, keys_of, is_said = scope.services.log, {*fact.chosen}, _KEYS, _saying(fact)
 
     def look(page: Sequence[Recorded[Any]]) -> None:
         for event in (one.data for one in page if not isinstance(one.data, Dropped)):
             originals = getattr(event, "compressed_from_ids", ())
             said = texts_in(msgspec.to_builtins(event, builtin_types=(bytes,)))
-            if not about.isdisjoint(originals) or any(map(fact.is_said_in, said)):
+            if not about.isdisjoint(originals) or any(map(is_said, said)):
                 about.update(keys_of(event))
 
-    async for page in _pages(scope):
+    await log.flush()
+    version = (await log.head(scope.stream)).erased_version
+    while page := await log.read_stream(scope.stream, version, PAGE_EVENTS, dropped="mark"):
         await anyio.to_thread.run_sync(look, page)
+        version = page[-1].version
     return about
 
 
@@ -218,10 +207,9 @@ async def _forget(
 ) -> tuple[list[SourcePurged], int]:
     done: list[SourcePurged] = []
     async with scope.writable() as live:
-        put = PutTombstones(now_us=scope.now_us(), tombstones=stones)
         if not dry_run and stones:
-            await scope.ask(live, put)
-        about = await _saying(scope, fact) if everywhere else fact.chosen
+            await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
+        about = await _named(scope, fact) if everywhere else fact.chosen
         for batch in _batches(live.state, about):
             command = Forget(
                 now_us=scope.now_us(), memory_ids=batch, tombstones=stones, chosen=fact.chosen
@@ -274,7 +262,7 @@ class _Words:
         done: Sequence[SourcePurged],
         living: AbstractSet[bytes],
     ):
-        self._fact = fact
+        self._is_said = _saying(fact)
         self._key = stones[0].key if stones else secrets.token_bytes(KEY_BYTES)
         self._gone = fact.chosen.union(one for each in done for _, one in each.gone)
         self._kept = {one for each in done for _, one in each.kept}
@@ -307,7 +295,7 @@ class _Words:
 
     def _of(self, value: Any, *, own: bool, words: bool, is_name: bool = False) -> Any:
         if isinstance(value, str):
-            if not words or not (own or self._fact.is_said_in(value)):
+            if not words or not (own or self._is_said(value)):
                 return value
             self.digests |= {text_digest(value)} - self._living
             return f"{MARK} {keyed(value, self._key).hex()}" if is_name else MARK

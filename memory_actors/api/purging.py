@@ -5,6 +5,7 @@ work goes on after a crash by being asked for again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -43,12 +44,18 @@ async def purge(
         trust=level,
         dry_run=dry_run,
         purged_at=to_datetime(started_us),
-        gone=by_kind(one for each in done for one in each.gone),
-        changed=by_kind(one for each in done for one in each.changed),
-        came_back=tuple(one for each in done for one in each.came_back),
-        left_out=tuple(one for each in done for one in each.left_out),
-        lost=tuple(one for each in done for one in each.lost),
+        **taken_out(done),
     )
+
+
+def taken_out(done: Sequence[SourcePurged]) -> dict[str, Any]:
+    """Return the fields of a `TakenOut` that batches come to."""
+    found: dict[str, Any] = {
+        name: by_kind(one for each in done for one in getattr(each, name))
+        for name in ("gone", "changed")
+    }
+    ids = ("came_back", "left_out", "lost")
+    return found | {n: tuple(one for each in done for one in getattr(each, n)) for n in ids}
 
 
 async def purge_users(
@@ -137,7 +144,7 @@ async def _decided(
 
 
 def by_kind(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return ids by kind."""
+    """Return ids by their kind."""
     kinds: dict[str, list[str]] = {}
     for kind, memory_id in found:
         kinds.setdefault(kind, []).append(memory_id)

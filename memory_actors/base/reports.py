@@ -197,24 +197,29 @@ class Undone(Returned, frozen=True, kw_only=True):
     """The facts that it had forgotten, and retention has dropped."""
 
 
-class Purged(Returned, frozen=True, kw_only=True):
-    """The memories taken out of one user's memory, or that would be."""
+class TakenOut(Returned, frozen=True, kw_only=True):
+    """The memories that words were taken out of, or would be."""
 
     user_id: str
-    source: str | None
-    trust: str | None
     dry_run: bool
-    purged_at: datetime
     gone: dict[str, tuple[str, ...]] = {}
     """Ids of memories that went, by kind; summaries and relationships among them."""
     changed: dict[str, tuple[str, ...]] = {}
-    """Memories that others had a say in, by kind: they say what those have said."""
+    """Memories that say what is left, by kind: what others have said, or the rest of the text."""
     came_back: tuple[str, ...] = ()
-    """Originals of the summaries that went, without what was purged of them."""
+    """Originals of the summaries that went, without those words."""
     left_out: tuple[str, ...] = ()
     """Originals that found no room: `restore` brings them back when there is some."""
     lost: tuple[str, ...] = ()
     """Originals of which nothing is in the log any more."""
+
+
+class Purged(TakenOut, frozen=True, kw_only=True):
+    """The memories taken out of one user's memory, or that would be."""
+
+    source: str | None
+    trust: str | None
+    purged_at: datetime
 
     @property
     def count(self) -> int:
@@ -260,26 +265,14 @@ class Retained(Returned, frozen=True, kw_only=True):
     """True: the user is under a legal hold, so that nothing goes."""
 
 
-class Forgotten(Returned, frozen=True, kw_only=True):
+class Forgotten(TakenOut, frozen=True, kw_only=True):
     """The outcome of forgetting a fact, or what it would be. It holds no text."""
 
-    user_id: str
-    dry_run: bool
     forgotten_at: datetime
     tombstones: tuple[str, ...]
     """Digests of what is refused from now on, in hex digits: `unforget` takes one."""
-    gone: dict[str, tuple[str, ...]] = {}
-    """Ids of memories that went, by kind; summaries and relationships among them."""
-    changed: dict[str, tuple[str, ...]] = {}
-    """Memories that lost the part that said the fact, by kind."""
     kept: dict[str, tuple[str, ...]] = {}
     """Memories that still say it, with more, by kind: change or forget them yourself."""
-    came_back: tuple[str, ...] = ()
-    """Originals of the summaries that went, without the fact."""
-    left_out: tuple[str, ...] = ()
-    """Originals that found no room: `restore` brings them back when there is some."""
-    lost: tuple[str, ...] = ()
-    """Originals of which nothing is in the log any more."""
     rewritten: int = 0
     """Events in the log whose words were taken out."""
 

@@ -8,15 +8,16 @@ The events before this one still have the words. Rewriting them is the store's w
 `api/forgetting.py`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
 
 import msgspec
 
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import MemoryActorsError, NotFoundError
 from memory_actors.base.origins import Origins
-from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.kinds import (
     context,
@@ -34,10 +35,9 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
-from memory_actors.kinds.kind import Events, Kind, is_summary
+from memory_actors.kinds.kind import Events, Kind, is_summary, tentative
 from memory_actors.kinds.long_term import UpdateMemory
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
-from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.purging import Living, Purge, Purging
 from memory_actors.kinds.short_term import UpdateMessage
 from memory_actors.kinds.structured import (
@@ -47,10 +47,12 @@ from memory_actors.kinds.structured import (
     value_json,
     value_of,
 )
-from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
+from memory_actors.kinds.tombstones import Tombstone, Tombstones, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes
 
-_NOTHING: Any = object()
+
+class _StaysError(Exception):
+    """The fact cannot be taken out: what would be left is no sentence, or nothing of its kind."""
 
 
 class Forget(Purge, frozen=True, kw_only=True):
@@ -65,48 +67,14 @@ class Forget(Purge, frozen=True, kw_only=True):
         return {"cause": "forgotten"}
 
 
-def forget(
-    command: Forget,
-    kinds: Sequence[Kind],
-    states: Mapping[str, Any],
-    provenance: Provenance,
-    limits: Limits,
-) -> Sequence[Event]:
-    """Take a fact out of memories; no events if none has it. `states` are those of the kinds."""
-    work = _Forgetting(command, kinds, dict(states), limits, provenance)
-    for living in work.living():
-        work.take_out(living)
-    return work.events()
-
-
-class _Forgetting(Purging):
-    """The work of a `Forget`."""
+class Forgetting(Purging):
+    """The work of a `Forget`: a purge of what says a fact."""
 
     _command: Forget
 
-    def __init__(
-        self,
-        command: Forget,
-        kinds: Sequence[Kind],
-        states: dict[str, Any],
-        limits: Limits,
-        provenance: Provenance,
-    ):
-        super().__init__(command, kinds, states, limits)
-        self._stones = state_of(command.tombstones)
-        self._provenance = provenance
-
-    def take_out(self, living: Living) -> None:
-        """Take the fact out of one memory."""
-        kind, row = living
-        if self._find(row.memory_id) is None:
-            return  # it went with an entity
-        if row.memory_id in self._command.chosen:
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
-        elif is_summary(row):
-            self._undo(living)
-        else:
-            self._shorten(living)
+    @cached_property
+    def _stones(self) -> Tombstones:
+        return state_of(self._command.tombstones)
 
     def _is_said(self, text: str) -> bool:
         return self._stones.of(text) is not None
@@ -118,78 +86,84 @@ class _Forgetting(Purging):
         said = msgspec.to_builtins(recorded.data, builtin_types=(bytes,))
         return any(trimmed(text, self._is_said) == "" for text in texts_in(said))
 
+    def take_out(self, living: Living) -> None:
+        """Take the fact out of one memory."""
+        kind, row = living
+        if self._find(row.memory_id) is None:
+            return  # it went with an entity
+        if row.memory_id in self._command.chosen:
+            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+        elif is_summary(row):
+            self._undo(living)
+        else:
+            self._shorten(living, self._command.past.get(row.memory_id, ()))
+
     def _bring_back(self, kind: CompactedKind, memory_id: str) -> None:
-        """Bring an original back, unless it said the fact, and without that."""
+        """Bring an original back without the fact, unless it said that last."""
         past = self._command.past.get(memory_id, ())
-        try:
+        with suppress(NotFoundError, _StaysError):
             life = kind.last(memory_id, past)
-            left = self._pruned(said_by(kind, life.row, life.by_version))
-        except (NotFoundError, KeyError):
-            left = None
-        if memory_id in self._command.chosen or left is _NOTHING:
+            if self._pruned(said_by(kind, life.row, life.by_version)) is None:
+                return
+        if memory_id in self._command.chosen:
             return
         super()._bring_back(kind, memory_id)
         found = self._find(memory_id)
-        if found is not None:
-            self._shorten(found)
+        if found is not None and kind is long_term.KIND:
+            self._shorten(found, tentative(self._events[-1:], 0, found.row.version))
 
-    def _shorten(self, living: Living) -> None:
+    def _shorten(self, living: Living, past: Sequence[Recorded[Event]]) -> None:
         """Leave a memory what else it says."""
         kind, row = living
-        past = self._command.past.get(row.memory_id, ())
         try:
-            left = self._remaining(kind, row, {one.version: one for one in past})
-        except (MemoryActorsError, KeyError):  # its kind does not take what would be left
-            left = None
-        if left is None:
+            left = self._left_of(kind, row, {one.version: one for one in past})
+        except (_StaysError, MemoryActorsError):
             self._kept.append((kind.NAME, row.memory_id))
-        elif left is _NOTHING:
+            return
+        if left is None:
             self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
         elif left:
             self._carry_out(kind, left)
             self._changed.append((kind.NAME, row.memory_id))
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
-    def _remaining(self, kind: Kind, row: Any, events: Events) -> Sequence[Event] | None:
-        """Return the events that leave a memory what else it says; [] if it does not say the fact.
+    def _left_of(self, kind: Kind, row: Any, events: Events) -> Sequence[Event] | None:
+        """Return the events that leave a memory what else it says; None if that is nothing.
 
-        None: that cannot be taken out. `_NOTHING`: nothing else is said.
+        :raises _StaysError: it says the fact, and more, and has to stay as it is.
         """
-        data = said_by(kind, row, events)
-        left, metadata = self._pruned(data), self._pruned(row.metadata)
+        metadata = self._pruned(row.metadata) or {}
         if isinstance(row, EntityRow):
-            left = self._is_said(row.name) and _NOTHING
-        if left is _NOTHING:
-            return cast("Sequence[Event]", _NOTHING)
-        if metadata == row.metadata:
-            if isinstance(row, EntityRow):
-                return self._without_observations(row, events)
-            if kind is episodic.KIND and left == data:
-                return self._without_steps(row)
-            if left == data:
-                return []
-        metadata = {} if metadata is _NOTHING else metadata
-        if left is None or metadata is None:
+            if metadata != row.metadata:
+                raise _StaysError
+            return None if self._is_said(row.name) else self._without_observations(row, events)
+        value = said_by(kind, row, events)
+        left = self._pruned(value)
+        if left is None and value is not None:
             return None
+        if left == value and metadata == row.metadata:
+            return self._without_steps(row) if kind is episodic.KIND else []
         command = _rewording(kind, row, left, metadata, self._command.now_us)
-        state = self._states[kind.NAME]
-        return None if command is None else kind.decide(command, state, self._limits)
+        return kind.decide(command, self._states[kind.NAME], self._limits)
 
     def _pruned(self, value: Any) -> Any:
-        """Return a value without the fact: `_NOTHING` if that is all, None if it stays in it."""
+        """Return a value without the fact, None if nothing is left.
+
+        :raises _StaysError: a text in it cannot lose the fact.
+        """
         if isinstance(value, str):
             left = trimmed(value, self._is_said)
-            return _NOTHING if left == "" and value else left
-        if not isinstance(value, dict | list) or not value:
-            return value
-        pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        inner: dict[Any, Any] = {name: self._pruned(one) for name, one in pairs}
-        if None in inner.values():
-            return None
-        kept = {name: one for name, one in inner.items() if one is not _NOTHING}
-        if not kept:
-            return _NOTHING
-        return kept if isinstance(value, dict) else [*kept.values()]
+            if left is None:
+                raise _StaysError
+            return left if left or not value else None
+        if isinstance(value, list):
+            both = [(self._pruned(one), one) for one in value]
+            return [one for one, was in both if one is not None or was is None]
+        if isinstance(value, dict):
+            pruned = {name: self._pruned(one) for name, one in value.items()}
+            left_in = {n: one for n, one in pruned.items() if one is not None or value[n] is None}
+            return left_in if left_in or not value else None
+        return value
 
     def _without_observations(self, row: EntityRow, events: Events) -> Sequence[Event]:
         found = {held.digest: observation_at(held.label, events) for held in row.observations}
@@ -217,8 +191,11 @@ def said_by(kind: Kind, row: Any, events: Events) -> Any:
     return kind.content(row, events)
 
 
-def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int) -> Command | None:
-    """Return the command that leaves a memory a value; None if its kind does not take it."""
+def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int) -> Command:
+    """Return the command that leaves a memory a value.
+
+    :raises _StaysError: its kind does not take one.
+    """
     about: dict[str, Any] = {"now_us": now_us, "memory_id": row.memory_id, "metadata": metadata}
     if kind is working.KIND:
         size_bytes = entry_bytes(row.key, left)
@@ -243,4 +220,4 @@ def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int)
         return UpdateMessage(**about, **told)
     if kind is long_term.KIND:
         return UpdateMemory(**about, **told, digest=text_digest(spoken(text, row.role)))
-    return None
+    raise _StaysError

@@ -31,7 +31,7 @@ from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.effects import ENDS, Event, effect
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import Kind, is_summary, tentative
-from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.provenance import Provenance, SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
@@ -149,28 +149,21 @@ class Living(NamedTuple):
     row: Any
 
 
-def purge(
-    command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
-) -> Sequence[Event]:
-    """Remove the words of a source from memories; no events if nothing did.
-
-    `states` are those of the kinds by name.
-    """
-    work = Purging(command, kinds, dict(states), limits)
-    for living in work.living():
-        work.take_out(living)
-    return work.events()
-
-
 class Purging:
-    """A purge under way: it holds the changing states and the results."""
+    """A purge under way: it holds the changing states, of the kinds by name, and the results."""
 
     def __init__(
-        self, command: Purge, kinds: Sequence[Kind], states: dict[str, Any], limits: Limits
+        self,
+        command: Purge,
+        kinds: Sequence[Kind],
+        states: dict[str, Any],
+        before: Provenance,
+        limits: Limits,
     ):
         self._command = command
         self._kinds = kinds
         self._states = states
+        self._provenance = before
         self._limits = limits
         self._events: list[Event] = []
         self._gone: dict[tuple[str, str], None] = {}
@@ -181,13 +174,19 @@ class Purging:
         self._kept: list[tuple[str, str]] = []
         self._left: dict[str, Origins] = {}
 
-    def living(self) -> list[Living]:
+    def decided(self) -> Sequence[Event]:
+        """Take the words out of the memories, and return the events; none if nothing has them."""
+        for living in self._living():
+            self.take_out(living)
+        return self._all_events()
+
+    def _living(self) -> list[Living]:
         """Return the living memories, relationships before the entities that they join."""
         found = [self._find(memory_id) for memory_id in self._command.memory_ids]
         living = [one for one in found if one is not None]
         return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
 
-    def events(self) -> list[Event]:
+    def _all_events(self) -> list[Event]:
         """Return the events, with one behind them that says what they come to."""
         if not (self._events or self._kept):
             return []

@@ -36,7 +36,7 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.forgetting import Forget, forget
+from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
@@ -50,7 +50,7 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.purging import Purge, Purging, standing
 from memory_actors.kinds.retention import ApplyRetention, retain
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
@@ -252,7 +252,10 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
 
 
 def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
-    """Return a command of many facts without those that were forgotten."""
+    """Return a command of many facts without those that were forgotten.
+
+    :raises ForgottenError: there are some, and the command does not skip them.
+    """
     if not forgotten.by_digest:
         return command
     if isinstance(command, Extract):
@@ -266,7 +269,9 @@ def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
         )
         add = msgspec.structs.replace(command.add, memories=left)
         return msgspec.structs.replace(command, add=add, proposed=proposed)
-    if isinstance(command, AddMemories) and command.skip_forgotten:
+    if isinstance(command, AddMemories):
+        if not command.skip_forgotten:
+            tombstones.refuse(command.memories, command.codes, forgotten)
         left = _unforgotten(command, command.codes, forgotten)
         return msgspec.structs.replace(command, memories=left)
     return command
@@ -292,10 +297,9 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
-    if isinstance(command, Forget):
-        return forget(command, KINDS, state.by_kind(), state.provenance, mine)
     if isinstance(command, Purge):
-        return purge(command, KINDS, state.by_kind(), mine)
+        work = Forgetting if isinstance(command, Forget) else Purging
+        return work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
     if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
         return []
     if isinstance(command, ApplyRetention):

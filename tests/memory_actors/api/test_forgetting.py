@@ -7,6 +7,8 @@ import pytest
 from support.canaries import found_in
 
 from memory_actors import ForgottenError, Item, MemorySystem, NotFoundError
+from memory_actors.extraction import Conversation, Proposal
+from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = [pytest.mark.anyio, pytest.mark.no_node]
 
@@ -146,3 +148,43 @@ async def test_a_summary_goes_and_its_other_originals_come_back(open_memory: Any
         assert ids[0] not in done.came_back, text
         assert set(done.came_back) == set(ids[1:])
         assert original not in [one.content for one in await user.list_memories(limit=50)]
+
+
+@pytest.mark.owner
+async def test_what_was_forgotten_comes_by_no_import_extraction_or_similar_words(
+    open_memory: Any, tmp_path: Path
+) -> None:
+    """An export from before brings all else back; an extractor's proposal is refused and told."""
+
+    class Extractor:
+        name = "of the test"
+
+        async def extract(self, _conversation: Conversation) -> list[Proposal]:
+            return [Proposal(text=FACT), Proposal(text="Berta sings")]
+
+    file = tmp_path / "old.jsonl"
+    async with open_memory(extractor=Extractor()) as memory:
+        user = memory.user("ada")
+        kept = await say_everywhere(memory, FACT)
+        await export_jsonl(user, file)
+        await user.forget(FACT)
+        report = await import_jsonl(user, file)
+        assert sum(note.lines for note in report.notes if "was forgotten" in note.says) >= 5
+        said = [one.memory_id async for one in user.export() if FACT in one.content]
+        assert said == [kept["relationship"]]
+
+        await user.short_term.add_message("hello", role="user", session_id="talk")
+        found = await user.extract("talk")
+        assert {(one.came, one.reason) for one in found.facts if one.content is None} == {
+            ("refused", "it was forgotten")
+        }
+        assert "Berta sings" in [one.content for one in await user.list_memories(limit=50)]
+
+        await user.forget((await user.add("the canoe is red")).memory_id, similar=0.5)
+        with pytest.raises(ForgottenError):
+            await user.add("the canoe is very red")
+        receipts = await user.add_many(
+            [Item(content="the red canoe is"), Item(content="winter comes")]
+        )
+        assert [one.operation for one in receipts] == ["forgotten", "add"]
+        assert {one.similar for one in await user.forgotten()} == {None, 0.5}

@@ -13,8 +13,10 @@ from memory_actors.kinds import snapshots, tombstones
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, Observation
+from memory_actors.kinds.forgetting import Forget
 from memory_actors.kinds.kind import tentative
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded, UpdateMemory
+from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.short_term import AddMessage, MessageAdded
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.tombstones import (
@@ -26,10 +28,11 @@ from memory_actors.kinds.tombstones import (
     tombstones_of,
     trimmed,
 )
-from memory_actors.kinds.user_state import FOLD, UserState, fold, totals
+from memory_actors.kinds.user_state import FOLD, KINDS, UserState, event_registry, fold, totals
 from memory_actors.kinds.working import KeySet, SetKey
 
 KEY = b"a key of 16 byte"
+KEYS = event_registry().keys
 FACTS = ("Anna lives in Bern", "I like tea", "the code is 1234")
 
 
@@ -86,6 +89,13 @@ class Life:
         self.state = UserState()
         self.ask(AddMemories(now_us=0, memories=(memory(0, "nothing much"),)))
 
+    def forgetting(self, fact: str) -> Forget:
+        past: dict[str, list[Any]] = {}
+        for one in self.log:
+            for memory_id in KEYS(one.data):
+                past.setdefault(memory_id, []).append(one)
+        return Forget(now_us=99, memory_ids=tuple(past), tombstones=stones(fact), past=past)
+
     def ask(self, command: Command) -> Sequence[Any]:
         if isinstance(command, UpdateMemory):
             command = UpdateMemory(
@@ -138,6 +148,39 @@ def test_a_forgotten_fact_is_refused_by_every_door_in_every_order(
     assert snapshots.fingerprint(again) == snapshots.fingerprint(life.state)
     assert totals(replayed) == totals(life.state)
     assert len(life.state.tombstones.by_digest) == len(buried)
+
+
+TEXTS = st.sampled_from(
+    (*FACTS, "Anna lives in Bern and works for Y.", "I like tea. I like jam.", "Tom is tall")
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), TEXTS), max_size=16), st.sampled_from(FACTS))
+@settings(max_examples=40, deadline=None)
+def test_after_forgetting_nothing_says_the_fact_but_what_is_told_and_a_replay_agrees(
+    said: list[tuple[int, str]], fact: str
+) -> None:
+    life = Life()
+    for number, (door, text) in enumerate(said, 1):
+        life.ask(doors(number, text)[door])
+    before = life.state
+    done = [one for one in life.ask(life.forgetting(fact)) if isinstance(one, SourcePurged)]
+    kept = {memory_id for one in done for _, memory_id in one.kept}
+    events = {one.version: one for one in life.log}
+    for kind in KINDS:
+        for row in kind.rows(life.state.of(kind)):
+            content = kind.content(row, events)
+            if row.memory_id not in kept:
+                assert fact.casefold() not in content.casefold()
+    untold = {memory_id for one in done for _, memory_id in (*one.gone, *one.changed)} | kept
+    for kind in KINDS:
+        for row in kind.rows(before.of(kind)):
+            if row.memory_id not in untold:
+                assert kind.find(life.state.of(kind), row.memory_id) == row
+    replayed = fold(UserState(), life.log)
+    assert snapshots.fingerprint(replayed) == snapshots.fingerprint(life.state)
+    assert totals(replayed) == totals(life.state)
+    assert kept or life.ask(life.forgetting(fact)) == [], "once is enough"
 
 
 def test_of_many_facts_those_that_were_forgotten_are_left_out() -> None:
