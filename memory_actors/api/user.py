@@ -10,7 +10,7 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, unforget
+from memory_actors.api.forgetting import forget, forget_retained, unforget
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
@@ -54,7 +54,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
-from memory_actors.users.holds import holds_of
+from memory_actors.users.holds import holds_of, refuse_held
 
 
 class UserMemory(UserReads):
@@ -401,6 +401,7 @@ class UserMemory(UserReads):
         :raises EmbedderError: `similar` is given, and the fact could not be embedded.
         """
         self._scope.check_writable()
+        refuse_held(await self.holds())
         return await forget(
             self._scope, what,
             everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
@@ -497,25 +498,33 @@ class UserMemory(UserReads):
         await self._account(ReleaseHold(now_us=self._scope.now_us(), hold_id=hold_id))
         return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
-    async def apply_retention(self, *, dry_run: bool = False) -> Retained:
+    async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
         """Delete what the retention rules no longer allow, now: see `Settings.retention`.
 
         With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
-        was, for audits, as after a `delete`.
+        was, for audits, as after a `delete`. With `from_log` the words of all that rules have ever
+        deleted leave the log, too, as with `forget`: replays show that something was there. That
+        rewrites the file of the log.
+
+        :raises MissingCapability: the store cannot take words out of the log.
         """
         check_flag(dry_run, "dry_run")
+        check_flag(from_log, "from_log")
         scope, settings, now_us = self._scope, self._scope.services.settings, self._scope.now_us()
         with scope.measured(ApplyRetention.__name__, account.PART.NAME):
             async with scope.writable() as live:
-                gone = await live.retain(
-                    settings.retention, now_us, settings.deadline_s, dry_run=dry_run
-                )
+                how = settings.retention, now_us, settings.deadline_s
+                gone = await live.retain(*how, dry_run=dry_run)
+                held = bool(live.state.account.holds)
+            rewrites = from_log and not (dry_run or held)
+            rewritten = await scope.unattended(forget_retained(scope)) if rewrites else 0
         return Retained(
             user_id=scope.user_id,
             dry_run=dry_run,
             applied_at=to_datetime(now_us),
             gone=by_kind(gone),
-            held=bool(live.state.account.holds),
+            held=held,
+            rewritten=rewritten,
         )
 
     async def holds(self, *, released: bool = False) -> list[Hold]:

@@ -263,6 +263,8 @@ class Retained(Returned, frozen=True, kw_only=True):
     """Ids by kind, relationships of entities among them."""
     held: bool = False
     """True: the user is under a legal hold, so that nothing goes."""
+    rewritten: int = 0
+    """Events in the log whose words were taken out."""
 
 
 class Forgotten(TakenOut, frozen=True, kw_only=True):

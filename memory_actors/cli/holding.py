@@ -33,7 +33,11 @@ def holds(found: Sequence[Hold]) -> None:
     print_table(shown)
 
 
-@mirrors("apply_retention", name="retention")
+@mirrors(
+    "apply_retention",
+    name="retention",
+    from_log=click.option("--from-log", is_flag=True, help="Out of the log, too, for good."),
+)
 def retention(applied: Retained) -> None:
     """Delete what the retention rules no longer allow; with --dry-run, say what would go."""
     if applied.held:

@@ -279,8 +279,8 @@ class UserMemory:
         "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. Nothing is\ndropped from the log, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the agent of this handle.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
     def release(self, hold_id: str) -> Hold:
         "Release a legal hold. With the last one, what is due by then goes.\n\n:raises NotFoundError: it is not in force."
-    def apply_retention(self, *, dry_run: bool = False) -> Retained:
-        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`."
+    def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
+        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. That\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
     def holds(self, *, released: bool = False) -> list[Hold]:
         "Return the legal holds in force, oldest first; with `released`, former ones, too."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:

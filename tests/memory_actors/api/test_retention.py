@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from support.canaries import found_in
 from support.compacting import LOGIN, SHORT, some
 from support.fakes import FakeClock
 
@@ -179,3 +181,29 @@ async def test_archive_and_recalls_of_who_is_held_stay(open_memory, clock: FakeC
         await memory.compact()
         assert await memory.recalls("held") == []
         assert await lost(memory, "held", position)
+
+
+@pytest.mark.owner
+async def test_what_rules_have_deleted_leaves_the_log_where_that_is_asked_for(
+    open_memory, clock: FakeClock, tmp_path: Path
+) -> None:
+    async with open_memory(retention=RULES) as memory:
+        user = memory.user("trial-3", session_id="s")
+        for kind in ALL:
+            await user.add(f"canary001zq {kind}", kind, metadata={"k": "canary002zq"})
+        position = (await memory.heads()).position
+        clock.move(11 * DAY_S)
+        kept = await user.add("is young")
+        gone = (await user.apply_retention()).gone
+        assert found_in(tmp_path)
+        assert (await user.apply_retention(from_log=True)).rewritten >= len(gone)
+        assert await memory.check_replay() == []
+        assert (await memory.verify()).ok
+        assert await contents(user) == {"is young"}
+        async with memory.replay("trial-3", as_of=position) as past:
+            then = await past.list_memories(["long_term", "structured"])
+            assert len(then) == 2
+            assert "canary" not in str(then)
+    assert not found_in(tmp_path)
+    async with open_memory() as memory:
+        assert (await memory.user("trial-3").get(kept.memory_id)).content == "is young"
