@@ -982,6 +982,9 @@ export interface components {
             /** @default true */
             indexed?: boolean;
             unindexed_reason?: string | null;
+            masked?: {
+                [key: string]: number;
+            };
         };
         /**
          * Search
