@@ -23,11 +23,18 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import to_datetime
+from eventlog.core.records import to_datetime, to_us
 from memory_actors.api.purging import by_kind, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.reports import Forgotten, ForgottenFact
-from memory_actors.base.validation import NAME_BYTES_MAX, check_flag, check_share
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    NAME_BYTES_MAX,
+    check_flag,
+    check_optional_name,
+    check_share,
+    text_bytes,
+)
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
@@ -65,7 +72,7 @@ class _Fact(NamedTuple):
 
     texts: tuple[str, ...]
     chosen: frozenset[str] = frozenset()
-    """The memory that was named."""
+    """The memory that was named; of a summary, its originals too."""
 
 
 def _saying(fact: _Fact) -> Callable[[str], bool]:
@@ -84,8 +91,8 @@ async def forget(
     dry_run: bool,
 ) -> Forgotten:
     """Take a fact out of memory and log. See `UserMemory.forget`."""
-    if not isinstance(what, str) or not what.strip() or not isinstance(reason, str):
-        raise InvalidInputError("forget what? Give a memory id, or the fact in words")
+    text_bytes(what, "what", CONTENT_BYTES_MAX)
+    check_optional_name(reason or None, "reason")
     for flag, name in ((everywhere, "everywhere"), (dry_run, "dry_run")):
         check_flag(flag, name)
     least = 0.0 if similar is None else check_share(similar, "similar")
@@ -115,8 +122,7 @@ async def forget(
 
 async def unforget(scope: Scope, what: str) -> ForgottenFact:
     """Let something come again. See `UserMemory.unforget`."""
-    if not isinstance(what, str):
-        raise InvalidInputError("unforget what? Give a digest of `forgotten`, or the same words")
+    text_bytes(what, "what", CONTENT_BYTES_MAX)
     state = (await scope.state()).tombstones
     by_name = {one.digest.hex(): one for one in state.by_digest.values()}
     found = by_name.get(what) or state.of(what)
@@ -133,8 +139,37 @@ def facts_of(state: UserState) -> list[ForgottenFact]:
 
 
 def _told(one: Tombstone) -> ForgottenFact:
-    at, similar = to_datetime(one.at_us), one.similar or None
-    return ForgottenFact(digest=one.digest.hex(), at=at, reason=one.reason, similar=similar)
+    return ForgottenFact(
+        digest=one.digest.hex(),
+        at=to_datetime(one.at_us),
+        reason=one.reason,
+        similar=one.similar or None,
+        key=one.key.hex(),
+        code=one.code.hex(),
+    )
+
+
+async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
+    """Refuse what was forgotten in another store.
+
+    :raises InvalidInputError: one is not what `forgotten` returns.
+    """
+    try:
+        stones = tuple(
+            Tombstone(
+                digest=bytes.fromhex(one.digest),
+                key=bytes.fromhex(one.key)[:KEY_BYTES],
+                at_us=to_us(one.at),
+                reason=one.reason,
+                similar=one.similar or 0.0,
+                code=bytes.fromhex(one.code),
+            )
+            for one in facts
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"this is nothing that `forgotten` returns: {error}") from error
+    async with scope.writable() as live:
+        await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
 
 
 # --- what is meant, and who says it
@@ -163,7 +198,8 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     else:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))
-    return _Fact(words, frozenset({what}))
+    made_of = getattr(events[0].data, "compressed_from_ids", ())
+    return _Fact(words, frozenset({what, *made_of}))
 
 
 async def _with_codes(
@@ -213,6 +249,7 @@ async def _forget(
 ) -> tuple[list[SourcePurged], int]:
     done: list[SourcePurged] = []
     async with scope.writable() as live:
+        before = live.state
         if not dry_run and stones:
             await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
         about = await _named(scope, fact) if everywhere else fact.chosen
@@ -228,7 +265,9 @@ async def _forget(
         path, state = live.indexes.path, live.state
     if dry_run:
         return done, 0
-    words = _Words(fact, stones, done, await anyio.to_thread.run_sync(_digests, state))
+    living = await anyio.to_thread.run_sync(_digests, state)
+    gone = await anyio.to_thread.run_sync(_digests, before) - living
+    words = _Words(fact if everywhere else _Fact((), fact.chosen), stones, done, living, gone)
     return done, await _rewritten(scope, words, path)
 
 
@@ -248,7 +287,7 @@ async def forget_retained(scope: Scope) -> int:
     if gone <= living:
         return 0
     fact = _Fact((), frozenset(gone - living))
-    words = _Words(fact, (), (), await anyio.to_thread.run_sync(_digests, state))
+    words = _Words(fact, (), (), await anyio.to_thread.run_sync(_digests, state), set())
     return await _rewritten(scope, words, path)
 
 
@@ -292,13 +331,14 @@ class _Words:
         stones: Sequence[Tombstone],
         done: Sequence[SourcePurged],
         living: AbstractSet[bytes],
+        gone: set[bytes],
     ):
         self._is_said = _saying(fact)
         self._key = stones[0].key if stones else secrets.token_bytes(KEY_BYTES)
         self._gone = fact.chosen.union(one for each in done for _, one in each.gone)
         self._kept = {one for each in done for _, one in each.kept}
         self._living = living
-        self.digests: set[bytes] = set()
+        self.digests = gone
         """Digests of texts that went: a later event may name one."""
 
     def rewritten(self, event: Any) -> Any:

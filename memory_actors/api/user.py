@@ -10,7 +10,7 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, forget_retained, unforget
+from memory_actors.api.forgetting import forget, forget_retained, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
@@ -552,6 +552,10 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+    async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
+        """Refuse what was forgotten in another store. See plumbing.py."""
+        await put_forgotten(self._scope, facts)
 
     async def _put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as an export of another store has it. See plumbing.py."""

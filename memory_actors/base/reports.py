@@ -288,6 +288,10 @@ class ForgottenFact(Returned, frozen=True, kw_only=True):
     reason: str
     similar: float | None
     """The cosine from which on a text counts as the same; None: only the same words do."""
+    key: str
+    """The key of the digest, in hex digits: who has it can test a guess."""
+    code: str = ""
+    """The embedding that texts are compared with, a signed byte a dimension, in hex digits."""
 
 
 class EraseReceipt(Returned, frozen=True, kw_only=True):

@@ -47,8 +47,8 @@ registry = EventRegistry()
 
 # --- what says the same
 
-_SENTENCES = re.compile(r"(?<=[.!?;])\s+|\s*\n\s*")
-_AND = re.compile(r",?\s+and\s+")
+_SENTENCES = re.compile(r"((?<=[.!?;])\s+|\n\s*)")
+_AND = re.compile(r",? and ")  # where white space is one blank: else a long run of it takes long
 _SUBJECT = re.compile(r"(?:[^\W\d_a-z][\w'-]*\s+)+(?=[a-z])|(?:he|she|we|they|you)\s+")
 _DETERMINERS = frozenset({
     "a", "an", "the", "my", "your", "his", "her", "its", "our", "their", "this", "that", "these",
@@ -78,7 +78,7 @@ def _subject(sentence: str) -> str:
 def clauses(text: str) -> Iterator[str]:
     """Yield a text, its sentences, and the clauses that "and" joins, with their subject."""
     yield text
-    for sentence in (one.lstrip(_MARKS) for one in _SENTENCES.split(text)):
+    for sentence in (" ".join(one.split()).lstrip(_MARKS) for one in _SENTENCES.split(text)[::2]):
         yield sentence
         subject, parts = _subject(sentence), _AND.split(sentence)
         for part in parts if len(parts) > 1 else ():
@@ -93,23 +93,24 @@ def trimmed(text: str, is_said: Callable[[str], bool]) -> str | None:
     """
     if is_said(text):
         return ""
-    kept = []
-    for sentence in _SENTENCES.split(text):
-        left = "" if is_said(sentence) else _without_clauses(sentence, is_said)
-        if left is None:
+    left, whole = "", [*_SENTENCES.split(text), ""]
+    for sentence, blank in zip(whole[::2], whole[1::2], strict=True):
+        one = "" if is_said(sentence) else _without_clauses(sentence, is_said)
+        if one is None:
             return None
-        kept.append(left)
-    return text if len(kept) == 1 and kept[0] == text else " ".join(filter(None, kept))
+        left += one + blank if one == sentence or one else ""
+    return left if left == text else left.strip()
 
 
 def _without_clauses(sentence: str, is_said: Callable[[str], bool]) -> str | None:
-    subject, parts = _subject(sentence), _AND.split(sentence)
+    plain = " ".join(sentence.split())
+    subject, parts = _subject(plain.lstrip(_MARKS)), _AND.split(plain)
     left = [one for one in parts if not (is_said(one) or is_said(subject + one))]
     if len(left) == len(parts) or len(parts) == 1:
         return sentence
     if not left:
         return ""
-    first, end = left[0], sentence[len(sentence.rstrip(_ENDS)) :]
+    first, end = left[0], plain[len(plain.rstrip(_ENDS)) :]
     if first is not parts[0] and first[0].islower():
         if not subject:
             return None

@@ -153,6 +153,7 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "context._put_block": Declared(AWAITED, Receipt, lambda self, memory_id, item, data: ...),
     "context._note_synced": Declared(AWAITED, ContextReceipt, lambda self, base, changes=(), *, expected=None, auto_archive=False, label='': ...),
     "context._archive_digest": Declared(AWAITED, bytes, lambda self: ...),
+    "_put_forgotten": Declared(AWAITED, None, lambda self, facts: ...),
     "_put_summary": Declared(AWAITED, Receipt, lambda self, memory: ...),
 }
 """The operations that can be called, by name."""

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from support.canaries import found_in
 
-from memory_actors import ForgottenError, Item, MemorySystem, NotFoundError
+from memory_actors import (
+    ForgottenError,
+    InvalidInputError,
+    Item,
+    MemorySystem,
+    NotFoundError,
+)
 from memory_actors.extraction import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
@@ -188,3 +194,34 @@ async def test_what_was_forgotten_comes_by_no_import_extraction_or_similar_words
         )
         assert [one.operation for one in receipts] == ["forgotten", "add"]
         assert {one.similar for one in await user.forgotten()} == {None, 0.5}
+
+        file.unlink()
+        await export_jsonl(user, file)
+        eve = memory.user("eve")
+        await import_jsonl(eve, file)
+        assert sorted(map(str, await eve.forgotten())) == sorted(map(str, await user.forgotten()))
+        for content in (FACT, "the canoe is very red"):
+            with pytest.raises(ForgottenError):
+                await eve.add(content)
+
+
+async def test_only_the_named_memory_goes_where_that_is_asked_for(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        one = await user.add("she skis", metadata={"n": 1})
+        await user.update(one.memory_id, content="she skis well")
+        other = await user.add("she skis well", metadata={"n": 2})
+        done = await user.forget(one.memory_id, everywhere=False)
+        assert done.gone == {"long_term": (one.memory_id,)}
+        assert (await user.get(other.memory_id)).content == "she skis well"
+        assert [hit.memory_id for hit in await user.retrieve("skis")] == [other.memory_id]
+        added, updated, _gone = await user.history(one.memory_id)
+        assert added.data["content"] == updated.data["content"] == "[forgotten]"
+        assert "metadata" not in added.data
+        for bad in ("", " ", "\ud800", 7, "nobody says this"):
+            with pytest.raises((InvalidInputError, NotFoundError)):
+                await user.forget(bad)
+            with pytest.raises((InvalidInputError, NotFoundError)):
+                await user.unforget(bad)
+        with pytest.raises(InvalidInputError):
+            await user.forget(other.memory_id, similar=2)

@@ -206,6 +206,22 @@ def test_a_similar_text_is_refused_by_the_embedding_in_the_command() -> None:
     assert life.ask(AddMemories(now_us=2, memories=add.memories, codes=far))
 
 
+PIECES = st.sampled_from(
+    ("Anna", "lives in Bern", "works", " and ", ". ", "\n", "- ", "he", "my", ",", "  ", "!", "and")
+)
+
+
+@given(st.lists(PIECES, max_size=9).map(" ".join), st.sampled_from((*FACTS, "Anna works", "works")))
+@settings(max_examples=150, deadline=None)
+def test_a_text_is_trimmed_or_kept_exactly_where_it_is_refused(text: str, fact: str) -> None:
+    """Otherwise a living memory would lose words without an event that says so."""
+    state = tombstones.state_of(stones(fact))
+    left = trimmed(text, lambda one: state.of(one) is not None)
+    assert (state.said_in(text) is None) == (left == text)
+    if left:
+        assert state.of(left) is None
+
+
 @pytest.mark.parametrize(
     ("fact", "text", "left"),
     [
