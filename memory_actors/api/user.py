@@ -42,7 +42,7 @@ from memory_actors.base.validation import check_flag, check_memory_type, check_n
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
-from memory_actors.kinds.account import PlaceHold, ReleaseHold, SetTier
+from memory_actors.kinds.account import SetHold, SetTier
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.retention import ApplyRetention
 from memory_actors.users.handles.documents import Documents
@@ -486,7 +486,7 @@ class UserMemory(UserReads):
         now_us = self._scope.now_us()
         hold_id = self._scope.new_id(now_us)
         reason = check_name(reason, "reason")
-        await self._account(PlaceHold(now_us=now_us, hold_id=hold_id, reason=reason))
+        await self._account(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
         return (await self.holds())[-1]
 
     async def release(self, hold_id: str) -> Hold:
@@ -495,7 +495,7 @@ class UserMemory(UserReads):
         :raises NotFoundError: it is not in force.
         """
         hold_id = check_name(hold_id, "hold_id")
-        await self._account(ReleaseHold(now_us=self._scope.now_us(), hold_id=hold_id))
+        await self._account(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
         return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
     async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
@@ -510,11 +510,10 @@ class UserMemory(UserReads):
         """
         check_flag(dry_run, "dry_run")
         check_flag(from_log, "from_log")
-        scope, settings, now_us = self._scope, self._scope.services.settings, self._scope.now_us()
+        scope, now_us = self._scope, self._scope.now_us()
         with scope.measured(ApplyRetention.__name__, account.PART.NAME):
             async with scope.writable() as live:
-                how = settings.retention, now_us, settings.deadline_s
-                gone = await live.retain(*how, dry_run=dry_run)
+                gone = await live.retain(scope.services.settings, now_us, dry_run=dry_run)
                 held = bool(live.state.account.holds)
             rewrites = from_log and not (dry_run or held)
             rewritten = await scope.unattended(forget_retained(scope)) if rewrites else 0

@@ -56,19 +56,20 @@ Encrypt: TypeAlias = bool | str | Path
 """False: not; True: with the keys beside the store; a path: with those in this file."""
 
 
-class RetentionRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that deletes memories: all that its fields match; None matches everything.
+Pattern: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+"""A pattern as shells have them: `*` stands for any characters, `?` for one."""
 
-    Patterns are those of a shell: `*` stands for any characters, `?` for one.
-    """
+
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that deletes memories: all that its fields match; None matches everything."""
 
     days: Annotated[float, Meta(gt=0, le=100_000)]
     """The days since the log got its words last: a summary is as old as its newest original."""
     memory_type: MemoryType | None = None
-    source: str | None = None
-    """A pattern of sources. A memory that others had a say in stays: `purge` takes words out."""
-    user_id: str | None = None
-    """A pattern of users."""
+    source: Pattern | None = None
+    """Of sources. A memory that others had a say in stays: `purge` takes words out."""
+    user_id: Pattern | None = None
+    """Of users."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -233,8 +233,7 @@ class Compaction:
         scope = _OwnScope(self._services, user_id, self._used)
         if self._settings.retention and not run.dry_run:
             async with scope.writable() as live:
-                now_us, deadline_s = self._services.clock_us(), self._settings.deadline_s
-                await live.retain(self._settings.retention, now_us, deadline_s)
+                await live.retain(self._settings, self._services.clock_us())
         found = await self._clusters(run, scope)
         await run.tell(user_id, 0, len(found))
         for done, cluster in enumerate(found, start=1):

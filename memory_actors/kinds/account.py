@@ -63,22 +63,16 @@ HOLDS = "holds"
 """The key under which the log finds every hold of a user."""
 
 
-@registry.event("account.hold_placed", keys=lambda event: (event.hold_id, HOLDS))
-class HoldPlaced(msgspec.Struct, frozen=True, kw_only=True):
-    """The user was put under a legal hold."""
+@registry.event("account.hold_set", keys=lambda event: (event.hold_id, HOLDS))
+class HoldSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The user was put under a legal hold, or it was released."""
 
     hold_id: str
-    reason: str
+    reason: str | None
+    """None: it was released."""
 
 
-@registry.event("account.hold_released", keys=lambda event: (event.hold_id, HOLDS))
-class HoldReleased(msgspec.Struct, frozen=True, kw_only=True):
-    """A hold was released."""
-
-    hold_id: str
-
-
-Event: TypeAlias = TierSet | AlertChanged | HoldPlaced | HoldReleased
+Event: TypeAlias = TierSet | AlertChanged | HoldSet
 
 # --- state
 
@@ -100,10 +94,9 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
     event = recorded.data
     if isinstance(event, TierSet):
         return replace(state, tier=Tier(event.tier))
-    if isinstance(event, HoldPlaced):
-        return replace(state, holds=(*state.holds, event.hold_id))
-    if isinstance(event, HoldReleased):
-        return replace(state, holds=tuple(one for one in state.holds if one != event.hold_id))
+    if isinstance(event, HoldSet):
+        others = tuple(one for one in state.holds if one != event.hold_id)
+        return replace(state, holds=others if event.reason is None else (*others, event.hold_id))
     levels = {quota: level for quota, level in state.levels.items() if quota != event.quota}
     if event.level is not None:
         levels[event.quota] = event.level
@@ -119,30 +112,20 @@ class SetTier(Command, frozen=True, kw_only=True):
     tier: Tier
 
 
-class PlaceHold(Command, frozen=True, kw_only=True):
-    """Put the user under a hold of this new id."""
+class SetHold(Command, frozen=True, kw_only=True):
+    """Put the user under a hold of this new id, or release it, if there is no reason."""
 
     hold_id: str
-    reason: str
-
-
-class ReleaseHold(Command, frozen=True, kw_only=True):
-    """Release a hold."""
-
-    hold_id: str
+    reason: str | None = None
 
 
 # --- decide
 
 
-def _place_hold(command: PlaceHold, _state: Account, _limits: Limits) -> Sequence[Event]:
-    return [HoldPlaced(hold_id=command.hold_id, reason=command.reason)]
-
-
-def _release_hold(command: ReleaseHold, state: Account, _limits: Limits) -> Sequence[Event]:
-    if command.hold_id not in state.holds:
+def _set_hold(command: SetHold, state: Account, _limits: Limits) -> Sequence[Event]:
+    if command.reason is None and command.hold_id not in state.holds:
         raise NotFoundError(f"no hold {command.hold_id!r} is in force: see `holds`")
-    return [HoldReleased(hold_id=command.hold_id)]
+    return [HoldSet(hold_id=command.hold_id, reason=command.reason)]
 
 
 def decide(command: SetTier, state: Account, _limits: Limits) -> Sequence[Event]:
@@ -191,7 +174,7 @@ class AccountPart(Part[Account]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {SetTier: decide, PlaceHold: _place_hold, ReleaseHold: _release_hold}
+        return {SetTier: decide, SetHold: _set_hold}
 
     def dump(self, state: Account) -> Account:
         """Return the state with the quotas by name."""

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from eventlog import EventStore, Recorded
+from eventlog import EventStore
 from memory_actors.base.errors import HeldError
 from memory_actors.base.reports import Hold
 from memory_actors.base.streams import user_of
-from memory_actors.kinds.account import HOLDS, HoldPlaced, HoldReleased
+from memory_actors.kinds.account import HOLDS
 
 
 async def holds_of(log: EventStore, stream: str, *, released: bool = False) -> list[Hold]:
@@ -17,26 +17,14 @@ async def holds_of(log: EventStore, stream: str, *, released: bool = False) -> l
     found: dict[str, Hold] = {}
     versions = await log.versions_about(stream, HOLDS)
     for recorded in await log.read_versions(stream, versions):
-        event: HoldPlaced | HoldReleased = recorded.data
-        if isinstance(event, HoldPlaced):
-            found[event.hold_id] = _hold(stream, event, recorded)
-        elif released:
-            by = recorded.meta.get("agent_id")
-            changed = {"released_at": recorded.recorded_at, "released_by": by}
-            found[event.hold_id] = replace(found[event.hold_id], **changed)
+        hold_id, at, by = recorded.data.hold_id, recorded.recorded_at, recorded.meta.get("agent_id")
+        if (reason := recorded.data.reason) is not None:
+            found[hold_id] = Hold(
+                user_id=user_of(stream), hold_id=hold_id, reason=reason, placed_at=at, placed_by=by
+            )
         else:
-            del found[event.hold_id]
-    return [*found.values()]
-
-
-def _hold(stream: str, event: HoldPlaced, recorded: Recorded[HoldPlaced]) -> Hold:
-    return Hold(
-        user_id=user_of(stream),
-        hold_id=event.hold_id,
-        reason=event.reason,
-        placed_at=recorded.recorded_at,
-        placed_by=recorded.meta.get("agent_id"),
-    )
+            found[hold_id] = replace(found[hold_id], released_at=at, released_by=by)
+    return [one for one in found.values() if released or one.released_at is None]
 
 
 def refuse_held(holds: Sequence[Hold]) -> None:

@@ -30,7 +30,7 @@ from memory_actors.actors.asking import Request
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import MemoryActorsError, StateDivergedError
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.settings import RetentionRule
+from memory_actors.base.settings import Settings
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
@@ -274,12 +274,7 @@ class LiveUser:
                 await self._carry_out(ExpireMemories(now_us=now_us), deadline_s)
 
     async def retain(
-        self,
-        rules: Sequence[RetentionRule],
-        now_us: int,
-        deadline_s: float,
-        *,
-        dry_run: bool = False,
+        self, settings: Settings, now_us: int, *, dry_run: bool = False
     ) -> dict[tuple[str, str], None]:
         """Delete what retention rules no longer allow; return kind and id of what went, or would.
 
@@ -287,14 +282,16 @@ class LiveUser:
         """
         if self.state.account.holds:
             return {}
-        found = partial(applied, rules, user_of(self.stream), KINDS, self.state, now_us)
+        found = partial(
+            applied, settings.retention, user_of(self.stream), KINDS, self.state, now_us
+        )
         gone: dict[tuple[str, str], None] = {}
         for command in await anyio.to_thread.run_sync(found):
-            events = (
-                tentative(await self.actor.dry_run(command))
-                if dry_run
-                else await self._carry_out(command, deadline_s)
-            )
+            events: Sequence[Recorded[Any]]
+            if dry_run:
+                events = tentative(await self.actor.dry_run(command))
+            else:
+                events = await self._carry_out(command, settings.deadline_s)
             gone |= {(kind.NAME, one): None for kind, one in user_state.touched(events)}
         return gone
 

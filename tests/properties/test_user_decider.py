@@ -42,7 +42,7 @@ from memory_actors.kinds import (
     user_state,
     working,
 )
-from memory_actors.kinds.account import AlertChanged, PlaceHold, ReleaseHold, SetTier
+from memory_actors.kinds.account import AlertChanged, SetHold, SetTier
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.compacting import Compress, UndoCompression
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
@@ -241,12 +241,12 @@ class UserMachine(
     @rule()
     def is_held(self) -> None:
         self.made += 1
-        self._ask(PlaceHold(now_us=self.now_us, hold_id=f"hold{self.made}", reason="case"))
+        self._ask(SetHold(now_us=self.now_us, hold_id=f"hold{self.made}", reason="case"))
 
     @precondition(lambda self: self.state.account.holds)
     @rule()
     def is_released(self) -> None:
-        self._ask(ReleaseHold(now_us=self.now_us, hold_id=self.state.account.holds[0]))
+        self._ask(SetHold(now_us=self.now_us, hold_id=self.state.account.holds[0]))
 
     @rule(seconds=st.integers(1, 40), name=st.none() | NAMES)
     def retains(self, seconds: int, name: str | None) -> None:

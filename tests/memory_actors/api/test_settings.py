@@ -32,6 +32,7 @@ WRONG: list[tuple[str, Any]] = [
     ("retention", (RetentionRule(days=0),)),
     ("retention", (RetentionRule(days=1), RetentionRule(days=1, memory_type="facts"))),
     ("retention", RetentionRule(days=1)),
+    ("retention", (RetentionRule(days=1, source="x" * 513),)),
     ("retention", [{"days": 1}]),
     ("default_tier", "gold"),
     ("default_tier", None),
