@@ -144,7 +144,7 @@ class QuarantinedError(UnavailableError):
 
 
 class BeingErasedError(UnavailableError):
-    """This user's memory is being erased: try again when that is done, and it is empty."""
+    """This user's memory, or a fact of it, is being erased: try again when that is done."""
 
 
 class SystemClosedError(UnavailableError):

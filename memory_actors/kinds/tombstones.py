@@ -316,18 +316,12 @@ def _digests_in(value: Any) -> Iterator[bytes]:
 # --- the part
 
 
-class TombstonesDump(msgspec.Struct, frozen=True):
-    """The tombstones, in the order of their digests."""
-
-    tombstones: tuple[Tombstone, ...] = ()
-
-
 class TombstonesPart(Part[Tombstones]):
     """What a user had forgotten."""
 
     NAME = "tombstones"
     registry = registry
-    Dump = TombstonesDump
+    Dump = TombstonesPut
     initial = Tombstones()
 
     def fold(self, state: Tombstones, events: Iterable[Recorded[Any]]) -> Tombstones:
@@ -346,11 +340,12 @@ class TombstonesPart(Part[Tombstones]):
         """Return the decision function for each command type."""
         return {PutTombstones: put, LiftTombstones: lift}
 
-    def dump(self, state: Tombstones) -> TombstonesDump:
-        """Return the state as plain data."""
-        return TombstonesDump(tuple(state.by_digest[one] for one in sorted(state.by_digest)))
+    def dump(self, state: Tombstones) -> TombstonesPut:
+        """Return the tombstones in the order of their digests."""
+        stones = state.by_digest
+        return TombstonesPut(tombstones=tuple(stones[one] for one in sorted(stones)))
 
-    def load(self, dumped: TombstonesDump) -> Tombstones:
+    def load(self, dumped: TombstonesPut) -> Tombstones:
         """Return the state back."""
         return state_of(dumped.tombstones)
 
