@@ -55,7 +55,10 @@ class Purge(Command, frozen=True, kw_only=True):
 
     async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories, and of the originals of summaries."""
-        return replace(self, past=await past_of(self.memory_ids, outside))
+        past = dict(await outside.events_about(self.memory_ids))
+        originals = {one for memory_id in past for one in made_of(memory_id, past[memory_id])}
+        past |= await outside.events_about(sorted(originals - past.keys()))
+        return replace(self, past=past)
 
     @property
     def alone(self) -> bool:
@@ -68,16 +71,6 @@ class Purge(Command, frozen=True, kw_only=True):
         asked = {_PURGED_SOURCE: self.source, _PURGED_TRUST: self.trust and self.trust.value}
         said = {name: value for name, value in asked.items() if value is not None}
         return {**said, "purged": what, "cause": f"purge of {what}"}
-
-
-async def past_of(
-    memory_ids: Iterable[str], outside: Outside
-) -> Mapping[str, Sequence[Recorded[Event]]]:
-    """Return every event about memories, and about the originals of summaries among them."""
-    past = dict(await outside.events_about(memory_ids))
-    originals = {one for memory_id in past for one in made_of(memory_id, past[memory_id])}
-    past |= await outside.events_about(sorted(originals - past.keys()))
-    return past
 
 
 def made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ needs neither settings nor log, and the kinds' own events name what goes: a repl
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,32 +14,16 @@ from eventlog import Dropped, Recorded
 from eventlog.core.records import DAY_US
 from memory_actors.base.origins import Origins
 from memory_actors.base.settings import RetentionRule
-from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.effects import ENDS, Event, effect, says
-from memory_actors.kinds.kind import Kind, Row, is_summary, tentative
+from memory_actors.kinds.kind import Kind, Row, is_summary
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.purging import made_of, past_of
-
-RETAINED_AT_ONCE = 100  # memories of one decision, which reads their past
+from memory_actors.kinds.purging import PURGED_AT_ONCE, Living, Purge, Purging, made_of
 
 
-class ApplyRetention(Command, frozen=True, kw_only=True):
+class ApplyRetention(Purge, frozen=True, kw_only=True):
     """Delete those of some memories that a rule matches, and that nobody has written since."""
 
-    frees: ClassVar[bool] = True
     rule: RetentionRule
-    memory_ids: tuple[str, ...] = ()
-    past: Mapping[str, Sequence[Recorded[Event]]] = {}
-    """Every event about each of them, in order."""
-
-    @property
-    def alone(self) -> bool:
-        """True: when they were written last is in the log."""
-        return True
-
-    async def informed(self, _state: object, outside: Outside) -> Self:
-        """Return the command with the past of its memories, and of the originals of summaries."""
-        return replace(self, past=await past_of(self.memory_ids, outside))
 
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
         """Return the meta of its events: the cause is the rule."""
@@ -67,32 +51,29 @@ def applied(
     for rule in rules:
         if not fnmatchcase(user_id, rule.user_id or "*"):
             continue
-        command = ApplyRetention(now_us=now_us, rule=rule)
+        command = ApplyRetention(now_us=now_us, rule=rule, memory_ids=())
         old = [
             row.memory_id
             for kind in kinds
             for row in kind.rows(state.of(kind))
             if command.matches(kind, row, state.provenance)
         ]
-        for start in range(0, len(old), RETAINED_AT_ONCE):
-            ids = tuple(old[start : start + RETAINED_AT_ONCE])
+        for start in range(0, len(old), PURGED_AT_ONCE):
+            ids = tuple(old[start : start + PURGED_AT_ONCE])
             commands.append(replace(command, memory_ids=ids))
     return commands
 
 
-def retain(
-    command: ApplyRetention, kinds: Sequence[Kind], states: Mapping[str, Any], state: Provenance
-) -> list[Event]:
-    """Return the events that delete what a rule no longer allows."""
-    states, events = dict(states), list[Event]()
-    for memory_id in command.memory_ids:
-        for kind in kinds:
-            row = kind.find(states[kind.NAME], memory_id)
-            if row is not None and command.matches(kind, row, state):
-                gone = kind.deleted(row, states[kind.NAME])
-                states[kind.NAME] = kind.fold(states[kind.NAME], tentative(gone, command.now_us))
-                events += gone
-    return events
+class Retaining(Purging):
+    """The work of an `ApplyRetention`."""
+
+    _command: ApplyRetention
+
+    def take_out(self, living: Living) -> None:
+        """Delete a memory that the rule no longer allows."""
+        kind, row = living
+        if self._find(row.memory_id) and self._command.matches(kind, row, self._provenance):
+            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
 
 
 def _written_us(row: Row, past: Mapping[str, Sequence[Recorded[Event]]]) -> int:

@@ -51,7 +51,7 @@ from memory_actors.kinds.provenance import (
     together,
 )
 from memory_actors.kinds.purging import Purge, Purging, standing
-from memory_actors.kinds.retention import ApplyRetention, retain
+from memory_actors.kinds.retention import ApplyRetention, Retaining
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.summaries import Compressed
@@ -195,7 +195,7 @@ class AddTurn(Command, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
-SAYING_NOTHING = (ApplyRetention, Compress, Delete, ExpireMemories, Purge)
+SAYING_NOTHING = (Compress, Delete, ExpireMemories, Purge)
 """Commands whose events say only what living memories do."""
 
 
@@ -295,15 +295,18 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
         tombstones.refuse(events, command.codes, forgotten)
 
 
+_WORK: Mapping[type[Purge], type[Purging]] = {
+    Purge: Purging, Forget: Forgetting, ApplyRetention: Retaining
+}  # fmt: skip
+
+
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
-    if isinstance(command, Purge):
-        work = Forgetting if isinstance(command, Forget) else Purging
-        return work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
     if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
         return []
-    if isinstance(command, ApplyRetention):
-        return retain(command, KINDS, state.by_kind(), state.provenance)
+    if isinstance(command, Purge):
+        work = _WORK[type(command)]
+        return work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)

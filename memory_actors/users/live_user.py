@@ -35,8 +35,8 @@ from memory_actors.base.streams import user_of
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.kind import Pruned, tentative
-from memory_actors.kinds.provenance import ExpireMemories
+from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.provenance import ExpireMemories, SourcePurged
 from memory_actors.kinds.retention import applied
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -287,12 +287,13 @@ class LiveUser:
         )
         gone: dict[tuple[str, str], None] = {}
         for command in await anyio.to_thread.run_sync(found):
-            events: Sequence[Recorded[Any]]
             if dry_run:
-                events = tentative(await self.actor.dry_run(command))
+                events = await self.actor.dry_run(command)
             else:
-                events = await self._carry_out(command, settings.deadline_s)
-            gone |= {(kind.NAME, one): None for kind, one in user_state.touched(events)}
+                done = await self._carry_out(command, settings.deadline_s)
+                events = [one.data for one in done]
+            for event in events:
+                gone |= dict.fromkeys(event.gone if isinstance(event, SourcePurged) else ())
         return gone
 
     async def _carry_out(self, command: Command, deadline_s: float) -> Sequence[Recorded[Any]]:
