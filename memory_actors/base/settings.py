@@ -56,6 +56,22 @@ Encrypt: TypeAlias = bool | str | Path
 """False: not; True: with the keys beside the store; a path: with those in this file."""
 
 
+Pattern: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+"""A pattern as shells have them: `*` stands for any characters, `?` for one."""
+
+
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that deletes memories: all that its fields match; None matches everything."""
+
+    days: Annotated[float, Meta(gt=0, le=100_000)]
+    """The days since the log got its words last: a summary is as old as its newest original."""
+    memory_type: MemoryType | None = None
+    source: Pattern | None = None
+    """Of sources. A memory that others had a say in stays: `purge` takes words out."""
+    user_id: Pattern | None = None
+    """Of users."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a `MemorySystem`. `api/settings_check.py` holds them to their types."""
 
@@ -97,6 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     extractor has "extracted", or "all"; None: none. See docs/review.md."""
     review_days: Days = 30.0
     """Days after which a memory that nobody has approved is rejected."""
+    retention: tuple[RetentionRule, ...] = ()
+    """Rules that delete what is too old: when compaction runs, and by `apply_retention`."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S

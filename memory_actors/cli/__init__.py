@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "compaction": "compact compaction",
     },
     "Users and quotas": {"log": "users", "quotas": "usage cost tier"},
+    "Data protection": {"holding": "hold release holds retention recalls"},
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},
     "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},

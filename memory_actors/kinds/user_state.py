@@ -54,6 +54,7 @@ from memory_actors.kinds.provenance import (
     together,
 )
 from memory_actors.kinds.purging import Purge, Purging, standing
+from memory_actors.kinds.retention import ApplyRetention, Retaining
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
@@ -113,7 +114,7 @@ class UserState(msgspec.Struct, frozen=True):
     def at(self, now_us: int) -> "UserState":
         """Return the state as it reads at a time: without what has expired."""
         state = self
-        if 0 < self.provenance.next_expiry_us <= now_us:
+        if 0 < self.provenance.next_expiry_us <= now_us and not self.account.holds:
             gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
             state = fold(self, tentative(gone, now_us))
         for kind in KINDS:
@@ -340,15 +341,24 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
         tombstones.refuse(said, command.codes, forgotten)
 
 
+_WORK: Mapping[type[Purge], type[Purging]] = {
+    Purge: Purging, Forget: Forgetting, ApplyRetention: Retaining
+}  # fmt: skip
+
+
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
     if isinstance(command, Reject):
         state.review.check(command.memory_ids)
         ended = review.ended(state.review, command.memory_ids, "rejected")
         return [*ended, *tombstones.put(command, state.tombstones, mine)]
+    if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
+        return []
     if isinstance(command, Purge):
-        work = Forgetting if isinstance(command, Forget) else Purging
+        work = _WORK[type(command)]
         done = work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
+        if isinstance(command, ApplyRetention):  # what is pending has a time of its own
+            return done
         return [*done, *_taken_out(command, state.review)]
     if isinstance(command, ExpireMemories):
         now_us = command.now_us

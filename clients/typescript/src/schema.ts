@@ -811,6 +811,8 @@ export interface components {
             log_bytes_after: number;
             /** @default false */
             key_deleted?: boolean;
+            /** @default 0 */
+            holds?: number;
         };
         /**
          * Extract
@@ -3764,7 +3766,10 @@ export interface operations {
     };
     erase_user: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Also under a legal hold. */
+                despite_hold?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Whose memory. */
@@ -3803,6 +3808,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Quota exceeded */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
