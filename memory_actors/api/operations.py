@@ -42,7 +42,7 @@ RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
     Undone,
 )  # fmt: skip
-WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
+WITHOUT_RECEIPT: Final = {"grant", "revoke", "set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
 READS_RECEIPTS: Final = {"extractions"}

@@ -24,16 +24,24 @@ from memory_actors.base.records import (
     Metadata,
     OnDuplicate,
     Receipt,
+    Right,
     Tier,
     Time,
     Trust,
 )
 from memory_actors.base.reports import Extraction, Purged, Undone
-from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.base.validation import (
+    check_member,
+    check_memory_type,
+    check_subject,
+    check_tier,
+)
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
-from memory_actors.kinds import account
+from memory_actors.kinds import account, grants
 from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.grants import Grant, Revoke
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -79,6 +87,16 @@ class UserMemory(UserReads):
         :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
         """
         return self._with(origins=origin(source, trust))
+
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.
+
+        They ask in the name of the handle's subjects; if it names none, of this user. Everything
+        else, writes above all, is still about this user.
+
+        :raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes.
+        """
+        return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
@@ -410,7 +428,34 @@ class UserMemory(UserReads):
         :raises InvalidInputError: there is no such tier.
         """
         command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
-        with self._scope.measured(SetTier.__name__, account.PART.NAME):
+        await self._ask(command, account.PART.NAME)
+
+    async def grant(self, subject: str, right: Right | str = Right.READ) -> None:
+        """Give a person, an agent or an API key a right, in place of the one that it had.
+
+        `subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id
+        of a key. The rights are "read"; "write", which includes it; "manage", which includes both,
+        grants and the tier. From its first grant on, the scope is open to nobody else, but for the
+        embedding process and the person of the scope's own name.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here.
+        :raises InvalidInputError: no subject, an unknown right, or too many grants.
+        """
+        named, level = check_subject(subject), check_member(Right, right, "right")
+        command = Grant(now_us=self._scope.now_us(), subject=named, right=level)
+        await self._ask(command, grants.PART.NAME)
+
+    async def revoke(self, subject: str) -> None:
+        """Take the right of a subject: its next read or write is refused, at every door.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here.
+        :raises NotFoundError: it has no grant.
+        """
+        command = Revoke(now_us=self._scope.now_us(), subject=check_subject(subject))
+        await self._ask(command, grants.PART.NAME)
+
+    async def _ask(self, command: Command, part: str) -> None:
+        with self._scope.measured(type(command).__name__, part):
             async with self._scope.writable() as live:
                 await self._scope.ask(live, command)
 

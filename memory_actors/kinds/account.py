@@ -8,13 +8,13 @@ that evicts by design is full for most of its life, and raises none.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import QuotaUse, Tier
+from memory_actors.base.records import QuotaUse, Right, Tier
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Decide, Part
 
@@ -86,6 +86,7 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
 class SetTier(Command, frozen=True, kw_only=True):
     """Set the user's tier."""
 
+    needs: ClassVar[Right] = Right.MANAGE
     tier: Tier
 
 

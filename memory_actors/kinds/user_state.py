@@ -4,8 +4,8 @@ ARCHITECTURE.md, "Where to make a change", lists the other places that a new kin
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,7 @@ from memory_actors.kinds import (
     entity,
     episodic,
     extracting,
+    grants,
     long_term,
     provenance,
     recall_events,
@@ -35,6 +36,7 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
+from memory_actors.kinds.grants import Grants, Wrote
 from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import (
@@ -63,7 +65,7 @@ COMPACTED: tuple[CompactedKind, ...] = tuple(
 )
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
-PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART)
+PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART, grants.PART)
 
 _logger = get_logger("memory_actors.user")
 
@@ -84,6 +86,7 @@ class UserState(msgspec.Struct, frozen=True):
     context: ContextState = context.KIND.initial
     account: Account = account.PART.initial
     provenance: Provenance = provenance.PART.initial
+    grants: Grants = grants.PART.initial
 
     def of(self, part: Part[Any]) -> Any:
         """Return the state of one part."""
@@ -161,9 +164,9 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
 
 
 def _keys(event: object) -> Iterable[str]:
-    """Return the memories that an event is about; those of provenance are about none."""
-    part = _PART_OF_EVENT[type(event)]
-    return () if part is provenance.PART else part.registry.keys(event)
+    """Return the memories that an event is about; those of no kind are about none."""
+    kind = kind_of_event(event)
+    return () if kind is None else kind.registry.keys(event)
 
 
 def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
@@ -227,7 +230,24 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
             )
         ]
 
-    return Decider(UserState(), decide, evolve, fold, follow_up)
+    return Decider(UserState(), _for_subjects(decide), evolve, fold, follow_up)
+
+
+Decide: TypeAlias = Callable[[Command, UserState], Sequence[Event]]
+
+
+def _for_subjects(decide: Decide) -> Decide:
+    """Return a decision that checks the grants of the subjects of a command, and notes writers."""
+
+    def checked(command: Command, state: UserState) -> Sequence[Event]:
+        if not command.by:
+            return decide(command, state)
+        grants.check(command, state.grants)
+        events, writer = decide(command, state), command.by[0]
+        is_known = not events or writer in state.grants.writers
+        return events if is_known else [*events, Wrote(subject=writer)]
+
+    return checked
 
 
 FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})

@@ -6,7 +6,7 @@ name here, too: `isinstance(user, UserMemory)` holds whoever owns the store.
 """
 
 from abc import ABCMeta
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from secrets import token_hex
 from typing import Any, Final, Self, TypeVar
 
@@ -19,7 +19,7 @@ from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Hit, Hits, Trust
 from memory_actors.base.reports import Moment
-from memory_actors.base.validation import check_name
+from memory_actors.base.validation import check_name, check_subjects
 from memory_actors.sharing.declaration import Caller, How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 
@@ -170,6 +170,10 @@ class UserMemory(Remote):
         """Return a handle for what a source says. No I/O."""
         return self._with(origins=origin(source, trust))
 
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O."""
+        return self._with(reads=scopes)
+
     def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
         return type(self)(self._caller, msgspec.structs.replace(self._on, **fields).checked())
@@ -207,9 +211,12 @@ class RemoteSystem(Remote):
         source: str | None = None,
         trust: Trust | str | None = None,
         auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O."""
-        on = On(user_id, agent_id, session_id, origin(source, trust), auto_prune)
+        on = On(
+            user_id, agent_id, session_id, origin(source, trust), auto_prune, by=check_subjects(by)
+        )
         return UserMemory(self._caller, on.checked())
 
     def replay(
