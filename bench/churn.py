@@ -26,7 +26,7 @@ from memory_actors.search.indexes.rows import centre
 K = 10
 RECALL_MIN = 0.95
 REPLACED, DELETED = 0.5, 0.9  # of what lives
-PACKAGES = ("numpy", "numkong")
+PACKAGES = ("numpy",)
 COLUMNS = [
     "step", "background", "searched by", "living", "dead", "recall@10", "p50 us", "p99 us",
     "rebuild s",

@@ -13,9 +13,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support.postgres import stop_session
 
-# No example is too slow: what a machine does besides is no fault of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# No example is too slow: what a machine does besides is no fault of the code. A run tries the same
+# examples each time, so what fails is the change; `--hypothesis-profile random` tries others.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", UNTIMED, derandomize=True)
+settings.register_profile("random", UNTIMED)
+settings.load_profile("same")
 
 # Tests run side by side, and the threads of BLAS would take the cores from each other. It looks
 # when numpy is loaded, in the processes that tests start, too.

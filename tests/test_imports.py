@@ -221,7 +221,7 @@ for package in (eventlog, memory_actors):
 """
 
 
-@pytest.mark.parametrize("flag", ["-B", "-OO"])
+@pytest.mark.parametrize("flag", ["-B", pytest.param("-OO", marks=pytest.mark.slow)])
 def test_a_base_install_documents_every_module(flag: str) -> None:
     program = NOT_INSTALLED + EVERY_MODULE
     done = subprocess.run([sys.executable, flag, "-c", program], capture_output=True, text=True)

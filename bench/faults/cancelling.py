@@ -29,7 +29,8 @@ from memory_actors.kinds.user_state import KINDS
 from memory_actors.search.embedding import service
 from memory_actors.search.indexes.parts import indexed
 
-EVERY = {"quick": 8, "middle": 1, "full": 1}  # which suspensions
+EVERY = {"quick": 30, "middle": 1, "full": 1}  # which suspensions
+EVERY_CALL = {"quick": 4, "middle": 1, "full": 1}
 PREPARED_FROM = 1000
 NEXT_S_MAX = 5.0
 CALL_S_MAX = 120.0
@@ -44,7 +45,7 @@ def run(counts: Counts, _seed: int, scratch: Path) -> Row:
     in_child(lambda: asyncio.run(_made(whole)))
     trials: dict[str, Callable[[], Coroutine[Any, Any, tuple[str, str]]]] = {
         name: partial(_everywhere, store, command, EVERY[counts])
-        for name, command in COMMANDS.items()
+        for name, command in [*COMMANDS.items()][:: EVERY_CALL[counts]]
     }
     trials["open and close"] = partial(_opening, store, EVERY[counts])
     for name, trial in trials.items():

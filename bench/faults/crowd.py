@@ -24,7 +24,7 @@ from bench.opened import services_of
 from memory_actors import MemorySystem, NotFoundError, Settings
 
 USERS = {"quick": 200, "middle": 2_000, "full": 10_000}
-OPERATIONS = {"quick": 2_000, "middle": 50_000, "full": 1_000_000}
+OPERATIONS = {"quick": 800, "middle": 50_000, "full": 1_000_000}
 WORKERS = 32
 LIVE_BYTES_MAX = {"quick": 1 << 20, "middle": 8 << 20, "full": 64 << 20}
 BESIDE_BYTES = 96 << 20  # caches of vectors, queues, threads' arenas: none grows with the users

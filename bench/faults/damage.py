@@ -30,7 +30,7 @@ from memory_actors.kinds.recall_events import RecallMade
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.indexes.files import INDEXES
 
-TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
+TRIALS = {"quick": 4, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 LARGE_EVERY = 8

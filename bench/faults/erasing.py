@@ -21,7 +21,7 @@ from memory_actors import MemorySystem
 from memory_actors.base.streams import stream_of
 
 TIMES = {"quick": 1, "middle": 10, "full": 50}  # each directory in each mode
-ROUNDS = {"quick": 6, "middle": 30, "full": 100}
+ROUNDS = {"quick": 3, "middle": 30, "full": 100}
 AT_ONCE = 12
 MODES = (0o000, 0o300, 0o400, 0o555)
 DIRECTORIES = ("indexes", "archive")

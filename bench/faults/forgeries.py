@@ -28,7 +28,7 @@ from eventlog.upkeep import exporting
 from eventlog.upkeep.backup import MANIFEST
 from memory_actors import MemorySystem
 
-TRIALS = {"quick": 12, "middle": 150, "full": 1_000}  # of each
+TRIALS = {"quick": 5, "middle": 150, "full": 1_000}  # of each
 PLANTED = ("api_keys.json", "evil.so", "archive/evil.so", "recall.key", "indexes/x.words")
 JUNK: tuple[Any, ...] = (
     None, -1, 0, 1, 10**9, 2**63, 2**64 - 1, "", "log.mdb", "log.anchor", "derived.mdb", [], {},

@@ -31,7 +31,7 @@ from memory_actors import UnavailableError
 from memory_actors.base.streams import stream_of
 from memory_actors.kinds.user_state import event_registry
 
-INPUTS = {"quick": 20_000, "middle": 200_000, "full": 1_000_000}
+INPUTS = {"quick": 5_000, "middle": 200_000, "full": 1_000_000}
 GUIDED = {"quick": 0, "middle": 20_000, "full": 1_000_000}
 GUIDED_S_MAX = 3_600
 CHANGES_MAX = 4

@@ -22,7 +22,7 @@ from bench.faults.trials import in_loop
 from eventlog import KeysUnavailable
 from memory_actors.base.streams import stream_of
 
-TRIALS = {"quick": 4, "middle": 40, "full": 250}  # of each
+TRIALS = {"quick": 2, "middle": 40, "full": 250}  # of each
 HEAD_BYTES, RECORD_BYTES = 28, 52
 TORN = "torn"
 NEW = "somebody new"

@@ -34,7 +34,7 @@ from bench.faults.trials import Ending, entering, in_loop
 from bench.kill import ROOT
 from memory_actors import Item, MemorySystem, NotFoundError, Settings
 
-EVERY = {"quick": 89, "middle": 5, "full": 1}  # which n are tried
+EVERY = {"quick": 239, "middle": 5, "full": 1}  # which n are tried
 N_MAX = 2000
 PAGE_BYTES = 4096
 PAGES_MAX = 400

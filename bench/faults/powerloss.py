@@ -29,7 +29,7 @@ from bench.kill_child import Alike, Beside
 from eventlog import EventLogError
 from memory_actors import MemorySystem
 
-STATES = {"quick": 12, "middle": 300, "full": 2000}
+STATES = {"quick": 5, "middle": 300, "full": 2000}
 STATES_A_LIFE = 40
 LIVES: tuple[Beside, ...] = ("writing", "compacting", "compacting")
 LIFE_BYTES = (500_000, 2_000_000, 6_000_000)  # of writes, until the process ends

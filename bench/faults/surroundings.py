@@ -25,7 +25,7 @@ from eventlog import LogLocked
 from eventlog.core.records import DAY_US
 from memory_actors import Limits, MemorySystem, Plan, QuotaExceededError, Settings, Tier
 
-TIMES = {"quick": 4, "middle": 25, "full": 100}  # of each
+TIMES = {"quick": 2, "middle": 25, "full": 100}  # of each
 ERROR_S_MAX = 5.0  # an error that comes at once, on a busy machine: what waits, waits for longer
 CAPABILITIES = (0x20080522, 0)  # the version of the call, and this process
 YEARS_US = 3_652 * DAY_US

@@ -11,6 +11,7 @@ import msgspec
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Hit
+from memory_actors.base.weights import Weights
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, progress_bars, say, table, text
 from memory_actors.interchange import import_locomo, questions, read_locomo
@@ -51,10 +52,12 @@ class FoundEvidence(msgspec.Struct, frozen=True, kw_only=True):
     turn_recall_at_10: float
 
 
-async def ask(user: UserMemory, one: AskedQuestion) -> AskedQuestion:
+async def ask(
+    user: UserMemory, one: AskedQuestion, weights: Weights | None = None
+) -> AskedQuestion:
     """Ask a question; LoCoMo's turns are known by their `dia_id`, others by their own id."""
     began_s = perf_counter()
-    hits = await user.retrieve(one.question, top_k=10)
+    hits = await user.retrieve(one.question, top_k=10, weights=weights)
     took_ms = (perf_counter() - began_s) * 1e3
     found = [str(hit.metadata.get("dia_id", hit.memory_id)) for hit in hits]
     at_5, at_10 = (len({*one.evidence} & {*found[:k]}) / len({*one.evidence}) for k in (5, 10))

@@ -363,12 +363,11 @@ def expired(
     due = [(at_us, one) for one, at_us in state.expires.items() if at_us <= now_us]
     states, events = dict(states), list[Event]()
     for _, memory_id in sorted(due) if count is None else nsmallest(count, due):
-        gone: Sequence[Event] = ()
         for kind in kinds:
             row = kind.find(states[kind.NAME], memory_id)
-            if row is not None:
+            if row is not None:  # a relationship may have gone with its entity
                 gone = kind.deleted(row, states[kind.NAME])
                 states[kind.NAME] = kind.fold(states[kind.NAME], tentative(gone, now_us))
+                events += gone
                 break
-        events += gone or [LifetimeSet(memory_id=memory_id)]  # it went with another one
     return events

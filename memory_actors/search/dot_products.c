@@ -1,15 +1,58 @@
-/* Products of coded rows with one vector: what dot_products.py does by numkong and numpy, in one pass.
- *
- * Where the processor has AVX-512 with VNNI, it takes what reading the rows takes. The sums are exact,
- * and what follows is rounded as numpy does it: results are the same, bit for bit.
- */
+/* Products of rows with vectors: what dot_products.py does by numpy, in one pass and one thread. */
 
 #include <immintrin.h>
 #include <stdint.h>
 
 #include "compiled.h"
 
-enum { AT_ONCE = 64 };
+enum { AT_ONCE = 64, LANES = 16 };
+
+/* Write the product of each row with each vector; sums are exact. */
+AVX2 EXPORT void byte_dots(
+    const int8_t *rows, int64_t count, int64_t width, const int8_t *vectors, int64_t asked,
+    int32_t *products)
+{
+    for (int64_t row = 0; row < count; row++, rows += width)
+        for (int64_t one = 0; one < asked; one++) {
+            const int8_t *vector = vectors + one * width;
+            int32_t sum = 0;
+            for (int64_t place = 0; place < width; place++)
+                sum += (int16_t)rows[place] * (int16_t)vector[place];
+            *products++ = sum;
+        }
+}
+
+/* Write the product of each row with itself. */
+AVX2 EXPORT void byte_squares(const int8_t *rows, int64_t count, int64_t width, int32_t *products)
+{
+    for (int64_t row = 0; row < count; row++, rows += width) {
+        int32_t sum = 0;
+        for (int64_t place = 0; place < width; place++)
+            sum += (int16_t)rows[place] * (int16_t)rows[place];
+        products[row] = sum;
+    }
+}
+
+/* Write the product of each row with each vector: the same for a pair wherever it stands. */
+AVX2 EXPORT void float_dots(
+    const float *rows, int64_t count, int64_t width, const float *vectors, int64_t asked,
+    float *products)
+{
+    for (int64_t row = 0; row < count; row++, rows += width)
+        for (int64_t one = 0; one < asked; one++) {
+            const float *vector = vectors + one * width;
+            float sums[LANES] = {0};
+            int64_t place = 0;
+            for (; place + LANES <= width; place += LANES)
+                for (int lane = 0; lane < LANES; lane++)
+                    sums[lane] += rows[place + lane] * vector[place + lane];
+            for (int lane = 0; place < width; place++, lane++)
+                sums[lane] += rows[place] * vector[place];
+            for (int half = LANES / 2; half; half /= 2)
+                for (int lane = 0; lane < half; lane++) sums[lane] += sums[lane + half];
+            *products++ = sums[0];
+        }
+}
 
 static int32_t sum_of(const int8_t *numbers, int64_t count)
 {
@@ -19,7 +62,8 @@ static int32_t sum_of(const int8_t *numbers, int64_t count)
 }
 
 /* Write (row * high * high_step + row * low * low_step) * its step, of each row; a row has `width`
- * bytes, a multiple of 64. One side of an instruction has no sign: a row's bytes are taken + 128. */
+ * bytes, a multiple of 64. It takes what reading the rows takes, and rounds as numpy does: results
+ * are the same, bit for bit. One side of an instruction has no sign: a row's bytes are taken + 128. */
 AVX512_VNNI EXPORT void coded_dots(
     const int8_t *rows, const float *steps, int64_t count, int64_t width, const int8_t *high,
     float high_step, const int8_t *low, float low_step, float *products)

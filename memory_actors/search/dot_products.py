@@ -1,26 +1,24 @@
-"""Products of stored vectors with a query, at the width they are stored. Alone imports numkong.
+"""Products of stored vectors with a query, at the width they are stored.
 
-numpy's BLAS knows no int8, so it would be given four times the bytes, and it splits
-small products over threads: on a busy machine the first waits for the second to get a core, which
-was measured to take a query from 2 to 12 ms, and a text of 40 tokens from 5 to 20 while another one
-was embedded. These run in the caller's thread. The products of coded rows with one vector, which a
-search needs most, are in C where the processor has AVX-512 with VNNI.
+numpy's BLAS knows no int8, so it would be given four times the bytes, and it splits products over
+threads: on a busy machine the first waits for the second to get a core, which was measured to take
+a query from 2 to 12 ms, and a text of 40 tokens from 5 to 20 while another one was embedded. These
+run in the caller's thread.
 
-`LIBRARY` has the parts of the search that are written in C, in `dot_products.c` and
-`indexes/max_sim.c`. Each does what Python also does, faster. Without a compiler, or on another
-processor, Python is used.
+`LIBRARY` has the parts of the search that are written in C, in `dot_products.c` and `indexes/*.c`.
+Each does what Python also does, faster. Without a compiler, or on another processor, Python is
+used.
 """
 
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-import numkong
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.compiled import FLOAT, LONG, POINTER, CompiledLibrary
 
-LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.3"))
+LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.4"))
 INSTRUCTION_SETS: Final = ("numpy", "AVX2", "AVX-512")
 """By the numbers that the library has for them; 0 is none of C."""
 AVX512: Final = 2
@@ -29,14 +27,22 @@ Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.int8]
 _TINY = np.float32(1e-30)
 _WIDTH = 64  # of what is compiled: rows of a multiple of it
-_DOTS = POINTER, POINTER, LONG, LONG, POINTER, FLOAT, POINTER, FLOAT, POINTER
+_EXACT_WIDTH = 1 << 10  # up to which float32 holds each product of bytes: it has 24 bits
+_ONE_THREAD = 1 << 18  # multiplications that OpenBLAS does not split
+_CODED = POINTER, POINTER, LONG, LONG, POINTER, FLOAT, POINTER, FLOAT, POINTER
+_PAIRS = POINTER, LONG, LONG, POINTER, LONG, POINTER
 
 
 def float_dots(rows: Floats, vectors: Floats) -> Floats:
-    """Return the product of each row with each vector: [n, d] and [k, d] give float32 [n, k]."""
-    if not len(rows):
-        return np.zeros((0, len(vectors)), np.float32)
-    return _products(rows, vectors).astype(np.float32)
+    """Return the product of each row with each vector: [n, d] and [k, d] give float32 [n, k].
+
+    That of a pair is the same wherever they stand.
+    """
+    if LIBRARY.instruction_set:
+        products = np.empty((len(rows), len(vectors)), np.float32)
+        return _compiled("float_dots", rows, vectors, products)
+    found: Floats = np.einsum("nd,kd->nk", rows, vectors)
+    return found
 
 
 class Coded(NamedTuple):
@@ -83,7 +89,7 @@ class Coded(NamedTuple):
     def _compiled_dots(self, high: "Coded", low: "Coded") -> Floats:
         products = np.empty(len(self.codes), np.float32)
         codes, steps = np.ascontiguousarray(self.codes), np.ascontiguousarray(self.steps)
-        LIBRARY.function("coded_dots", *_DOTS)(
+        LIBRARY.function("coded_dots", *_CODED)(
             codes.ctypes.data, steps.ctypes.data, *codes.shape, high.codes.ctypes.data,
             high.steps[0], low.codes.ctypes.data, low.steps[0], products.ctypes.data,
         )  # fmt: skip
@@ -110,26 +116,40 @@ def units_of(codes: Bytes) -> Coded:
 
 def byte_lengths(rows: Bytes) -> Floats:
     """Return the length of each row, float32 [n]."""
-    if not len(rows):
-        return np.zeros(0, np.float32)
-    return np.sqrt(np.asarray(numkong.dot(rows, rows)).astype(np.float32))
+    if LIBRARY.instruction_set:
+        squares, rows = np.empty(len(rows), np.int32), np.ascontiguousarray(rows)
+        LIBRARY.function("byte_squares", *_PAIRS[:4])(
+            rows.ctypes.data, *rows.shape, squares.ctypes.data
+        )
+    else:
+        squares = np.einsum("nd,nd->n", rows, rows, dtype=np.int32)
+    return np.sqrt(squares.astype(np.float32))
 
 
 def byte_dots(rows: Bytes, vectors: Bytes) -> npt.NDArray[np.int32]:
     """Return the product of each row with each vector, exactly: int32 [n, k]."""
-    if not len(rows) or not len(vectors):
-        return np.zeros((len(rows), len(vectors)), np.int32)
-    return _products(rows, vectors)
+    products = np.empty((len(rows), len(vectors)), np.int32)
+    if LIBRARY.instruction_set:
+        return _compiled("byte_dots", rows, vectors, products)
+    exact = np.dtype(np.float32 if rows.shape[1] <= _EXACT_WIDTH else np.float64)
+    wide, at_once = vectors.T.astype(exact), max(_ONE_THREAD // max(vectors.size, 1), 1)
+    for first in range(0, len(rows), at_once):
+        some = slice(first, first + at_once)
+        products[some] = rows[some].astype(exact) @ wide
+    return products
 
 
-def byte_angles(vectors: Bytes, rows: Bytes) -> Floats:
-    """Return 1 - the cosine of each vector and row, float32 [k, n]; NaN for one of length 0."""
-    if not len(rows) or not len(vectors):
-        return np.zeros((len(vectors), len(rows)), np.float32)
-    packed = numkong.dots_pack(np.ascontiguousarray(rows))
-    return np.asarray(numkong.angulars_packed(np.ascontiguousarray(vectors), packed))
+_Products = TypeVar("_Products", Floats, npt.NDArray[np.int32])
 
 
-def _products(rows: npt.NDArray[np.generic], vectors: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
-    packed = numkong.dots_pack(np.ascontiguousarray(vectors))
-    return np.asarray(numkong.dots_packed(np.ascontiguousarray(rows), packed))
+def _compiled(
+    name: str, rows: npt.NDArray[np.generic], vectors: npt.NDArray[np.generic], products: _Products
+) -> _Products:
+    read = np.float32 if products.dtype == np.float32 else np.int8
+    rows, vectors = np.ascontiguousarray(rows, read), np.ascontiguousarray(vectors, read)
+    if rows.shape[1] != vectors.shape[1]:
+        raise ValueError(f"rows have width {rows.shape[1]}, vectors {vectors.shape[1]}")
+    LIBRARY.function(name, *_PAIRS)(
+        rows.ctypes.data, *rows.shape, vectors.ctypes.data, len(vectors), products.ctypes.data
+    )
+    return products

@@ -232,7 +232,7 @@ def is_loopback(host: str) -> bool:
     import ipaddress  # only for addresses that are no sockets of a directory
 
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback and "%" not in host  # a zone is looked up
     except ValueError:
         return host == "localhost"
 

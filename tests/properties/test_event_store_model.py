@@ -258,7 +258,7 @@ class AgreeingStores(RuleBasedStateMachine):
 
 TestAgreeingStores = AgreeingStores.TestCase
 TestAgreeingStores.settings = settings(
-    max_examples=60,
+    max_examples=25,
     stateful_step_count=25,
     deadline=None,
     database=None,

@@ -24,8 +24,8 @@ from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.interchange import ImportPlan, ImportReport, import_from, plan_import
 
 every_sample = pytest.mark.parametrize("sample", SAMPLES)
-some = settings(max_examples=60, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=12, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=15, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=4, suppress_health_check=list(HealthCheck))
 
 STRANGE = st.recursive(
     st.none()

@@ -5,7 +5,7 @@ from support.clients import GLOBAL_LIMITS, USERS, Act
 from support.system_machine import SystemMachine
 
 TestMemorySystem = SystemMachine.TestCase
-TestMemorySystem.settings = settings(max_examples=10, stateful_step_count=25, deadline=None)
+TestMemorySystem.settings = settings(max_examples=5, stateful_step_count=25, deadline=None)
 
 
 def test_what_meets_the_limit_of_all_users_exactly_fits_and_a_byte_more_does_not() -> None:

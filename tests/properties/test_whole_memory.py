@@ -13,7 +13,7 @@ STEPS = 100_000
 
 TestWholeMemory = WholeMachine.TestCase
 TestWholeMemory.settings = settings(
-    max_examples=8,
+    max_examples=4,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -11,11 +11,13 @@ from memory_actors.api.operations import OPERATIONS
 
 SEED = 7
 WITH_TESTS_OF_THEIR_OWN = {"kills", "model"}
-OF_THE_USER = {"formats", "surroundings"}
-
-
+MARKS = {
+    **dict.fromkeys(("formats", "surroundings"), pytest.mark.user),
+    # Ten seconds or more each with their smallest counts, and other tests touch what they prove.
+    **dict.fromkeys(("erasing", "models", "server", "strangers"), pytest.mark.slow),
+}
 NAMES = [
-    pytest.param(name, marks=[pytest.mark.user] if name in OF_THE_USER else [])
+    pytest.param(name, marks=MARKS.get(name, ()))
     for name in sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN)
 ]
 

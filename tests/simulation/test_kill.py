@@ -15,7 +15,7 @@ def harm(report: KillReport) -> tuple[int, int, int]:
 
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
-    report = run(rounds=6, seed=7)
+    report = run(rounds=4, seed=7)
     assert report.acknowledged > 100
     assert harm(report) == (0, 0, 0)
 
@@ -24,7 +24,7 @@ def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
 @pytest.mark.parametrize("beside", ["compacting", "episodes"])
 def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
     report = run(rounds=2, seed=11, beside=beside)
-    assert report.acknowledged > 50
+    assert report.acknowledged > 20
     assert report.compressed > 0
     assert harm(report) == (0, 0, 0)
 
@@ -33,8 +33,8 @@ def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
 @pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "exporting", "purging"])
 def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
     """Nor is anything left of who was erased, and every export is whole."""
-    report = run(rounds=2, seed=13, beside=beside)
-    assert report.acknowledged > 50
+    report = run(rounds=1, seed=13, beside=beside)
+    assert report.acknowledged > 20
     assert harm(report) == (0, 0, 0)
 
 
@@ -42,7 +42,7 @@ def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
 @pytest.mark.parametrize("during", ["repairing", "restoring", "importing"])
 def test_work_on_a_closed_store_is_all_or_nothing(during: Closed) -> None:
     """Work on a closed store is done or not when it dies."""
-    assert harm(run_closed(during, rounds=2, seed=17)) == (0, 0, 0)
+    assert harm(run_closed(during, rounds=1, seed=17)) == (0, 0, 0)
 
 
 @pytest.mark.slow

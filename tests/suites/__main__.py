@@ -62,15 +62,14 @@ def _arguments(given: Sequence[str], known: Sequence[str]) -> argparse.Namespace
         epilog="After `--`: options for pytest, and no judgement. docs/internals/contracts.md",
     )
     parser.add_argument("names", nargs="*", metavar="SUITE", help=f"of {', '.join(known)}")
-    parser.add_argument("--quick", action="store_true", help="only the files that are quick")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     chosen = parser.parse_args(given)
     for name in chosen.names:
         if name not in known:
             parser.error(f"there is no suite {name!r}: {', '.join(known)}")
-    if chosen.write and (chosen.names or chosen.quick):
-        parser.error("--write wants a run of all suites: leave out --quick and the names")
+    if chosen.write and chosen.names:
+        parser.error("--write wants a run of all suites: leave out the names")
     return chosen
 
 
@@ -86,13 +85,8 @@ def main() -> int:
         if not chosen:
             raise SystemExit("options for pytest are for suites that pytest runs")
         return max(run_by_hand(suite, given[len(own) + 1 :]) for suite in chosen)
-    work = {
-        f"{one.name} ({one.package} {one.version})": partial(run, one, quick=arguments.quick)
-        for one in chosen
-        if one.quick or not arguments.quick
-    }
-    if not arguments.quick:
-        work |= {name: suite for name, suite in npm.SUITES.items() if name in names}
+    work = {f"{one.name} ({one.package} {one.version})": partial(run, one) for one in chosen}
+    work |= {name: suite for name, suite in npm.SUITES.items() if name in names}
     results = []
     for name, runs in work.items():
         print(f"{name} …", file=sys.stderr, flush=True)

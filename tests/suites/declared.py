@@ -30,8 +30,6 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Requirements of the tests beside the extra `dev`; they go to an environment apart."""
     tests: str = "tests"
     """The folder of the sdist in which each test file must run or be left out with a reason."""
-    quick: tuple[str, ...] = ()
-    """The files that `scripts/test` runs, too; together under two minutes for all suites."""
     options: tuple[str, ...] = ()
     """More options for pytest."""
     workers: int = 2

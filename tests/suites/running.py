@@ -42,17 +42,16 @@ class Result(msgspec.Struct):
     seconds: float
 
 
-def run(suite: Suite, *, quick: bool = False) -> Result:
-    """Run a suite, or the files of it that are quick.
+def run(suite: Suite) -> Result:
+    """Run a suite.
 
     :raises NotObtainedError: its sdist or its environment cannot be had.
     """
-    files = suite.quick if quick else suite.files
     root = unpacked(suite)
     started_s = perf_counter()
-    done, report = _pytest(suite, files, ("-q", "-n", str(suite.workers)))
+    done, report = _pytest(suite, suite.files, ("-q", "-n", str(suite.workers)))
     seconds = perf_counter() - started_s
-    problems = list(_problems(suite, root, files, report))
+    problems = list(_problems(suite, root, report))
     if done.returncode != 0 or not report.outcomes:
         problems.append(f"pytest ended with {done.returncode}:\n{done.stdout[-6_000:]}")
     return _result(suite, report, problems, seconds)
@@ -87,7 +86,7 @@ def _pytest(
     return done, msgspec.json.decode(said, type=Report)
 
 
-def _problems(suite: Suite, root: Path, files: Sequence[str], report: Report) -> Iterator[str]:
+def _problems(suite: Suite, root: Path, report: Report) -> Iterator[str]:
     """Yield why a run fails."""
     left_out = suite.left_out
     hint = f"make it pass, or name it in left_out/{suite.name}.toml with a reason"
@@ -102,11 +101,8 @@ def _problems(suite: Suite, root: Path, files: Sequence[str], report: Report) ->
         if file not in suite.files and reason_of(file, left_out) is None:
             yield f"{file} is not run: {hint}"
     known = {name for node in [*there, *report.collected] for name in names_of(node)}
-    is_whole = tuple(files) == suite.files
     for listed in left_out:
-        is_in_files = "::" in listed or listed.startswith("[")
-        is_looked_at = not is_in_files or listed.partition("::")[0] in files or is_whole
-        if is_looked_at and listed not in known:
+        if listed not in known:
             yield f"{listed} is left out, and there is no such test: strike it from the list"
 
 

@@ -1,22 +1,19 @@
-"""The owners' tests pass, those that are quick; the rest runs by `scripts/contracts`."""
+"""The owners' tests pass; `scripts/contracts` runs them, too. They install packages for minutes."""
 
 import pytest
 
 from suites.declared import Suite, suites
 from suites.obtaining import NotObtainedError
-from suites.running import run
+from suites.running import RUN_S_MAX, run
 
 
-@pytest.mark.parametrize("suite", [one for one in suites().values() if one.quick], ids=str)
+@pytest.mark.slow
+@pytest.mark.timeout(RUN_S_MAX)
+@pytest.mark.parametrize("suite", suites().values(), ids=str)
 def test_the_owners_tests_pass(suite: Suite) -> None:
     try:
-        result = run(suite, quick=True)
+        result = run(suite)
     except NotObtainedError as error:
         pytest.skip(f"{suite.sdist} cannot be had: {error}")
     assert result.problems == []
     assert result.passed == result.run > 0
-
-
-@pytest.mark.parametrize("suite", suites().values(), ids=str)
-def test_what_is_quick_is_a_part(suite: Suite) -> None:
-    assert set(suite.quick) <= set(suite.files)

@@ -21,15 +21,16 @@ import msgspec
 from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
 from memory_actors.base.records import Item, Relationship
+from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
 from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import print_json, say, shortened
 from memory_actors.cli.past import print_why
+from memory_actors.cli.plotting import TERMINAL, Bar, draw
 from memory_actors.cli.recall import (
     AskedQuestion,
     FoundEvidence,
     ask,
-    print_recall,
     recall,
     score_locomo,
 )
@@ -44,6 +45,8 @@ USER: Final = "demo"
 SHOWN: Final = "What is the name of Maya's dog?"
 """The first question that the dashboard is asked."""
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
+VECTORS_ALONE: Final = Weights(**{name: float(name == "meaning") for name in SIGNALS})
+NAMES: Final = ("all signals", "meaning alone")
 WRITERS: Final = 8
 WRITES: Final = (20, 60)
 """From how many acknowledged writes to how many, by chance, the writing process lives."""
@@ -96,11 +99,12 @@ async def _bundled(app: App, directory: Path) -> dict[str, Any]:
         await user.add_many(said)
         import_s = perf_counter() - began_s
         asked = [await ask(user, one) for one in known_questions()]
+        by_vectors = [await ask(user, one, VECTORS_ALONE) for one in known_questions()]
         answers = [hit for one in asked for hit in one.hits if hit.memory_id in one.evidence]
         why = await user.why((answers or asked[0].hits)[0].memory_id)
         then, now = await facts(memory.user("demo facts"), BEFORE)
         memories = await user.count()
-    row = recall(asked)
+    row, vectors = recall(asked), recall(by_vectors)
     told = {
         "memories": memories,
         "sessions": len({turn.session_id for turn in said}),
@@ -108,18 +112,19 @@ async def _bundled(app: App, directory: Path) -> dict[str, Any]:
         "retrieve_ms_median": median(one.retrieve_ms for one in asked),
         "turn_recall_at_5": row.turn_recall_at_5,
         "turn_recall_at_10": row.turn_recall_at_10,
+        "vectors_alone": vectors,
         "questions": asked,
         "killed": await kill(directory / "killed"),
         "why": why,
         "facts": {"then": then, "now": now},
     }
     if not app.json:
-        _print_bundled(told, asked, row)
+        _print_bundled(told, [(asked, row), (by_vectors, vectors)])
     return told
 
 
 def _print_bundled(
-    told: dict[str, Any], asked: Sequence[AskedQuestion], row: FoundEvidence
+    told: dict[str, Any], runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]
 ) -> None:
     say("1  Remember", "bold cyan")
     say(
@@ -128,9 +133,11 @@ def _print_bundled(
     )
     say("\n2  Find", "bold cyan")
     say("Ten questions, and the first memory that each finds. ● marks a turn that answers it.")
-    for number, one in enumerate(asked, start=1):
+    for number, one in enumerate(runs[0][0], start=1):
         _print_asked(number, one)
-    print_recall(row)
+    say("\nThe questions whose first hit answers, and the part of their turns in the top 5 and 10,")
+    say("beside what the vectors find without the other signals:\n")
+    _draw_recall(runs)
     say(f"A question takes {told['retrieve_ms_median']:.1f} ms (median).", "dim")
     say("\n3  A kill in mid-write", "bold cyan")
     killed = told["killed"]
@@ -162,6 +169,19 @@ def _print_asked(number: int, asked: AskedQuestion) -> None:
     say(f"   Known answer: {asked.answer}")
     say(f" {mark} {first.memory_id}  {shortened(spoken(first.content, first.role), 160)}")
     say(f"   Evidence in the top 10: {places}", "dim")
+
+
+def _draw_recall(runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]) -> None:
+    bars: list[Bar] = []
+    for name, colour, (asked, row) in zip(NAMES, ("green", "blue"), runs, strict=True):
+        first = sum(one.hits[0].memory_id in one.evidence for one in asked) / len(asked)
+        for what, part in (
+            ("first hit", first),
+            ("recall@5", row.turn_recall_at_5),
+            ("recall@10", row.turn_recall_at_10),
+        ):
+            bars.append(Bar(f"{what}, {name}", part, f"{part:.2f}", colour))
+    draw("", bars, TERMINAL)
 
 
 def _say_whether(good: bool, what: str) -> None:

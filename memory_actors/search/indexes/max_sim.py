@@ -2,8 +2,7 @@
 
 `max_sim.c` does it in one pass, and in a fifth of the time (200 memories of 35 tokens take 0.07 ms
 where numpy takes 0.33), for states of 49 to 64 dimensions and a processor with AVX2 or more.
-Elsewhere, or where it is not `compiled`, numpy and numkong do the same; scores differ by their last
-bits.
+Elsewhere, or where it is not `compiled`, numpy does the same; scores differ by their last bits.
 """
 
 from typing import Final, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.compiled import INT, LONG, POINTER
-from memory_actors.search.dot_products import LIBRARY, Bytes, byte_angles
+from memory_actors.search.dot_products import LIBRARY, Bytes, byte_dots, byte_lengths
 from memory_actors.search.embedding.token_states import Codebook, Tokens
 
 QUERY_TOKENS_MAX: Final = 64
@@ -70,18 +69,17 @@ def _compiled(
 
 def _by_numpy(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     scores = np.zeros(len(memories.counts), np.float32)
+    lengths = np.maximum(byte_lengths(query.states), 1)[:, None]  # of length 0: close to nothing
     for first in range(0, len(scores), _CHUNK_MEMORIES):
         chunk = slice(first, first + _CHUNK_MEMORIES)
         some = Tokens(memories.rows, memories.starts[chunk], memories.counts[chunk]).gathered()
         filled = np.flatnonzero(some.counts)
         if not len(filled):
             continue
-        angles = byte_angles(query.states, codebook.states(some.rows))
-        least = np.minimum.reduceat(angles, some.starts[filled], axis=1)
-        if np.isnan(least).any():  # a state of length 0 has no direction: it is close to nothing
-            angles = np.nan_to_num(angles, nan=1)
-            least = np.minimum.reduceat(angles, some.starts[filled], axis=1)
+        states = codebook.states(some.rows)
+        cosines = byte_dots(query.states, states) / np.maximum(byte_lengths(states), 1)
+        most = np.maximum.reduceat(cosines / lengths, some.starts[filled], axis=1)
         # Row by row: a product of matrices adds up otherwise at other places, and the same memory
         # must have the same score wherever it stands.
-        scores[first + filled] = (np.ascontiguousarray(1 - least.T) * query.weights).sum(axis=1)
+        scores[first + filled] = (np.ascontiguousarray(most.T) * query.weights).sum(axis=1)
     return scores

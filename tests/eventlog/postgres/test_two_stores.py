@@ -337,6 +337,7 @@ NEWEST = (
 )
 
 
+@pytest.mark.slow
 async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url):
     """While a dump is open, a batch looks at a few pages of versions of a row, not at all."""
     import psycopg

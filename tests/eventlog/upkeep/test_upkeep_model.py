@@ -205,7 +205,7 @@ class AgreeingStores(RuleBasedStateMachine):
 
 TestUpkeep = AgreeingStores.TestCase
 TestUpkeep.settings = settings(
-    max_examples=40,
+    max_examples=15,
     stateful_step_count=20,
     deadline=None,
     database=None,

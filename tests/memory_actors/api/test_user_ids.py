@@ -42,7 +42,7 @@ pairs = st.one_of(
 
 @pytest.mark.no_node
 @pytest.mark.no_http
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pair=pairs)
 @example(pair=("a", "a\0"))
 @example(pair=("../a", "a"))

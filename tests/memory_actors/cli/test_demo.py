@@ -59,7 +59,7 @@ def test_the_demo_reads_from_top_to_bottom() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     said = result.stdout
     parts = ["Remember", "148 memories", "Find", *(q["question"] for q in known_questions())]
-    parts += ["turn recall@5: ", "turn recall@10: ", "A kill in mid-write", "✓ "]
+    parts += ["recall@5, all", "recall@10, meaning alone", "A kill in mid-write", "✓ "]
     parts += ["0 of them are lost", "✓ every event matches", "long_term.added", "It is there."]
     parts += ["A fact changes", "Maya lives in Bristol", "Maya lives in Glasgow"]
     places = [said.find(part) for part in parts]

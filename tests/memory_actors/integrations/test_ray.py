@@ -38,7 +38,7 @@ def cluster() -> Iterator[None]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(params=["directory", "database"])
+@pytest.fixture(params=["directory", pytest.param("database", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest, tmp_path: Path, cluster: None) -> Iterator[str]:
     if request.param == "directory":
         yield str(tmp_path / "memory")

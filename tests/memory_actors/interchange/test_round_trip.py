@@ -196,7 +196,7 @@ async def written(user: UserMemory) -> list[tuple[str, str | None, datetime | No
     return sorted([(one.memory_id, one.agent_id, one.expires_at) async for one in user.export()])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(chosen=operations)
 def test_what_is_exported_imported_and_exported_again_is_the_same(
     chosen: list[Operation],

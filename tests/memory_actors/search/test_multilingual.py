@@ -173,6 +173,7 @@ async def test_a_store_changes_models_and_back(tmp_path: Path) -> None:
         assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
 
 
+@pytest.mark.slow
 async def test_the_first_search_waits_for_no_mean_of_general_text(tmp_path: Path) -> None:
     """The mean is shipped with the program: it is that of the texts."""
     embedder = MultilingualEmbedder()

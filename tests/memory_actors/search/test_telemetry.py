@@ -68,6 +68,7 @@ def check_quiet(seen: str) -> None:
     assert not re.findall(r".*sin6?_port=htons\((?:53|80|443)\).*", seen)
 
 
+@pytest.mark.slow
 def test_embedding_keeps_no_device_id_and_looks_no_collector_up(
     tmp_path: Path, model_folder: Path
 ) -> None:

@@ -329,6 +329,7 @@ def count(service: Service) -> int:
     return service.call(lambda: service.memory.user(ALICE).count())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", conformance.SCENARIOS)
 def test_the_owners_conformance_suite_passes(version: str) -> None:
     try:

@@ -239,6 +239,7 @@ async def test_subscribers_are_told_of_changes(serve) -> None:
 # --- beside the reference
 
 
+@pytest.mark.slow
 async def test_random_sequences_are_answered_as_the_reference_answers() -> None:
     """`./scripts/contracts mcp-server-memory` runs 500."""
     try:
