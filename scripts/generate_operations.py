@@ -29,8 +29,9 @@ PLUMBING = {
     "_note_synced": ContextDocument._note_synced,  # noqa: SLF001
     "_archive_digest": ContextDocument._archive_digest,  # noqa: SLF001
     "_put_summary": UserMemory._put_summary,  # noqa: SLF001
+    "_leave": UserMemory._leave,  # noqa: SLF001
 }
-"""Operations that imports and files of documents need, but no caller: see api/plumbing.py."""
+"""Operations that imports, files of documents and erasures need, but no caller."""
 BOUND = {"open", "connect", "close", "restore_backup", "import_events", "replay"}
 """Operations that a client carries out in another way."""
 
@@ -67,7 +68,7 @@ def declared() -> Iterator[tuple[str, Any, str]]:
     yield "short_term.ttl", OWNERS["short_term"].ttl.fget, "AT_ONCE"
     yield "context.new_entry_id", ContextDocument.new_entry_id, "AT_ONCE"
     for name, method in PLUMBING.items():
-        yield f"{'' if name == '_put_summary' else 'context.'}{name}", method, "AWAITED"
+        yield f"{'' if hasattr(UserMemory, name) else 'context.'}{name}", method, "AWAITED"
 
 
 def line(name: str, method: Any, how: str, names: Names) -> str:

@@ -18,6 +18,7 @@ from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.base.watching import tell
+from memory_actors.kinds.grants import Revoke
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -49,6 +50,18 @@ async def purge(
         left_out=tuple(one for each in done for one in each.left_out),
         lost=tuple(one for each in done for one in each.lost),
     )
+
+
+async def leave(scope: Scope, subject: str) -> None:
+    """Take the grant of a subject who is erased, and remove what they wrote, or their name of it.
+
+    `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
+    """
+    if subject in (await scope.state()).grants.rights:
+        async with scope.writable() as live:
+            await scope.ask(live, Revoke(now_us=scope.now_us(), subject=subject))
+    keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
+    await _purge(scope, subject, None, keep_words=keep_words)
 
 
 async def purge_users(
@@ -90,12 +103,20 @@ def checked(source: str | None, trust: Trust | str | None) -> tuple[str | None, 
 
 
 async def _purge(
-    scope: Scope, source: str | None, trust: Trust | None, *, dry_run: bool
+    scope: Scope,
+    source: str | None,
+    trust: Trust | None,
+    *,
+    dry_run: bool = False,
+    keep_words: bool = False,
 ) -> list[SourcePurged]:
     done = []
     async with scope.writable() as live:
         for batch in _batches(live.state, source, trust):
-            command = Purge(now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust)
+            command = Purge(
+                now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust,
+                keep_words=keep_words,
+            )  # fmt: skip
             events = await _decided(scope, live, command, dry_run=dry_run)
             done += [event for event in events if isinstance(event, SourcePurged)]
         await live.indexes.catch_up(KINDS)  # with what changed or came back

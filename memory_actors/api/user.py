@@ -11,7 +11,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import purge
+from memory_actors.api.purging import leave, purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
@@ -473,6 +473,10 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+    async def _leave(self, subject: str) -> None:
+        """Let a person who is erased leave this scope. See `api/purging.py`."""
+        await self._scope.unattended(leave(self._scope, subject))
 
     async def _put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as an export of another store has it. See plumbing.py."""

@@ -6,8 +6,10 @@ from typing import Self
 import msgspec
 
 from eventlog.core.records import OnDropped
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Origin
 from memory_actors.base.validation import (
+    SUBJECTS,
     check_flag,
     check_name,
     check_optional_name,
@@ -47,8 +49,11 @@ class On(msgspec.Struct, frozen=True, array_like=True):
     def checked(self) -> Self:
         """Return the handle of a user with its names as exact strings.
 
-        :raises InvalidInputError: a name is empty, over 512 bytes, or not Unicode.
+        :raises InvalidInputError: a name is empty, over 512 bytes, or not Unicode; or the source
+            of a handle that speaks for somebody is a subject of grants.
         """
+        if self.by and any((one.source or "").startswith(SUBJECTS) for one in self.origins):
+            raise InvalidInputError("a source cannot be a subject: `by` says who writes")
         return msgspec.structs.replace(
             self,
             user_id=check_name(self.user_id, "user_id"),

@@ -250,6 +250,8 @@ class EraseReceipt(Returned, frozen=True, kw_only=True):
     log_bytes_after: int
     key_deleted: bool = False
     """True if the user had a key, so that old backups do not give the user back."""
+    scopes: int = 0
+    """The scopes of others that the user has left: they had a grant there, or had written."""
 
 
 class Saving(Returned, frozen=True, kw_only=True):

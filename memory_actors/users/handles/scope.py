@@ -19,7 +19,6 @@ from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import Runtime
 from memory_actors.base.client_call import ASKED, CALL
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.on import On
 from memory_actors.base.origins import merged
 from memory_actors.base.quota import Limits
@@ -107,10 +106,6 @@ class Scope:
         """The subjects whose rights are checked; see kinds/grants.py."""
         self.origins = on.origins
         if self.by:
-            if any((one.source or "").startswith(SUBJECTS) for one in on.origins):
-                raise InvalidInputError(
-                    "a source cannot be a subject of grants: who writes is known from `by`"
-                )
             self.origins = merged((*on.origins, Origin(self.by[0])))
 
     @property
