@@ -42,6 +42,7 @@ from memory_actors.kinds import account, grants
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.grants import Grant, Revoke
+from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -430,8 +431,10 @@ class UserMemory(UserReads):
         command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
         await self._ask(command, account.PART.NAME)
 
-    async def grant(self, subject: str, right: Right | str = Right.READ) -> None:
+    async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
         """Give a person, an agent or an API key a right, in place of the one that it had.
+
+        Returns the right of each subject then, as `grants` does.
 
         `subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id
         of a key. The rights are "read"; "write", which includes it; "manage", which includes both,
@@ -443,21 +446,25 @@ class UserMemory(UserReads):
         """
         named, level = check_subject(subject), check_member(Right, right, "right")
         command = Grant(now_us=self._scope.now_us(), subject=named, right=level)
-        await self._ask(command, grants.PART.NAME)
+        return (await self._ask(command, grants.PART.NAME)).grants.listed
 
-    async def revoke(self, subject: str) -> None:
+    async def revoke(self, subject: str) -> dict[str, Right]:
         """Take the right of a subject: its next read or write is refused, at every door.
+
+        Returns the right of each subject that still has one.
 
         :raises AccessDeniedError: the subjects of the handle may not manage here.
         :raises NotFoundError: it has no grant.
         """
         command = Revoke(now_us=self._scope.now_us(), subject=check_subject(subject))
-        await self._ask(command, grants.PART.NAME)
+        return (await self._ask(command, grants.PART.NAME)).grants.listed
 
-    async def _ask(self, command: Command, part: str) -> None:
+    async def _ask(self, command: Command, part: str) -> UserState:
+        """Carry out a command that is about no memory, and return the state then."""
         with self._scope.measured(type(command).__name__, part):
             async with self._scope.writable() as live:
-                await self._scope.ask(live, command)
+                state: UserState = (await self._scope.ask(live, command)).state
+                return state
 
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.

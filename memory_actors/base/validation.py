@@ -121,7 +121,9 @@ def check_subject(value: object) -> str:
 
     :raises InvalidInputError: it is no name, or none behind the colon.
     """
-    named = check_name(value, "subject")
+    text_bytes(value, "subject", len(SUBJECTS[0]) + NAME_BYTES_MAX)
+    assert isinstance(value, str)
+    named = plain(value)
     if named in SUBJECTS:
         raise InvalidInputError(f"{named!r} names nobody: write for example '{named}ada'")
     return named if named.startswith(SUBJECTS) else f"{SUBJECTS[0]}{named}"

@@ -83,6 +83,11 @@ class Grants(msgspec.Struct, frozen=True):
     """True once there was a grant."""
     writers: frozenset[str] = frozenset()
 
+    @property
+    def listed(self) -> dict[str, Right]:
+        """The rights in the order of the subjects."""
+        return dict(sorted(self.rights.items()))
+
     def right_of(self, by: Sequence[str]) -> Right | None:
         """Return the right of a call that speaks for these subjects; () is nobody's but ours."""
         if not by:
@@ -195,8 +200,7 @@ class GrantsPart(Part[Grants]):
 
     def dump(self, state: Grants) -> GrantsDump:
         """Return the state in the order of the subjects."""
-        rights = dict(sorted(state.rights.items()))
-        return GrantsDump(rights, state.governed, tuple(sorted(state.writers)))
+        return GrantsDump(state.listed, state.governed, tuple(sorted(state.writers)))
 
     def load(self, dumped: GrantsDump) -> Grants:
         """Return the state back."""

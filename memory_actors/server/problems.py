@@ -18,6 +18,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from eventlog import DiskFull, KeyGone, LogClosed, MissingCapability
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
+    AccessDeniedError,
     EmbedderError,
     ExtractorError,
     InvalidInputError,
@@ -68,6 +69,7 @@ class _Known(NamedTuple):
 _KNOWN: Final = (
     _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
+    _Known(AccessDeniedError, 403, "forbidden", "Forbidden"),
     _Known(NotFoundError, 404, "not-found", "Not found"),
     _Known(
         MemoryLimitError, 503, "memory-limit", "Memory limit reached",
