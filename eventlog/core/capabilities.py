@@ -10,23 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from eventlog.core import records
 from eventlog.core.errors import MissingCapability
-from eventlog.core.records import (
-    Archived,
-    BackedUp,
-    DroppedPayloads,
-    Erased,
-    Exported,
-    Heads,
-    Imported,
-    LiveNode,
-    LogStatistics,
-    OnDropped,
-    Recorded,
-    Shrunk,
-    StreamClaim,
-    VerifyReport,
-)
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how much of a long piece of work is done, and how much there is."""
@@ -36,7 +21,7 @@ OfErased: TypeAlias = Callable[[Sequence[str]], object]
 """Takes the names of streams that are about to be erased."""
 Capability = TypeVar("Capability")
 State = TypeVar("State")
-Fold: TypeAlias = Callable[[Sequence[Recorded[Any]], State], State]
+Fold: TypeAlias = Callable[[Sequence[records.Recorded[Any]], State], State]
 """Returns a state after some events, in order."""
 
 
@@ -97,7 +82,7 @@ class ArchivingStore(Protocol):
     places, times and digests, and a read says of each that its payload is gone.
     """
 
-    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+    async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
         """Move the payloads of these events of a stream out of the hot part of the store.
 
         Payloads that were moved already are skipped. No read shows that it happened.
@@ -106,7 +91,9 @@ class ArchivingStore(Protocol):
         """
         ...
 
-    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+    async def drop_archived(
+        self, before_us: int, stream: str | None = None
+    ) -> records.DroppedPayloads:
         """Delete the payloads that were archived before a time, for good; of one stream, or of all.
 
         The time of archiving counts, not the time of recording: a grace period begins when they are
@@ -127,7 +114,7 @@ class ErasingStore(Protocol):
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
         epoch: int | None = None,
-    ) -> Erased:
+    ) -> records.Erased:
         """Delete the payloads of all events of a stream, wherever they are, for good.
 
         Also its name, its snapshots, idempotency keys and index of keys, what was derived from it,
@@ -224,7 +211,7 @@ class FoldingStore(Protocol):
 
     async def fold_stream(
         self, stream: str, fold: Fold[State], state: State, after: int, limit: int,
-        *, dropped: OnDropped = "raise",
+        *, dropped: records.OnDropped = "raise",
     ) -> tuple[State, int]:  # fmt: skip
         """Return a state after up to `limit` events behind a version, and their number.
 
@@ -237,7 +224,7 @@ class FoldingStore(Protocol):
 class BackupStore(Protocol):
     """Writes a copy of itself to a directory."""
 
-    async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.BackedUp:
         """Write a copy of the store as it is at one moment to a new directory, and verify it.
 
         `also(path)` is called in a thread to put more into the directory, which appears whole, or
@@ -257,7 +244,7 @@ class ExportingStore(Protocol):
 
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported:
+    ) -> records.Exported:
         """Write the events after a position to a new file, for `import_events` of another store.
 
         Streams that were erased, whenever that was, are named in it by their ids, so that they are
@@ -277,7 +264,7 @@ class ExportingStore(Protocol):
         *,
         progress: Progress | None = None,
         erasing: OfErased | None = None,
-    ) -> Imported:
+    ) -> records.Imported:
         """Append what another store exported, if this one has the very same past.
 
         Events that exist already are skipped, so you can repeat an interrupted import.
@@ -296,7 +283,7 @@ class ExportingStore(Protocol):
 class ShrinkingStore(Protocol):
     """Gives bytes back that it does not need any more."""
 
-    async def shrink(self, *, force: bool = False) -> Shrunk:
+    async def shrink(self, *, force: bool = False) -> records.Shrunk:
         """Make the store as small as what is in it; only where that is worth it, unless `force`d.
 
         :raises DiskFull: there is no room to do it; nothing was changed.
@@ -310,13 +297,13 @@ class ShrinkingStore(Protocol):
 class VerifyingStore(Protocol):
     """Publishes where it stands, and checks that all of it is what was written."""
 
-    async def heads(self) -> Heads:
+    async def heads(self) -> records.Heads:
         """Return where the store and its streams stand, to be published. Reads all of it."""
         ...
 
     async def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
+        self, progress: Progress | None = None, *, against: records.Heads | None = None
+    ) -> records.VerifyReport:
         """Check every event, chain and index; `progress(done, total)` is called from a thread.
 
         With `against`, heads that were published, also whether history up to them is unchanged.
@@ -328,7 +315,7 @@ class VerifyingStore(Protocol):
 class MeasuredStore(Protocol):
     """Counts what it does."""
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> records.LogStatistics:
         """Return counters and sizes."""
         ...
 
@@ -340,7 +327,7 @@ class Leases(Protocol):
     """Called on the loop when the lease had expired before it was renewed, and before this node
     vouches for anything again: others may have any of its streams."""
 
-    async def claim(self, stream: str) -> StreamClaim:
+    async def claim(self, stream: str) -> records.StreamClaim:
         """Claim a stream: it is this node's, at a new epoch, unless a node that lives has it.
 
         :raises LeaseLapsed: this node has no lease at the moment.
@@ -351,7 +338,7 @@ class Leases(Protocol):
         """Give a claim up, so that others need not wait for the lease to expire."""
         ...
 
-    async def holder(self, stream: str) -> LiveNode | None:
+    async def holder(self, stream: str) -> records.LiveNode | None:
         """Return the node that lives and has a stream, be it this one; None: nobody has it."""
         ...
 
@@ -359,7 +346,7 @@ class Leases(Protocol):
         """Give every claim of this node up."""
         ...
 
-    async def nodes(self) -> list[LiveNode]:
+    async def nodes(self) -> list[records.LiveNode]:
         """Return the other nodes whose lease has not expired."""
         ...
 

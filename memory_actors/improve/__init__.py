@@ -4,9 +4,9 @@
     async for event in improve_stream(text, critic=..., reviser=...):
         ...
 
-`loop` is the way in, `run` one run step by step, `limits` its bounds and its end, `recording` its
-episode; `local` is a pair that needs nothing, `llm` one that asks a model. `bounded` holds the
-collections that the history is kept in.
+`loop` is the way in, `limits` the bounds and the end of a run, `recording` its episode; `local` is
+a pair that needs nothing, `llm` one that asks a model. `bounded` holds the collections that the
+history is kept in.
 """
 
 from memory_actors.improve.limits import MemoryLimits, Stop
