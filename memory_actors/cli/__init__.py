@@ -43,7 +43,11 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "extracting": "extract extractions undo",
         "compaction": "compact compaction",
     },
-    "Users and quotas": {"log": "users", "quotas": "usage cost tier"},
+    "Users and quotas": {
+        "log": "users",
+        "quotas": "usage cost tier",
+        "grants": "grant revoke grants",
+    },
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},
     "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
