@@ -291,13 +291,6 @@ class PastScope(Scope):
     async def recalled(self, live: UserView, query: str, memory_ids: Sequence[str]) -> None:
         """Do nothing: looking back is nobody's recall."""
 
-    async def elsewhere(self, operation: str, user_id: str, **given: Any) -> NoReturn:  # noqa: ARG002
-        """Refuse.
-
-        :raises InvalidInputError: always.
-        """
-        raise InvalidInputError("a replay is of one user: replay the scopes one by one")
-
     def now_us(self) -> int:
         """Return the time of the moment."""
         return to_us(self.moment.at)

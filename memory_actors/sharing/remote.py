@@ -8,12 +8,13 @@ name here, too: `isinstance(user, UserMemory)` holds whoever owns the store.
 from abc import ABCMeta
 from collections.abc import AsyncIterator, Callable, Sequence
 from secrets import token_hex
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 import msgspec
 
 from eventlog.core.records import OnDropped
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.on import On
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
@@ -184,6 +185,10 @@ class PastMemory(UserMemory):
 
     moment: Moment
     lost: int
+
+    def reads(self, *_scopes: str) -> NoReturn:
+        """Refuse: it is of one user."""
+        raise InvalidInputError("a replay is of one user: replay the scopes one by one")
 
     async def close(self) -> None:
         """Let go of it, as the end of its block does."""

@@ -280,6 +280,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who may do what
+         * @description Return the right of each subject that has a grant, by subject, in order.
+         */
+        get: operations["list_grants"];
+        put?: never;
+        /**
+         * Grant a right
+         * @description Give a person, an agent or an API key a right, in place of the one that it had.
+         */
+        post: operations["grant_right"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What this key may do
+         * @description Return the right of the subjects of the handle, as it is now; None: they have none.
+         */
+        get: operations["own_right"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a right
+         * @description Take the right of a subject: its next read or write is refused, at every door.
+         */
+        post: operations["revoke_right"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/turns": {
         parameters: {
             query?: never;
@@ -369,7 +433,7 @@ export interface paths {
         };
         /**
          * Events of a user
-         * @description Stream what has happened to a user's memory, and what happens.
+         * @description Stream what has happened to a user's memory, and what happens. A grant does not do for it.
          */
         get: operations["user_events"];
         put?: never;
@@ -639,6 +703,7 @@ export interface components {
             score?: number | null;
             superseded_by?: string | null;
             held_until?: string | null;
+            scope?: string | null;
         };
         /** ContextText */
         ContextText: {
@@ -676,6 +741,8 @@ export interface components {
             log_bytes_after: number;
             /** @default false */
             key_deleted?: boolean;
+            /** @default 0 */
+            scopes?: number;
         };
         /**
          * Extract
@@ -714,6 +781,23 @@ export interface components {
         /** Extractions */
         Extractions: {
             extractions: components["schemas"]["Extraction"][];
+        };
+        /**
+         * GrantRight
+         * @example {
+         *       "subject": "person:ada",
+         *       "right": "read"
+         *     }
+         */
+        GrantRight: {
+            subject: string;
+            right?: components["schemas"]["Right"];
+        };
+        /** Grants */
+        Grants: {
+            grants: {
+                [key: string]: components["schemas"]["Right"];
+            };
         };
         /** Health */
         Health: {
@@ -782,6 +866,7 @@ export interface components {
             /** @default [] */
             near_duplicates?: string[];
             superseded_by?: string | null;
+            scope?: string | null;
         };
         /** Hits */
         Hits: {
@@ -900,6 +985,10 @@ export interface components {
             source?: string | null;
             trust?: components["schemas"]["Trust"];
         };
+        /** OwnRight */
+        OwnRight: {
+            right: components["schemas"]["Right"] | null;
+        };
         /** Problem */
         Problem: {
             type: string;
@@ -983,6 +1072,22 @@ export interface components {
             indexed?: boolean;
             unindexed_reason?: string | null;
         };
+        /**
+         * RevokeRight
+         * @example {
+         *       "subject": "person:ada"
+         *     }
+         */
+        RevokeRight: {
+            subject: string;
+        };
+        /**
+         * Right
+         * @description The right of a subject in a scope, from the least up; each includes those before it.
+         * @default read
+         * @enum {string}
+         */
+        Right: "read" | "write" | "manage";
         /**
          * Search
          * @example {
@@ -1177,6 +1282,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1241,6 +1350,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1338,6 +1451,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1402,6 +1519,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1488,6 +1609,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1576,6 +1701,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1640,6 +1769,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1718,6 +1851,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1793,6 +1930,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1890,6 +2031,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1965,6 +2110,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2040,6 +2189,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2117,6 +2270,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2214,6 +2371,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2278,6 +2439,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2373,6 +2538,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2429,6 +2598,313 @@ export interface operations {
             };
         };
     };
+    list_grants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the right of each subject that has a grant, by subject, in order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    grant_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GrantRight"];
+            };
+        };
+        responses: {
+            /** @description Give a person, an agent or an API key a right, in place of the one that it had. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    own_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the right of the subjects of the handle, as it is now; None: they have none. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnRight"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RevokeRight"];
+            };
+        };
+        responses: {
+            /** @description Take the right of a subject: its next read or write is refused, at every door. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     add_turn: {
         parameters: {
             query?: never;
@@ -2437,6 +2913,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2523,6 +3003,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2600,6 +3084,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2664,6 +3152,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */

@@ -251,4 +251,4 @@ async def test_subjects_and_scopes_are_checked(open_memory: Any) -> None:
         await scope.add("x")
         async with memory.replay("project:x") as past:
             with pytest.raises(InvalidInputError):
-                await past.reads("ada").retrieve("x")
+                past.reads("ada")
