@@ -49,7 +49,6 @@ class CountingStore(Protocol):
 
         :raises CorruptLog: they are not what was stored.
         """
-        ...
 
     def totals_nowait(self) -> dict[str, int]:
         """Return every total that is not 0, at once: committed ones, and relaxed appends accepted.
@@ -59,7 +58,6 @@ class CountingStore(Protocol):
         same is true if `append` raises, except for a cancelled caller: its append may still land,
         and is sure to have counted after `flush`. A relaxed append that is lost is taken out again.
         """
-        ...
 
 
 @runtime_checkable
@@ -71,7 +69,6 @@ class CappingStore(CountingStore, Protocol):
 
         Such an append raises `TotalExceeded`, and writes nothing.
         """
-        ...
 
 
 @runtime_checkable
@@ -89,7 +86,6 @@ class ArchivingStore(Protocol):
 
         :raises InvalidAppend: the stream has no such event; nothing was moved.
         """
-        ...
 
     async def drop_archived(
         self, before_us: int, stream: str | None = None
@@ -100,7 +96,6 @@ class ArchivingStore(Protocol):
         moved. They go together as they were moved together: those of one call of `archive` have one
         time, or a few.
         """
-        ...
 
 
 @runtime_checkable
@@ -128,7 +123,6 @@ class ErasingStore(Protocol):
 
         :raises Fenced: the stream has another epoch than this one; nothing was erased.
         """
-        ...
 
 
 @runtime_checkable
@@ -148,13 +142,11 @@ class DerivingStore(Protocol):
 
         :raises InvalidAppend: a name is no bytes, empty, or over 400 of them; a piece is no bytes.
         """
-        ...
 
     async def load_derived(
         self, stream: str, names: Sequence[bytes] | None = None
     ) -> dict[bytes, bytes]:
         """Return the existing pieces with these names, or all pieces without `names`."""
-        ...
 
 
 @runtime_checkable
@@ -163,7 +155,6 @@ class SettingStore(Protocol):
 
     async def load_setting(self, name: str) -> bytes | None:
         """Return the value under a name, None if nobody has saved one."""
-        ...
 
     async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
         """Save a value, if the one there is the `expected` one; None: if there is none.
@@ -173,7 +164,6 @@ class SettingStore(Protocol):
 
         :raises InvalidAppend: the name is not text of 1 to 400 bytes, or the value is no bytes.
         """
-        ...
 
 
 @runtime_checkable
@@ -190,7 +180,6 @@ class LocatingStore(Protocol):
 
         :raises CorruptLog: the events there are not what was stored.
         """
-        ...
 
 
 @runtime_checkable
@@ -199,7 +188,6 @@ class ChainedStore(Protocol):
 
     async def chain_at(self, stream: str, version: int) -> bytes:
         """Return the chain value of an event, which covers those before it; empty without it."""
-        ...
 
 
 @runtime_checkable
@@ -217,7 +205,6 @@ class FoldingStore(Protocol):
 
         `fold` is called in a thread. It raises the errors of `fold` and of `read_stream`.
         """
-        ...
 
 
 @runtime_checkable
@@ -235,7 +222,6 @@ class BackupStore(Protocol):
         :raises StorageFailed: a write failed; no file remains.
         :raises CorruptLog: the store, and so its copy, is damaged; there is nothing of it.
         """
-        ...
 
 
 @runtime_checkable
@@ -256,7 +242,6 @@ class ExportingStore(Protocol):
         :raises StorageFailed: a write failed; no file remains.
         :raises CorruptLog: the log is damaged; no file remains.
         """
-        ...
 
     async def import_events(
         self,
@@ -276,7 +261,6 @@ class ExportingStore(Protocol):
         :raises CorruptLog: the file is damaged, or continues another store.
         :raises LogUnavailable: it cannot be read.
         """
-        ...
 
 
 @runtime_checkable
@@ -290,7 +274,6 @@ class ShrinkingStore(Protocol):
         :raises CorruptLog: see the message.
         :raises StorageFailed: see the message.
         """
-        ...
 
 
 @runtime_checkable
@@ -299,7 +282,6 @@ class VerifyingStore(Protocol):
 
     async def heads(self) -> records.Heads:
         """Return where the store and its streams stand, to be published. Reads all of it."""
-        ...
 
     async def verify(
         self, progress: Progress | None = None, *, against: records.Heads | None = None
@@ -308,7 +290,6 @@ class VerifyingStore(Protocol):
 
         With `against`, heads that were published, also whether history up to them is unchanged.
         """
-        ...
 
 
 @runtime_checkable
@@ -317,7 +298,6 @@ class MeasuredStore(Protocol):
 
     def statistics(self) -> records.LogStatistics:
         """Return counters and sizes."""
-        ...
 
 
 class Leases(Protocol):
@@ -332,23 +312,18 @@ class Leases(Protocol):
 
         :raises LeaseLapsed: this node has no lease at the moment.
         """
-        ...
 
     async def release(self, stream: str, epoch: int) -> None:
         """Give a claim up, so that others need not wait for the lease to expire."""
-        ...
 
     async def holder(self, stream: str) -> records.LiveNode | None:
         """Return the node that lives and has a stream, be it this one; None: nobody has it."""
-        ...
 
     async def release_all(self) -> None:
         """Give every claim of this node up."""
-        ...
 
     async def nodes(self) -> list[records.LiveNode]:
         """Return the other nodes whose lease has not expired."""
-        ...
 
     def seconds_left(self) -> float:
         """Return for how long this node may answer from what it holds.
@@ -356,7 +331,6 @@ class Leases(Protocol):
         By its own monotonic clock, and less than the lease: at 0 or below others may be about to
         take over, and what it holds may be old.
         """
-        ...
 
 
 @runtime_checkable
@@ -368,4 +342,3 @@ class LeasingStore(Protocol):
 
         :raises LogUnavailable: the database cannot be reached.
         """
-        ...

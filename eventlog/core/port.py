@@ -67,22 +67,18 @@ class EventStore(Protocol):
         :raises StorageFailed: the disk failed; the outcome is unknown until the stream is read.
         :raises LogClosed: the log is closed.
         """
-        ...
 
     async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
         """Make `epoch` the stream's, so that lower ones are refused; return its head.
 
         :raises Fenced: the stream's epoch is higher.
         """
-        ...
 
     async def head(self, stream: str) -> records.StreamHead:
         """Return the end of a stream; version 0 if it never was."""
-        ...
 
     async def streams(self) -> list[str]:
         """Return the name of every stream, in no useful order; an erased one has none."""
-        ...
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
@@ -93,7 +89,6 @@ class EventStore(Protocol):
             (`PayloadErased`); with `dropped="mark"` its data is `Dropped` instead. All reads behave
             the same.
         """
-        ...
 
     async def read_all(
         self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
@@ -103,23 +98,19 @@ class EventStore(Protocol):
         :raises KeyGone: one of them is encrypted under a key that is gone; with `dropped="mark"`
             its data is `Dropped`. Reads of one stream raise it either way.
         """
-        ...
 
     async def read_event(
         self, position: int, *, dropped: records.OnDropped = "raise"
     ) -> records.Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
-        ...
 
     async def read_versions(
         self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
     ) -> list[records.Recorded[Any]]:
         """Return these events of a stream, which must exist, in the order asked for."""
-        ...
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events whose type names `key`, in order."""
-        ...
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
@@ -128,7 +119,6 @@ class EventStore(Protocol):
 
         :raises IdempotencyConflict: the key was used for another request.
         """
-        ...
 
     async def save_snapshot(
         self, stream: str, snapshot: records.Snapshot, fingerprint: str
@@ -137,7 +127,6 @@ class EventStore(Protocol):
 
         One that is ahead of its stream rests on a relaxed append that was lost: it is not kept.
         """
-        ...
 
     async def load_snapshot(
         self, stream: str, fingerprint: str, *, until: int | None = None
@@ -146,27 +135,21 @@ class EventStore(Protocol):
 
         With `until`, the newest that stands for this version of the stream or an earlier one.
         """
-        ...
 
     async def save_checkpoint(self, checkpoint: records.Checkpoint) -> None:
         """Store how far a subscriber has come, with the entries that go with it, atomically."""
-        ...
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""
-        ...
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored with its checkpoint."""
-        ...
 
     async def wait_beyond(self, position: int) -> int:
         """Wait until the log holds an event behind `position`; return the position of its last one.
 
         0 when the log closes.
         """
-        ...
 
     async def flush(self) -> None:
         """Return when everything accepted so far, relaxed appends included, is durable."""
-        ...

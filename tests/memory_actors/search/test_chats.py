@@ -264,7 +264,6 @@ async def test_a_question_about_nothing_is_told_in_a_store_of_three_memories(mem
     assert known.answered > 0.5 > implied.answered > 0.2 > unknown.answered
 
 
-
 async def test_a_long_text_is_found_by_its_passage(memory) -> None:
     filler = "The committee discussed the weather and the agenda of the next meeting. " * 60
     text = f"# Minutes\n{filler}\n# Decisions\nThe bakery gets the lease at 900 euros.\n{filler}"
