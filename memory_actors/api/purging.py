@@ -18,7 +18,7 @@ from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.base.watching import tell
-from memory_actors.kinds.grants import Revoke
+from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -59,7 +59,7 @@ async def leave(scope: Scope, subject: str) -> None:
     """
     if subject in (await scope.state()).grants.rights:
         async with scope.writable() as live:
-            await scope.ask(live, Revoke(now_us=scope.now_us(), subject=subject))
+            await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
     keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
     await _purge(scope, subject, None, keep_words=keep_words)
 

@@ -303,7 +303,7 @@ class UserReads:
 
         :raises AccessDeniedError: the subjects of the handle may not read here.
         """
-        return (await self._scope.state()).grants.listed
+        return (await self._scope.state()).grants.rights
 
     async def right(self) -> Right | None:
         """Return the right of the subjects of the handle, as it is now; None: they have none."""

@@ -41,7 +41,7 @@ from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account, grants
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.grants import Grant, Revoke
+from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
@@ -444,9 +444,7 @@ class UserMemory(UserReads):
         :raises AccessDeniedError: the subjects of the handle may not manage here.
         :raises InvalidInputError: no subject, an unknown right, or too many grants.
         """
-        named, level = check_subject(subject), check_member(Right, right, "right")
-        command = Grant(now_us=self._scope.now_us(), subject=named, right=level)
-        return (await self._ask(command, grants.PART.NAME)).grants.listed
+        return await self._set_right(subject, check_member(Right, right, "right"))
 
     async def revoke(self, subject: str) -> dict[str, Right]:
         """Take the right of a subject: its next read or write is refused, at every door.
@@ -456,8 +454,12 @@ class UserMemory(UserReads):
         :raises AccessDeniedError: the subjects of the handle may not manage here.
         :raises NotFoundError: it has no grant.
         """
-        command = Revoke(now_us=self._scope.now_us(), subject=check_subject(subject))
-        return (await self._ask(command, grants.PART.NAME)).grants.listed
+        return await self._set_right(subject, None)
+
+    async def _set_right(self, subject: str, right: Right | None) -> dict[str, Right]:
+        named = check_subject(subject)
+        command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
+        return (await self._ask(command, grants.PART.NAME)).grants.rights
 
     async def _ask(self, command: Command, part: str) -> UserState:
         """Carry out a command that is about no memory, and return the state then."""

@@ -23,7 +23,7 @@ door: this process, its clients, HTTP, MCP, other nodes.
 
 What is written in the scope of somebody else has the subject as one of its origins, as any source
 (`provenance.py`): so a hit names it, `sources=["person:ada"]` finds it, and a purge removes it.
-`Wrote` says once that a subject has written there. The log finds it, and each grant, by the
+`Wrote` says once that a subject without a grant has written. The log finds these events by the
 subject: so erasing a person visits only scopes that know them (`upkeep/erasing.py`).
 """
 
@@ -48,53 +48,47 @@ registry = EventRegistry()
 # --- events
 
 
-@registry.event("grants.given", keys=lambda event: (event.subject,))
-class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A subject has a right from now on, and no other."""
+@registry.event("grants.set", keys=lambda event: (event.subject,))
+class RightSet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A subject has a right from now on, and no other; None: it has none any more."""
 
     subject: str
-    right: Right
-
-
-@registry.event("grants.revoked", keys=lambda event: (event.subject,))
-class Revoked(msgspec.Struct, frozen=True, kw_only=True):
-    """A subject has no right any more."""
-
-    subject: str
+    right: Right | None = None
 
 
 @registry.event("grants.wrote", keys=lambda event: (event.subject,))
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
-    """A subject has written here for the first time."""
+    """A subject that never had a right of its own has written here for the first time."""
 
     subject: str
 
 
-Event: TypeAlias = Given | Revoked | Wrote
+Event: TypeAlias = RightSet | Wrote
 
 # --- state
 
 
 class Grants(msgspec.Struct, frozen=True):
-    """The rights of subjects, and the subjects who have written."""
+    """The rights of subjects."""
 
-    rights: dict[str, Right] = {}
+    known: dict[str, Right | None] = {}
+    """The subjects that had a right or have written, and the right that each has now."""
     governed: bool = False
     """True once there was a grant."""
-    writers: frozenset[str] = frozenset()
 
     @property
-    def listed(self) -> dict[str, Right]:
+    def rights(self) -> dict[str, Right]:
         """The rights in the order of the subjects."""
-        return dict(sorted(self.rights.items()))
+        return {one: right for one, right in sorted(self.known.items()) if right is not None}
 
     def right_of(self, by: Sequence[str]) -> Right | None:
-        """Return the right of a call that speaks for these subjects; () is nobody's but ours."""
+        """Return the right of a call that speaks for these subjects; () is the process itself."""
         if not by:
             return Right.MANAGE
         if not self.governed:
             return None if any(one.startswith(KEY) for one in by) else Right.MANAGE
-        return max((self.rights[one] for one in by if one in self.rights), default=None, key=_rank)
+        found = [right for one in by if (right := self.known.get(one)) is not None]
+        return max(found, default=None, key=_rank)
 
     def allow(self, by: Sequence[str], right: Right) -> bool:
         """Say whether a call that speaks for these subjects has a right."""
@@ -117,49 +111,30 @@ def evolve(state: Grants, recorded: Recorded[Event]) -> Grants:
     """Fold one event into the state."""
     event = recorded.data
     if isinstance(event, Wrote):
-        return msgspec.structs.replace(state, writers=state.writers | {event.subject})
-    rights = {one: right for one, right in state.rights.items() if one != event.subject}
-    if isinstance(event, Given):
-        rights[event.subject] = event.right
-    return Grants(rights, True, state.writers)
+        return Grants({event.subject: None, **state.known}, state.governed)
+    return Grants({**state.known, event.subject: event.right}, governed=True)
 
 
-# --- commands
+# --- command and decision
 
 
-class Grant(Command, frozen=True, kw_only=True):
-    """Give a subject a right, in place of the one that it had."""
-
-    needs: ClassVar[Right] = Right.MANAGE
-    subject: str
-    right: Right
-
-
-class Revoke(Command, frozen=True, kw_only=True):
-    """Take the right of a subject."""
+class SetRight(Command, frozen=True, kw_only=True):
+    """Give a subject a right, in place of the one that it had; None takes that."""
 
     needs: ClassVar[Right] = Right.MANAGE
     frees: ClassVar[bool] = True
     subject: str
+    right: Right | None = None
 
 
-# --- decide
-
-
-def grant(command: Grant, state: Grants, _limits: Limits) -> Sequence[Event]:
-    """Give a right."""
-    if state.rights.get(command.subject) == command.right:
-        return []
-    if len(state.rights) >= GRANTS_MAX and command.subject not in state.rights:
-        raise InvalidInputError(f"this scope has {GRANTS_MAX:,} grants already: revoke some first")
-    return [Given(subject=command.subject, right=command.right)]
-
-
-def revoke(command: Revoke, state: Grants, _limits: Limits) -> Sequence[Event]:
-    """Take a right."""
-    if command.subject not in state.rights:
+def decide(command: SetRight, state: Grants, _limits: Limits) -> Sequence[Event]:
+    """Turn a command into events."""
+    has = state.known.get(command.subject)
+    if command.right is None and has is None:
         raise NotFoundError(f"{command.subject!r} has no grant here: `grants()` lists those who do")
-    return [Revoked(subject=command.subject)]
+    if has is None and len(state.rights) >= GRANTS_MAX:
+        raise InvalidInputError(f"this scope has {GRANTS_MAX:,} grants already: revoke some first")
+    return [] if command.right == has else [RightSet(subject=command.subject, right=command.right)]
 
 
 def check(command: Command, state: Grants) -> None:
@@ -174,20 +149,12 @@ def check(command: Command, state: Grants) -> None:
 # --- the part
 
 
-class GrantsDump(msgspec.Struct, frozen=True):
-    """The state in the order of the subjects."""
-
-    rights: dict[str, Right] = {}
-    governed: bool = False
-    writers: tuple[str, ...] = ()
-
-
 class GrantsPart(Part[Grants]):
     """The grants of a user."""
 
     NAME = "grants"
     registry = registry
-    Dump = GrantsDump
+    Dump = Grants
     initial = Grants()
 
     def fold(self, state: Grants, events: Iterable[Recorded[Event]]) -> Grants:
@@ -196,15 +163,15 @@ class GrantsPart(Part[Grants]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {Grant: grant, Revoke: revoke}
+        return {SetRight: decide}
 
-    def dump(self, state: Grants) -> GrantsDump:
+    def dump(self, state: Grants) -> Grants:
         """Return the state in the order of the subjects."""
-        return GrantsDump(state.listed, state.governed, tuple(sorted(state.writers)))
+        return Grants(dict(sorted(state.known.items())), state.governed)
 
-    def load(self, dumped: GrantsDump) -> Grants:
+    def load(self, dumped: Grants) -> Grants:
         """Return the state back."""
-        return Grants(dumped.rights, dumped.governed, frozenset(dumped.writers))
+        return dumped
 
 
 PART = GrantsPart()

@@ -244,7 +244,7 @@ def _for_subjects(decide: Decide) -> Decide:
             return decide(command, state)
         grants.check(command, state.grants)
         events, writer = decide(command, state), command.by[0]
-        is_known = not events or writer in state.grants.writers
+        is_known = not events or writer in state.grants.known
         return events if is_known else [*events, Wrote(subject=writer)]
 
     return checked
