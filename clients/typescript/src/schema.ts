@@ -1071,6 +1071,9 @@ export interface components {
             /** @default true */
             indexed?: boolean;
             unindexed_reason?: string | null;
+            masked?: {
+                [key: string]: number;
+            };
         };
         /**
          * RevokeRight
