@@ -164,7 +164,8 @@ class Mounted:
     async def _whose(self, context: Context) -> UserMemory:
         assert context.request is not None
         user_id, by, reads = context.request.scope[WHOSE]
-        return self._memory.user(user_id, agent_id=agent_of(context), by=by).reads(*reads)
+        user: UserMemory = self._memory.user(user_id, agent_id=agent_of(context), by=by)
+        return user.reads(*reads) if reads else user
 
 
 async def _make_room(sessions: StreamableHTTPSessionManager, scope: Scope, key: ApiKey) -> None:

@@ -122,7 +122,8 @@ async def serve_stdio(
     """
 
     async def whose(context: Context) -> UserMemory:
-        return memory.user(user_id, agent_id=agent_of(context), by=by).reads(*reads)
+        user: UserMemory = memory.user(user_id, agent_id=agent_of(context), by=by)
+        return user.reads(*reads) if reads else user
 
     server = new_server(whose, tool_sets, watched=True)
     messages = StdinMessages()
