@@ -151,6 +151,7 @@ class Erasing:
     async def _leave_scopes(self, scope: Scope) -> int:
         """Have the user leave the scopes of others; return how many know them by their grants."""
         subject, left = check_subject(f"person:{scope.user_id}"), 0
+        self._services.runtime.check_open()
         await self._log.flush()
         others = (one for one in await self._log.streams() if is_user_stream(one))
         for other in others:

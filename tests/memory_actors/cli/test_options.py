@@ -40,7 +40,7 @@ OF_ALL_USERS = {
     "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke", "model switch",
 }  # fmt: skip
 MAKES_A_STORE = {
-    "add", "import", "tier", "improve", "entity add", "document put", "episode start",
+    "add", "import", "tier", "grant", "improve", "entity add", "document put", "episode start",
     "context add", "context sync", "import-since", "serve", "mcp install",
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ MAKES_A_STORE = {
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
-        "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
+        "tier", "grant", "revoke", "grants", "history", "why", "log", "replay", "diff", "stats", "verify",
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
         "heads", "heads-key", "move",
         "model install", "model path", "model switch", "doctor", "demo", "ui",
