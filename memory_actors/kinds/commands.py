@@ -58,6 +58,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """The command is refused where this does not hold."""
     by: tuple[str, ...] = ()
     """The subjects that it is given for, the one that writes first. See grants.py."""
+    codes: Mapping[bytes, bytes] | None = None
+    """Embeddings of its texts as signed bytes, by the digest of each text. They are compared with
+    what was forgotten; None: they were not computed."""
 
     @property
     def alone(self) -> bool:

@@ -21,6 +21,7 @@ from memory_actors.base.errors import (
     AccessDeniedError,
     EmbedderError,
     ExtractorError,
+    ForgottenError,
     InvalidInputError,
     KeyFileError,
     MemoryLimitError,
@@ -68,6 +69,7 @@ class _Known(NamedTuple):
 
 _KNOWN: Final = (
     _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
+    _Known(ForgottenError, 409, "forgotten", "Forgotten"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
     _Known(AccessDeniedError, 403, "forbidden", "Forbidden"),
     _Known(NotFoundError, 404, "not-found", "Not found"),

@@ -48,15 +48,15 @@ MAKES_A_STORE = {
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
-        "tier", "grant", "revoke", "grants", "history", "why", "log", "replay", "diff", "stats", "verify",
+        "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
         "heads", "heads-key", "move",
         "model install", "model path", "model switch", "doctor", "demo", "ui",
-        "users", "update",
+        "users", "update", "grant", "revoke", "grants",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
-        "extract", "extractions", "undo",
+        "extract", "extractions", "undo", "forget", "forgotten", "unforget",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
         "context pin", "context size", "context list", "context documents", "context archive",
