@@ -79,7 +79,7 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
     places = {one.part.memory_id: place for place, one in enumerate((*reversed(said), *found))}
     chosen = _fitting(wanted, counter, ask)
     chosen.sort(key=lambda part: (ORDER.index(part.source), places.get(part.memory_id, 0)))
-    return Context(tuple(chosen))
+    return Context(tuple(replace(part, tokens=counter.count(part.line)) for part in chosen))
 
 
 async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:

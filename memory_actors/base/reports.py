@@ -355,6 +355,8 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     superseded_by: str | None = None
     """The memory that says otherwise since `held_until`; only where the query asks of the past."""
     held_until: datetime | None = None
+    tokens: int = 0
+    """Tokens of its line in the prompt, by `Settings.token_counter`."""
 
     @property
     def line(self) -> str:

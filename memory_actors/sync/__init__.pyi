@@ -129,8 +129,12 @@ class UserMemory:
         limit: int = 100,
         offset: int = 0,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> list[Memory]:
-        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`."
+        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust`, `agent_id`, `since` and `until` are as in `retrieve`. `session_id`\nlists a session, with the summaries that are made of it. `contains` lists contents with this\ntext, in any case; it reads each content until enough are found."
     def count(
         self,
         filters: Mapping[str, Any] | None = None,
@@ -139,8 +143,12 @@ class UserMemory:
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> int:
-        "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust."
+        "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source, trust or time."
     def history(self, memory_id: str) -> list[HistoryEntry]:
         "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
     def extractions(self, *, limit: int = 100) -> list[Extraction]:
