@@ -6,6 +6,7 @@ import { T, locale } from "./texts.js";
 
 const PAGE = 100;
 const TALLEST = 12e6; // pixels: a browser draws nothing in an element that is much taller
+const SETTLES_MS = 200;
 const SNIPPET = 300; // characters of a text in a row
 
 const dates = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
@@ -35,6 +36,17 @@ export function useCall(operation, on, args, { isWanted = true, depends } = {}) 
   return { ...state, again: () => again((value) => value + 1) };
 }
 
+/** A value that moves, once it rests for a moment. */
+export function useSettled(value) {
+  const [settled, settle] = useState(value);
+  const key = JSON.stringify(value);
+  useEffect(() => {
+    const timer = setTimeout(() => settle(value), SETTLES_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
+  return settled;
+}
+
 /** Run something that changes: it can fail, and says so. */
 export function useAction() {
   const [state, set] = useState({ busy: false });
@@ -53,6 +65,12 @@ export const Failed = ({ error, again }) =>
   html`<p class="bad" role="alert">
     ${T.failed}${error.message} ${again && html`<button onClick=${again}>${T.again}</button>`}
   </p>`;
+
+export const HELP = { add: "docs" }; // the manual that the server has
+
+/** Say that there is nothing, and lead to what helps: a view, or the manual. */
+export const Empty = ({ text, link, to }) => html`<p class="empty" role="status">${text} <a href=${to}
+  target=${to.startsWith("#") ? undefined : "_blank"} rel="noreferrer">${link}</a></p>`;
 
 export const Waiting = ({ of }) =>
   html`${of.loading && of.result === undefined && html`<p class="quiet" role="status">${T.loading}</p>`}
@@ -148,10 +166,14 @@ export const Meter = ({ label, used, limit }) => {
   ><div style=${{ width: `${part * 100}%` }}></div></div>`;
 };
 
-/** Numbers by name, each with a bar of its size; those that are nought are left out. */
-export function Bars({ values, names, label }) {
+const strongest = (values) => Math.max(0, ...Object.values(values).map(Math.abs));
+
+/** The greatest of the numbers of several hits: the common scale of their bars. */
+export const scaleOf = (hits) => Math.max(1e-9, ...hits.map((hit) => strongest(hit.signals ?? {})));
+
+/** Numbers by name, each with a bar of its size in `most`; those that are nought are left out. */
+export function Bars({ values, names, label, most }) {
   const sorted = Object.entries(values).filter(([, value]) => value !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
-  const most = Math.max(1e-9, ...sorted.map(([, value]) => Math.abs(value)));
   return html`<table class="bars" aria-label=${label}><tbody>${sorted.map(
     ([name, value]) => html`<tr key=${name}>
       <th scope="row">${named(names, name)}</th>
@@ -192,7 +214,11 @@ export const MemoryList = ({ count, pages, label, chosen, choose, short }) => ht
     row=${(at) => { const memory = pages.item(at); return memory && html`<${MemoryRow} memory=${memory} />`; }}
   />`}`;
 
+/** Who said a memory, in which session, and when. */
+export const SaidBy = ({ memory }) => html`<bdi class="who">${memory.role ?? memory.agent_id ?? T.nobody}</bdi>${" "}
+  ${memory.session_id && html`${T.inSession} <bdi class="who">${memory.session_id}</bdi>`} · ${when(memory.occurred_at)}`;
+
 /** A memory in a row of a list: two lines. */
 export const MemoryRow = ({ memory }) => html`
   <${Said} text=${snippet(memory.content)} />
-  <span class="small quiet"><${Tags} memory=${memory} />${when(memory.occurred_at)}</span>`;
+  <span class="small quiet about"><${Tags} memory=${memory} /><${SaidBy} memory=${memory} /></span>`;

@@ -4,21 +4,9 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Failed, MemoryList, Said, VirtualList, Waiting, named, snippet, useCall, usePages, when } from "../parts.js";
+import { Failed, MemoryList, Said, VirtualList, Waiting, named, snippet, useCall, usePages, useSettled, when } from "../parts.js";
 import { T } from "../texts.js";
 import { useEvents } from "./timeline.js";
-
-const SETTLES_MS = 200; // a slider that moves asks once it rests
-
-function useSettled(value) {
-  const [settled, settle] = useState(value);
-  const key = JSON.stringify(value);
-  useEffect(() => {
-    const timer = setTimeout(() => settle(value), SETTLES_MS);
-    return () => clearTimeout(timer);
-  }, [key]);
-  return settled;
-}
 
 export default function Travel({ user }) {
   const { events, error } = useEvents(user, false);

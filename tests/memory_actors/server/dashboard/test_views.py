@@ -102,11 +102,25 @@ def test_memories_are_narrowed_by_kind_trust_and_metadata(dashboard: Dashboard) 
     page.get_by_label("Kind").select_option("entity")
     expect(page.get_by_text("5 memories")).to_be_visible()
     page.get_by_label("Kind").select_option("")
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Source").fill("web")
     expect(page.get_by_text("1 memory")).to_be_visible()
     expect(rows(page)).to_contain_text("untrusted")
     page.get_by_label("Metadata (JSON)").fill("{")
     expect(page.get_by_role("alert")).to_have_text("This is not a JSON object.")
+
+
+def test_memories_are_found_by_text_session_and_time(dashboard: Dashboard) -> None:
+    page = dashboard.see("memories")
+    page.get_by_label("Text").fill("IS THERE tea")
+    expect(page.get_by_text("1 memory")).to_be_visible()
+    expect(rows(page)).to_contain_text("user in monday")
+    page.get_by_label("Session").fill("tuesday")
+    expect(page.get_by_text("No memory matches these filters.")).to_be_visible()
+    page.get_by_role("button", name="Clear the filters").click()
+    page.get_by_text("Filters", exact=True).click()
+    page.get_by_label("Until").fill("2001-01-01")
+    expect(page.get_by_text("No memory matches these filters.")).to_be_visible()
 
 
 def test_a_search_explains_its_first_hit_and_its_filters(dashboard: Dashboard) -> None:
@@ -126,6 +140,13 @@ def test_a_search_explains_its_first_hit_and_its_filters(dashboard: Dashboard) -
     kept_out = page.locator("section").filter(has_text="What the filters keep out")
     expect(kept_out).to_contain_text("the web says that tea is blue")
     expect(page.locator(".hits")).not_to_contain_text("tea is blue")
+
+
+def test_a_search_without_an_answer_says_so(dashboard: Dashboard) -> None:
+    page = dashboard.see("search", q="zzz qqq")
+    expect(page.get_by_text("Nothing relevant")).to_be_visible()
+    scales = page.locator(".hits .bar").evaluate_all("bars => bars.map((bar) => bar.style.width)")
+    assert scales.count("100%") == 1
 
 
 def test_two_weightings_stand_side_by_side(dashboard: Dashboard) -> None:
@@ -233,14 +254,20 @@ def test_a_users_key_sees_that_user_and_no_other(browser: Browser, service: Serv
         assert not {"Users", "Health"} & set(names)
 
 
-def test_the_key_is_asked_for_and_kept_nowhere(browser: Browser, service: Service) -> None:
+def test_a_reload_keeps_the_key_and_signing_out_forgets_it(
+    browser: Browser, service: Service
+) -> None:
     page = browser.new_page()
     page.goto(f"{service.url}/ui")
     page.get_by_label("API key").fill(service.root)
     page.get_by_role("button", name="Open").click()
     page.get_by_role("navigation", name="Views").wait_for()
-    kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+    kept = page.evaluate("JSON.stringify([localStorage, document.cookie])")
     assert service.root not in kept + page.url
+    page.reload()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
     page.reload()
     expect(page.get_by_label("API key")).to_be_visible()
     page.context.close()
