@@ -356,7 +356,7 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     """The memory that says otherwise since `held_until`; only where the query asks of the past."""
     held_until: datetime | None = None
     tokens: int = 0
-    """Tokens of its line in the prompt, by `Settings.token_counter`."""
+    """Tokens of its line in the prompt, at most: `Settings.token_counter` counts."""
 
     @property
     def line(self) -> str:
@@ -378,6 +378,8 @@ class Context(Returned, frozen=True):
     """
 
     parts: tuple[ContextPart, ...]
+    tokens: int = 0
+    """Tokens of `text`, at most: with what is around the parts."""
 
     @property
     def text(self) -> str:

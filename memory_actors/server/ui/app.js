@@ -6,7 +6,7 @@ import { Empty, Failed, HELP, useAction } from "./parts.js";
 import { T } from "./texts.js";
 
 const VIEWS = Object.keys(T.views);
-const OF_ALL = ["users", "health"]; // they are about nobody in particular, and need a root key
+const OF_ALL = ["overview", "users", "health"]; // they are about nobody in particular, and need a root key
 
 /** The address behind the #: #/view?user=…&id=… */
 function route() {

@@ -47,6 +47,34 @@ export function useSettled(value) {
   return settled;
 }
 
+/** What a function loads, again whenever what it depends on changes; the last answer counts. */
+export function useLoaded(load, depends) {
+  const [state, set] = useState({ loading: true });
+  useEffect(() => {
+    let isLast = true;
+    set({ loading: true });
+    load().then((result) => isLast && set({ result }), (error) => isLast && set({ error }));
+    return () => { isLast = false; };
+  }, depends);
+  return state;
+}
+
+/** What a function loads, again and again while the page is in sight. */
+export function useEvery(everyMs, load) {
+  const [state, set] = useState({});
+  useEffect(() => {
+    let isOn = true;
+    let timer;
+    const read = () => {
+      const asked = document.hidden ? Promise.resolve() : load().then((result) => isOn && set({ result }), (error) => isOn && set((before) => ({ ...before, error })));
+      asked.then(() => { if (isOn) timer = setTimeout(read, everyMs); });
+    };
+    read();
+    return () => { isOn = false; clearTimeout(timer); };
+  }, []);
+  return state;
+}
+
 /** Run something that changes: it can fail, and says so. */
 export function useAction() {
   const [state, set] = useState({ busy: false });
@@ -166,6 +194,15 @@ export const Meter = ({ label, used, limit }) => {
   ><div style=${{ width: `${part * 100}%` }}></div></div>`;
 };
 
+/** The signal that lifts a hit most, and its part of all that lifts it. */
+export function because(signals) {
+  const lifting = Object.entries(signals).filter(([, value]) => value > 0);
+  const sum = lifting.reduce((total, [, value]) => total + value, 0);
+  if (!sum) return null;
+  const [name, most] = lifting.reduce((best, one) => (one[1] > best[1] ? one : best));
+  return T.rankBecause(named(T.weights, name), `${Math.round((100 * most) / sum)} %`);
+}
+
 const strongest = (values) => Math.max(0, ...Object.values(values).map(Math.abs));
 
 /** The greatest of the numbers of several hits: the common scale of their bars. */
@@ -184,10 +221,50 @@ export function Bars({ values, names, label, most }) {
   )}</tbody></table>`;
 }
 
+const MARGIN = { left: 52, right: 12, top: 8, bottom: 22 };
+const TALL = 180;
+const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric" });
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+
+/** The next of 2, 4, 10, 20, 40, 100, …: its half is round, too. */
+const roundUp = (value) => {
+  const ten = 10 ** Math.floor(Math.log10(value));
+  return [2, 4, 10].map((one) => one * ten).find((one) => one >= value);
+};
+
+/** A curve over time: points are [milliseconds since 1970, value], in order. */
+export function Chart({ title, points, format = T.number }) {
+  const box = useRef(null);
+  const [width, measure] = useState(400);
+  useLayoutEffect(() => {
+    const fit = () => box.current && measure(box.current.clientWidth);
+    fit();
+    addEventListener("resize", fit);
+    return () => removeEventListener("resize", fit);
+  }, []);
+  const most = roundUp(Math.max(2, ...points.map(([, value]) => value)));
+  const [from, until] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 1];
+  const x = (at) => MARGIN.left + ((at - from) / (until - from || 1)) * (width - MARGIN.left - MARGIN.right);
+  const y = (value) => TALL - MARGIN.bottom - (value / most) * (TALL - MARGIN.top - MARGIN.bottom);
+  const line = points.map(([at, value]) => `${x(at)} ${y(value)}`).join("L");
+  const named = until - from > 86400000 ? day : clock;
+  const latest = points.at(-1);
+  const said = latest ? `${title}: ${format(latest[1])}, ${T.atMost(format(Math.max(...points.map(([, value]) => value))))}` : `${title}: ${T.noFigure}`;
+  return html`<h3>${title}</h3><div ref=${box} class="chart" role="img" aria-label=${said}>
+    ${!points.length ? html`<p class="quiet">${T.noFigureYet}</p>` : html`<svg width=${width} height=${TALL}>
+      ${[0, most / 2, most].map((value) => html`<g key=${value}><line x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(value)} y2=${y(value)} />
+        <text x=${MARGIN.left - 6} y=${y(value) + 4} text-anchor="end">${format(value)}</text></g>`)}
+      <path class="area" d=${`M${x(from)} ${y(0)}L${line}L${x(until)} ${y(0)}z`} /><path class="curve" d=${`M${line}`} />
+      ${points.length === 1 && html`<circle cx=${x(until)} cy=${y(latest[1])} r="3" />`}
+      <text x=${MARGIN.left} y=${TALL - 6}>${named.format(from)}</text>
+      ${points.length > 1 && html`<text x=${width - MARGIN.right} y=${TALL - 6} text-anchor="end">${named.format(until)}</text>`}
+    </svg>`}</div>`;
+}
+
 export const Card = ({ name, value }) => html`<div class="card"><span class="small quiet">${name}</span><b>${value}</b></div>`;
 
-export const Select = ({ label, value, options, change }) =>
-  html`<label>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>
+export const Select = ({ label, value, options, change, wide }) =>
+  html`<label class=${wide ? "wide" : ""}>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>
     ${options.map(([key, name]) => html`<option key=${key} value=${key}>${name}</option>`)}
   </select></label>`;
 

@@ -5,7 +5,7 @@ import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
 import {
-  Bars, Failed, Field, MemoryRow, Said, SaidBy, Select, Tags, kindOptions, named, scaleOf, snippet,
+  Bars, Failed, Field, MemoryRow, Said, SaidBy, Select, Tags, because, kindOptions, scaleOf, snippet,
   trustOptions, useAction,
 } from "../parts.js";
 import { T } from "../texts.js";
@@ -89,15 +89,6 @@ export default function Search({ user, params, set, toast }) {
         most=${scaleOf(found.lists.flat())} other=${found.lists[1 - side]} choose=${choose} chosen=${chosen} />`)}
       <section class="box aside" tabindex="0" aria-label=${T.details}><${Details} user=${user} memory=${chosen} asOf=${form.asOf === "" ? undefined : moment(form.asOf)} toast=${toast} /></section>
     </div><${Removed} removed=${found.removed} />`}`;
-}
-
-/** The signal that lifts a hit most, and its part of all that lifts it. */
-function because(signals) {
-  const lifting = Object.entries(signals).filter(([, value]) => value > 0);
-  const sum = lifting.reduce((total, [, value]) => total + value, 0);
-  if (!sum) return null;
-  const [name, most] = lifting.reduce((best, one) => (one[1] > best[1] ? one : best));
-  return T.rankBecause(named(T.weights, name), `${Math.round((100 * most) / sum)} %`);
 }
 
 function Hits({ hits, side, most, other, choose, chosen }) {

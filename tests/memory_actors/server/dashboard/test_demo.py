@@ -78,12 +78,20 @@ def _use(view: str, page: Page) -> None:
         expect(page.locator(".hits > li").first).to_contain_text("Biscuit")
         page.get_by_role("button", name="Why it is here").first.click()
         expect(page.locator(".steps").first).to_be_visible()
+    elif view == "overview":
+        expect(page.locator(".card").filter(has_text="Memories")).to_contain_text("15")
+    elif view == "prompt":
+        page.get_by_label("Question").fill("What is the name of Maya's dog?")
+        page.get_by_label("Question").press("Enter")
+        expect(page.locator(".parts")).to_contain_text("Biscuit")
+    elif view == "conversations":
+        expect(page.get_by_text("18 turns")).to_be_visible()
     elif view == "travel":
         expect(rows.first).to_be_visible()
         expect(page.get_by_text(f"{74 + WALKS // 2} changes")).to_be_visible()
     elif view == "graph":
         expect(rows.first).to_contain_text("Maya — ")
-        expect(page.locator(".graph canvas").first).to_be_visible()
+        expect(page.locator(".graph .relation")).to_have_text("lives in")
     elif view == "context":
         _write_document(page)
     elif view == "compaction":
