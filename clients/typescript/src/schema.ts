@@ -621,6 +621,8 @@ export interface components {
         /** Context */
         Context: {
             parts: components["schemas"]["ContextPart"][];
+            /** @default 0 */
+            tokens?: number;
         };
         /** ContextDocuments */
         ContextDocuments: {
@@ -639,6 +641,8 @@ export interface components {
             score?: number | null;
             superseded_by?: string | null;
             held_until?: string | null;
+            /** @default 0 */
+            tokens?: number;
         };
         /** ContextText */
         ContextText: {
@@ -1171,6 +1175,14 @@ export interface operations {
                 offset?: number;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
+                /** @description Only of this session. */
+                session?: string | null;
+                /** @description ISO 8601. */
+                since?: string | null;
+                /** @description ISO 8601. */
+                until?: string | null;
+                /** @description A text, in any case. */
+                contains?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1570,6 +1582,14 @@ export interface operations {
                 min_trust?: components["schemas"]["Trust"] | null;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
+                /** @description Only of this session. */
+                session?: string | null;
+                /** @description ISO 8601. */
+                since?: string | null;
+                /** @description ISO 8601. */
+                until?: string | null;
+                /** @description A text, in any case. */
+                contains?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */

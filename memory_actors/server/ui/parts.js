@@ -182,14 +182,14 @@ export function VirtualList({ count, height = 56, row, seen, chosen, choose, lab
     ref=${box} class=${short ? "list short" : "list"} role="listbox" tabindex="0" aria-label=${label}
     aria-activedescendant=${active >= first && active <= last ? `${id}-${active}` : undefined}
     onKeyDown=${onKeyDown}
-    onScroll=${() => look({ top: box.current.scrollTop, height: box.current.clientHeight })}
+    style=${{ maxHeight: `${count * height + 2}px` }} onScroll=${() => look({ top: box.current.scrollTop, height: box.current.clientHeight })}
   ><div role="presentation" style=${{ height: `${drawn}px`, position: "relative" }}>${rows}</div></div>`;
 }
 
-export const Meter = ({ label, used, limit }) => {
+export const Meter = ({ label, used, limit, calm }) => {
   const part = limit ? Math.min(1, used / limit) : 0;
   return html`<div
-    class=${part >= 0.8 ? "meter full" : "meter"} role="meter" aria-label=${label}
+    class=${part >= 0.8 && !calm ? "meter full" : "meter"} role="meter" aria-label=${label}
     aria-valuenow=${used} aria-valuemin="0" aria-valuemax=${Math.max(limit, used, 1)}
   ><div style=${{ width: `${part * 100}%` }}></div></div>`;
 };

@@ -1,9 +1,9 @@
 // A session as people read it: who said what, and what became of each turn.
 
-import { html, useEffect, useMemo, useState } from "../vendor/htm-preact.js";
+import { html, useMemo, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Empty, Failed, Said, Select, Waiting, useCall, useLoaded, when } from "../parts.js";
+import { Empty, Said, Select, Waiting, useCall, useLoaded, when } from "../parts.js";
 import { T } from "../texts.js";
 
 const LISTED = 1000; // of the newest memories: their sessions are offered

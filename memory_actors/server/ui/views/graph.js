@@ -1,16 +1,17 @@
 // The graph: entities and how they are related, at a moment that a slider moves. Names and relations
 // push each other away, so that no label covers another.
 
-import { html, useEffect, useMemo, useState } from "../vendor/htm-preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Empty, Failed, HELP, Said, VirtualList, useLoaded, Waiting, when } from "../parts.js";
+import { Empty, HELP, Said, VirtualList, Waiting, useLoaded, when } from "../parts.js";
 import { T } from "../texts.js";
 
 const PAGE = 1000;
 const DRAWN = 80; // more relationships than this nobody can read
 const STEPS = 1000;
-const ROUNDS = 260;
+const ROUNDS = 200; // in which everything moves; then boxes only make room for each other
+const LAST = 400;
 const LETTER = 7.2; // pixels
 const LONGEST = 22; // letters of a label
 const ZOOMS = [0.5, 0.75, 1, 1.5, 2];
@@ -46,16 +47,19 @@ export function layout(nodes, edges) {
   });
   const place = new Map(bodies.map((body) => [body.id, body]));
   const springs = bodies.filter((body) => body.edge).flatMap((body) => [[body, place.get(body.edge.source_id)], [body, place.get(body.edge.target_id)]]);
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const heat = 1 - round / ROUNDS;
+  let isCrowded = true;
+  for (let round = 0; round < ROUNDS || (isCrowded && round < LAST); round += 1) {
+    const heat = Math.max(0, 1 - round / ROUNDS);
+    isCrowded = false;
     for (let i = 0; i < bodies.length; i += 1) {
       for (let j = i + 1; j < bodies.length; j += 1) {
         const [a, b] = [bodies[i], bodies[j]];
         const [dx, dy] = [b.x - a.x || 0.1, b.y - a.y || 0.1];
-        const push = (heat * 500) / (dx * dx + dy * dy + 100);
+        const push = (heat * 130) / (dx * dx + dy * dy + 100);
         let [px, py] = [dx * push, dy * push];
         const [overX, overY] = [(a.w + b.w) / 2 - Math.abs(dx), (a.h + b.h) / 2 - Math.abs(dy)];
         if (overX > 0 && overY > 0) {
+          isCrowded = true;
           if (overX < overY) px = (Math.sign(dx) * overX) / 2 + px * heat;
           else py = (Math.sign(dy) * overY) / 2 + py * heat;
         }
@@ -127,6 +131,11 @@ function Drawing({ nodes, edges, chosen, choose }) {
   const all = [...place.values()];
   const [left, top] = [Math.min(...all.map((one) => one.x - one.w / 2)) - 10, Math.min(...all.map((one) => one.y - one.h / 2)) - 10];
   const [wide, high] = [Math.max(...all.map((one) => one.x + one.w / 2)) + 10 - left, Math.max(...all.map((one) => one.y + one.h / 2)) + 10 - top];
+  const box = useRef(null);
+  useEffect(() => { // begin in the middle
+    box.current.scrollLeft = (box.current.scrollWidth - box.current.clientWidth) / 2;
+    box.current.scrollTop = (box.current.scrollHeight - box.current.clientHeight) / 2;
+  }, [key, zoom]);
   const near = new Set(edges.filter((edge) => edge.source_id === chosen || edge.target_id === chosen).flatMap((edge) => [edge.memory_id, edge.source_id, edge.target_id]));
   const shade = (id) => (chosen && place.has(chosen) && id !== chosen && !near.has(id) ? "dim" : "");
   const onKeyDown = (id) => (event) => {
@@ -137,7 +146,7 @@ function Drawing({ nodes, edges, chosen, choose }) {
   return html`<div><div class="row tight">
       <button aria-label=${T.zoomOut} disabled=${zoom === 0} onClick=${() => scale(zoom - 1)}>−</button>
       <button aria-label=${T.zoomIn} disabled=${zoom === ZOOMS.length - 1} onClick=${() => scale(zoom + 1)}>+</button></div>
-    <div class="graph" tabindex="0" role="group" aria-label=${T.graphTitle(nodes.length, edges.length)}>
+    <div class="graph" ref=${box} tabindex="0" role="group" aria-label=${T.graphTitle(nodes.length, edges.length)}>
     <svg width=${wide * ZOOMS[zoom]} height=${high * ZOOMS[zoom]} viewBox=${`${left} ${top} ${wide} ${high}`}>
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" /></marker></defs>
       ${edges.map((edge) => {

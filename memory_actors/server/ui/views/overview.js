@@ -60,7 +60,8 @@ export default function Overview({ go }) {
     <div class="split even">
       <section class="box"><h3>${T.roomTitle}</h3>${(usage.result?.quotas ?? []).map((one) => {
         const size = one.unit === "bytes" ? T.bytes : T.number;
-        const said = T.userFull(one.quota, size(one.used), size(one.limit));
+        const [kind, what] = one.quota.split(".");
+        const said = T.userFull(`${named(T.kinds, kind)} ${what.replace("_", " ")}`, size(one.used), size(one.limit));
         return html`<div key=${one.quota}><span class="small">${said}</span><${Meter} label=${said} used=${one.used} limit=${one.limit} /></div>`;
       })}</section>
       <section class="box"><h3>${T.alertsTitle}</h3><${Waiting} of=${events} />

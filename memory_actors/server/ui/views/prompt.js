@@ -51,7 +51,7 @@ export default function Prompt({ user, params, set }) {
     ${!found && html`<p class="quiet">${T.promptEmpty}</p>`}
     ${found && !found.parts.length && html`<${Empty} text=${T.promptNothing} link=${T.seeMemories} to=${`#/memories?user=${encodeURIComponent(user)}`} />`}
     ${found?.parts.length > 0 && html`<p role="status">${T.promptSays(found.parts.length, found.total, Math.max(0, found.total - ofParts), found.budget)}</p>
-      ${found.budget > 0 && html`<${Meter} label=${T.tokenMeter} used=${found.total} limit=${found.budget} />`}
+      ${found.budget > 0 && html`<${Meter} calm label=${T.tokenMeter} used=${found.total} limit=${found.budget} />`}
       <ol class="parts">${found.parts.map((part, at) => html`<li key=${at} class="box">
         <p class="small"><span class="tag">${T.sources[part.source] ?? part.source}</span> ${when(part.occurred_at)}
           ${part.held_until && html` · ${T.heldUntil(when(part.held_until))}`}${part.trust === "untrusted" && html` <span class="tag bad">${T.trusts.untrusted}</span>`}</p>

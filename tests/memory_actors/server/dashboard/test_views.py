@@ -260,7 +260,7 @@ def test_the_overview_counts_what_there_is_and_what_is_asked(dashboard: Dashboar
     expect(card.filter(has_text="Time of a search")).to_contain_text(" ms")
     growth = page.get_by_role("img", name=re.compile("^Growth: events in the log: [0-9]"))
     expect(growth.locator("path.curve")).to_be_visible()
-    expect(page.get_by_role("meter", name="entity.count")).to_be_visible()
+    expect(page.get_by_role("meter", name="entity count")).to_be_visible()
 
 
 def test_a_conversation_tells_what_became_of_each_turn(
