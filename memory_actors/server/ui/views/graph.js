@@ -10,9 +10,11 @@ import { T } from "../texts.js";
 const PAGE = 1000;
 const DRAWN = 80; // more relationships than this nobody can read
 const STEPS = 1000;
+const PILL = 28; // pixels: the height of a node
+const pill = (node) => node.w - 20;
 const ROUNDS = 200; // in which everything moves; then boxes only make room for each other
 const LAST = 400;
-const LETTER = 7.2; // pixels
+const LETTER = 7; // pixels; letters of wide scripts take two
 const LONGEST = 22; // letters of a label
 const ZOOMS = [0.5, 0.75, 1, 1.5, 2];
 
@@ -33,6 +35,7 @@ async function read(user) {
 
 const time = (iso) => (iso ? Date.parse(iso) : null);
 const holds = (edge, at) => (time(edge.valid_from) ?? -Infinity) <= at && (edge.valid_to === null || edge.valid_to === undefined || at < time(edge.valid_to));
+const lettersOf = (text) => [...text].reduce((sum, letter) => sum + (letter > "\u1100" ? 2 : 1), 0);
 const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
 
 /** Places for the labels of nodes and edges: springs along the edges, boxes that do not overlap. */
@@ -43,7 +46,7 @@ export function layout(nodes, edges) {
   ].map((body, at) => {
     const angle = at * 2.4; // the golden angle: no two begin at the same place
     const far = 40 * Math.sqrt(at + 1);
-    return { ...body, x: far * Math.cos(angle), y: far * Math.sin(angle), w: body.label.length * LETTER + 26, h: body.isNode ? 34 : 20 };
+    return { ...body, x: far * Math.cos(angle), y: far * Math.sin(angle), w: lettersOf(body.label) * LETTER + 44, h: body.isNode ? 54 : 34 };
   });
   const place = new Map(bodies.map((body) => [body.id, body]));
   const springs = bodies.filter((body) => body.edge).flatMap((body) => [[body, place.get(body.edge.source_id)], [body, place.get(body.edge.target_id)]]);
@@ -152,15 +155,15 @@ function Drawing({ nodes, edges, chosen, choose }) {
       ${edges.map((edge) => {
         const [a, m, b] = [edge.source_id, edge.memory_id, edge.target_id].map((id) => place.get(id));
         const [dx, dy] = [b.x - m.x, b.y - m.y];
-        const back = Math.min(1, 14 / Math.hypot(dx, dy || 1)); // the arrow ends at the rim of the node
+        const back = Math.min(1, (pill(b) / 2 + 3) / Math.abs(dx || 0.1), (PILL / 2 + 3) / Math.abs(dy || 0.1)); // the arrow ends at the rim
         return html`<path key=${edge.memory_id} class=${`edge ${shade(edge.memory_id)}`} marker-end="url(#arrow)"
-          d=${`M${a.x} ${a.y - 6}L${m.x} ${m.y}L${b.x - dx * back} ${b.y - 6 - (dy - 6) * back}`} />`;
+          d=${`M${a.x} ${a.y}L${m.x} ${m.y}L${b.x - dx * back} ${b.y - dy * back}`} />`;
       })}
       ${edges.map((edge) => { const m = place.get(edge.memory_id);
         return html`<text key=${edge.memory_id} class=${`relation ${shade(edge.memory_id)}`} x=${m.x} y=${m.y + 4}>${m.label}</text>`; })}
       ${nodes.map((node) => { const n = place.get(node.memory_id);
         return html`<g key=${node.memory_id} class=${`node ${node.memory_id === chosen ? "chosen" : ""} ${shade(node.memory_id)}`} role="button" tabindex="0"
           aria-label=${node.data.name} aria-pressed=${node.memory_id === chosen} onClick=${() => choose(node.memory_id)} onKeyDown=${onKeyDown(node.memory_id)}>
-          <title>${node.data.name}</title><circle cx=${n.x} cy=${n.y - 6} r="8" /><text x=${n.x} y=${n.y + 15}>${n.label}</text></g>`; })}
+          <title>${node.data.name}</title><rect x=${n.x - pill(n) / 2} y=${n.y - PILL / 2} width=${pill(n)} height=${PILL} rx=${PILL / 2} /><text x=${n.x} y=${n.y + 4}>${n.label}</text></g>`; })}
     </svg></div></div>`;
 }
