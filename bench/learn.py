@@ -1,7 +1,8 @@
 """Learn the weights of the ranking from development sets, each of the same weight.
 
 The signals of every question are taken from the index as `user.retrieve` computes them. Each set is
-asked twice: as it is, and after all of its questions were asked before. Weights are those of
+asked twice: as it is, and after all of its questions were asked before. The chance that anything
+answers is also learned from stores that have just begun. Weights are those of
 `search/mixtures.py`: a row of any store, and what each kind of a `Mixture` adds, fitted by a
 softmax over the candidates of a question, drawn towards few and small numbers. The chance that a
 hit answers and the chance that anything does are logistic regressions. `judged` fits again without
@@ -23,7 +24,7 @@ import numpy as np
 from bench.calibration import auroc, calibration_error
 from bench.opened import live_user, opened, services_of
 from bench.recall import with_asked
-from bench.recall_sets import Question, RecallSet, read_set
+from bench.recall_sets import Question, RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts
 from memory_actors import Item, MemorySystem
 from memory_actors.base.weights import SIGNALS
@@ -40,6 +41,10 @@ BATCH = 200
 QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
 CANDIDATES_MAX = 160
 L2 = 3e-5
+BEGUN = "+begun"
+BEGUN_SIZES = (3, 6, 12, 25)
+BEGUN_MAX = 120  # of a set
+BEGUN_WEIGHT = 0.3  # of such a set, in the chance that anything answers
 ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set as it is
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
 BARE = -8.0  # few questions of the sets are about names: this one is given
@@ -75,13 +80,40 @@ async def collect(paths: Sequence[Path], store: Path) -> list[Example]:
     """Return an example for each question of the sets, asked as it is and asked before."""
     found: list[Example] = []
     sets = [read_set(path) for path in paths]
+    sets += [begun(one) for one in sets]
     users = [(one, n, again) for one in sets for n in range(len(one.users)) for again in (0, 1)]
+    users = [each for each in users if not (each[2] and each[0].name.endswith(BEGUN))]
     async with opened(store, embedder_of(None)) as memory:
         with progress_bar("Collecting signals", quiet=False) as moved:
             for done, (one, number, again) in enumerate(users, 1):
                 found += await _of_user(memory, one, number, again=bool(again))
                 moved(done, len(users))
     return found
+
+
+def begun(of_set: RecallSet) -> RecallSet:
+    """Return stores as they are in their first days: few memories, and one question each.
+
+    A store has the evidence, what follows it, and the beginning of the whole store.
+    """
+    asked = [
+        (user, one)
+        for user in of_set.users
+        for one in user.questions
+        if 0 < len(one.evidence) <= BEGUN_SIZES[0]
+    ]
+    picked = np.random.default_rng(0).permutation(len(asked))[:BEGUN_MAX]
+    users = []
+    for number, place in enumerate(sorted(picked.tolist())):
+        user, question = asked[place]
+        places = {one.id: at for at, one in enumerate(user.memories)}
+        wanted = [places[one] for one in question.evidence]
+        behind = [at + 1 for at in wanted if at + 1 < len(user.memories)]
+        size = BEGUN_SIZES[number % len(BEGUN_SIZES)]
+        some = list(dict.fromkeys([*wanted, *behind, *range(len(user.memories))]))[:size]
+        memories = [user.memories[at] for at in sorted(some)]
+        users.append(SetUser(f"{number}", memories, [question]))
+    return RecallSet(of_set.name + BEGUN, users)
 
 
 async def _of_user(
@@ -279,14 +311,21 @@ def chances(examples: Sequence[Example], table: Any) -> Any:
 
 def answering(examples: Sequence[Example]) -> Any:
     """Return the weights of the chance that anything answers, float [len(ROWS), signals]."""
-    some = [one for one in examples if one.answer_signals is not None and "+" not in one.of_set]
+    some = [
+        one for one in examples if one.answer_signals is not None and "+asked" not in one.of_set
+    ]
     both = {one.of_set for one in some if not one.answerable}
     some = [one for one in some if one.of_set in both]
     share = defaultdict(int)
     for one in some:
         share[one.of_set, one.answerable] += 1
     columns = np.stack([np.outer(one.answer_signals, one.mixture).ravel() for one in some])
-    weights = np.array([1 / share[one.of_set, one.answerable] for one in some])
+    weights = np.array(
+        [
+            (BEGUN_WEIGHT if one.of_set.endswith(BEGUN) else 1) / share[one.of_set, one.answerable]
+            for one in some
+        ]
+    )
     answers = np.array([float(one.answerable) for one in some])
     flat = _logistic(columns, weights / weights.sum(), answers, 1e-4)
     return flat.reshape(-1, len(ROWS)).T
@@ -312,8 +351,11 @@ def run(
 ) -> Report:
     """Fit the weights of the ranking, say what they give, and write them if asked to."""
     examples = asyncio.run(collect(paths, store))
+    answer = answering(examples)
+    begun_examples = [one for one in examples if one.of_set.endswith(BEGUN)]
+    examples = [one for one in examples if not one.of_set.endswith(BEGUN)]
     table = fitted(examples)
-    chance, answer = chances(examples, table), answering(examples)
+    chance = chances(examples, table)
     if write:
         WEIGHTS_FILE.write_text(as_python(table, chance, answer))
     told, leaving = ranked_well(examples, table), {}
@@ -331,7 +373,7 @@ def run(
         Table(
             "What scores say",
             ["set", "ECE", "AUROC of answered"],
-            [[*each] for each in _said(examples, table, chance, answer)],
+            [[*each] for each in _said([*examples, *begun_examples], table, chance, answer)],
         ),
         Table(
             "Weights",

@@ -17,54 +17,21 @@ from typing import Any, Self, TypeVar
 
 import anyio.to_thread
 
+from eventlog.core import records, requests
 from eventlog.core.capabilities import Fold, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogBusy
 from eventlog.core.keys import Keys
-from eventlog.core.records import (
-    Appended,
-    Checkpoint,
-    Heads,
-    LogStatistics,
-    OnDropped,
-    Recorded,
-    Snapshot,
-    StreamHead,
-    VerifyReport,
-)
-from eventlog.core.requests import (
-    I64_MAX,
-    QUEUE_EVENTS_MAX,
-    U64_MAX,
-    AppendRequest,
-    TakesAppends,
-    check_checkpoint,
-    check_entry,
-    check_int,
-    check_snapshot,
-    check_stream_name,
-    check_text,
-    checked_clock,
-    given_digest,
-    system_clock_us,
-)
 from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
+from eventlog.lmdb import tables
 from eventlog.lmdb.archive import NotInMemory
 from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.tables import (
-    load_checkpoint,
-    load_entry,
-    load_snapshot,
-    put_checkpoint,
-    put_snapshot,
-    stream_records,
-)
 from eventlog.upkeep.upkeep import LogUpkeep
 from eventlog.upkeep.verification import Verification, read_heads
 
@@ -76,7 +43,7 @@ T = TypeVar("T")
 State = TypeVar("State")
 
 
-class EventLog(LogUpkeep, TakesAppends):
+class EventLog(LogUpkeep, requests.TakesAppends):
     """An append-only log of streams in one directory. Open it with `EventLog.open`.
 
     upkeep/upkeep.py has the operations on the whole log (archive, erase, back up, shrink, ...).
@@ -89,7 +56,7 @@ class EventLog(LogUpkeep, TakesAppends):
         clock: Callable[[], int],
         queue_events_max: int,
     ):
-        TakesAppends.__init__(self, registry, clock)
+        requests.TakesAppends.__init__(self, registry, clock)
         LogUpkeep.__init__(self, files, Intake(files, queue_events_max), clock)
         self._reading = files.reading
         files.archive.never_block_this_thread()
@@ -102,10 +69,10 @@ class EventLog(LogUpkeep, TakesAppends):
         directory: str | Path,
         registry: EventRegistry,
         *,
-        clock: Callable[[], int] = system_clock_us,
+        clock: Callable[[], int] = requests.system_clock_us,
         size_max_bytes: int = SIZE_MAX_BYTES,
         checked_bytes_max: int = CHECKED_BYTES_MAX,
-        queue_events_max: int = QUEUE_EVENTS_MAX,
+        queue_events_max: int = requests.QUEUE_EVENTS_MAX,
         keys: Keys | None = None,
         busy: type[LogBusy] = LogBusy,
     ) -> AbstractAsyncContextManager[Self]:
@@ -134,7 +101,7 @@ class EventLog(LogUpkeep, TakesAppends):
                 raise ValueError(
                     f"queue_events_max is {queue_events_max}: let at least one event in"
                 )
-            now = checked_clock(clock)
+            now = requests.checked_clock(clock)
             open_files = partial(
                 Files.open,
                 named(directory),
@@ -169,34 +136,38 @@ class EventLog(LogUpkeep, TakesAppends):
 
     # --- write
 
-    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
+    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, records.Appended]:
         if request.durability == "relaxed":
             return self._intake.append_relaxed(request)
         return self._intake.append(request)
 
-    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+    async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
-        check_stream_name(stream)
-        check_int("epoch", epoch, 0, I64_MAX)
+        requests.check_stream_name(stream)
+        requests.check_int("epoch", epoch, 0, requests.I64_MAX)
         return await self._intake.submit(lambda txn: self._ledger.acquire(txn, stream, epoch))
 
-    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+    async def save_snapshot(
+        self, stream: str, snapshot: records.Snapshot, fingerprint: str
+    ) -> None:
         """Keep a snapshot and the newest one before it; not one ahead of its stream."""
-        check_snapshot(stream, snapshot, fingerprint)
+        requests.check_snapshot(stream, snapshot, fingerprint)
 
         def save(txn: Transaction) -> None:
             record = self._ledger.stream(txn, stream)
             if snapshot.version <= record.version:
                 cipher = self._ledger.cipher_to_write(txn, record)
-                put_snapshot(txn, stream, snapshot, fingerprint, cipher)
+                tables.put_snapshot(txn, stream, snapshot, fingerprint, cipher)
 
         await self._intake.submit(save, payload_bytes=len(snapshot.data))
 
-    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+    async def save_checkpoint(self, checkpoint: records.Checkpoint) -> None:
         """Store a subscriber's position and entries in one transaction."""
-        check_checkpoint(checkpoint)
+        requests.check_checkpoint(checkpoint)
         size = sum(len(key) + len(value or b"") for key, value in checkpoint.writes.items())
-        await self._intake.submit(lambda txn: put_checkpoint(txn, checkpoint), payload_bytes=size)
+        await self._intake.submit(
+            lambda txn: tables.put_checkpoint(txn, checkpoint), payload_bytes=size
+        )
 
     async def flush(self) -> None:
         """Return when everything accepted so far is durable."""
@@ -204,9 +175,9 @@ class EventLog(LogUpkeep, TakesAppends):
 
     # --- read
 
-    async def head(self, stream: str) -> StreamHead:
+    async def head(self, stream: str) -> records.StreamHead:
         """Return the end of a stream; version 0 if it never was."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         with self._env.read() as txn:
             return self._ledger.stream(txn, stream).head()
 
@@ -214,24 +185,24 @@ class EventLog(LogUpkeep, TakesAppends):
         """Return the name of every stream."""
 
         def read(txn: Transaction) -> list[str]:
-            return [record.name for _, record in stream_records(txn) if record.name]
+            return [record.name for _, record in tables.stream_records(txn) if record.name]
 
         return await self._read_in_thread(read)
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         events, after = self._reading.stream_events, max(after, 0)
         return await self._read(limit, lambda txn: events(txn, stream, after, limit, dropped))
 
     async def fold_stream(
         self, stream: str, fold: Fold[State], state: State, after: int, limit: int,
-        *, dropped: OnDropped = "raise",
+        *, dropped: records.OnDropped = "raise",
     ) -> tuple[State, int]:  # fmt: skip
         """Return a state after events of a stream, and their number. See `FoldingStore`."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
 
         def run() -> tuple[State, int]:
             folded, done = state, 0
@@ -247,8 +218,8 @@ class EventLog(LogUpkeep, TakesAppends):
         return await anyio.to_thread.run_sync(run)
 
     async def read_all(
-        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         if after >= self._intake.end.position:
             return []
@@ -256,75 +227,75 @@ class EventLog(LogUpkeep, TakesAppends):
         return await self._read(limit, lambda txn: events(txn, after, limit, dropped))
 
     async def read_event(
-        self, position: int, *, dropped: OnDropped = "raise"
-    ) -> Recorded[Any] | None:
+        self, position: int, *, dropped: records.OnDropped = "raise"
+    ) -> records.Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
-        if not 0 < position <= U64_MAX:
+        if not 0 < position <= requests.U64_MAX:
             return None
         return await self._read(1, lambda txn: self._reading.event(txn, position, dropped))
 
     async def read_versions(
-        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         events = self._reading.stream_versions
         return await self._read(len(versions), lambda txn: events(txn, stream, versions, dropped))
 
     async def chain_at(self, stream: str, version: int) -> bytes:
         """Return the chain value of an event of a stream. See `ChainedStore`."""
-        check_stream_name(stream)
-        if not 0 < version <= U64_MAX:
+        requests.check_stream_name(stream)
+        if not 0 < version <= requests.U64_MAX:
             return b""
         with self._env.read() as txn:
             return self._reading.chain_at(txn, stream, version)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
-        check_stream_name(stream)
-        check_text("key", key)
+        requests.check_stream_name(stream)
+        requests.check_text("key", key)
         with self._env.read() as txn:
             return self._reading.versions_about(txn, stream, key)
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
-    ) -> Appended | None:
+    ) -> records.Appended | None:
         """Return the first result of this request's idempotency key, or None if it is new."""
-        check_stream_name(stream)
-        check_text("idempotency key", idempotency_key)
-        digest = given_digest(request)
+        requests.check_stream_name(stream)
+        requests.check_text("idempotency key", idempotency_key)
+        digest = requests.given_digest(request)
         with self._env.read() as txn:
             record = self._ledger.stream(txn, stream)
             return self._ledger.first_result(txn, record, idempotency_key, digest)
 
     async def load_snapshot(
         self, stream: str, fingerprint: str, *, until: int | None = None
-    ) -> Snapshot | None:
+    ) -> records.Snapshot | None:
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
-        check_stream_name(stream)
-        check_text("snapshot's fingerprint", fingerprint)
+        requests.check_stream_name(stream)
+        requests.check_text("snapshot's fingerprint", fingerprint)
 
-        def load(txn: Transaction) -> Snapshot | None:
+        def load(txn: Transaction) -> records.Snapshot | None:
             record = self._ledger.stream(txn, stream)
             if record.is_empty:
                 return None
             version = record.version if until is None else min(record.version, until)
             cipher = cipher_to_read(self._files.keys, stream)
-            return load_snapshot(txn, stream, fingerprint, version, cipher)
+            return tables.load_snapshot(txn, stream, fingerprint, version, cipher)
 
         return await self._read_in_thread(load)
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""
-        check_text("checkpoint's name", name)
+        requests.check_text("checkpoint's name", name)
         with self._env.read() as txn:
-            return load_checkpoint(txn, name)
+            return tables.load_checkpoint(txn, name)
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
-        check_entry(name, key)
+        requests.check_entry(name, key)
         with self._env.read() as txn:
-            return load_entry(txn, name, key)
+            return tables.load_entry(txn, name, key)
 
     async def totals(self) -> dict[str, int]:
         """Return the committed totals, read from the store."""
@@ -342,11 +313,11 @@ class EventLog(LogUpkeep, TakesAppends):
 
     # --- the log itself
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> records.LogStatistics:
         """Return counters and sizes."""
         with self._env.read() as txn:
             used = self._env.used_bytes(txn)
-        return LogStatistics(
+        return records.LogStatistics(
             last_position=self._intake.end.position,
             queued_events=self._intake.room.events,
             events_appended=self._intake.counts["events"],
@@ -355,14 +326,14 @@ class EventLog(LogUpkeep, TakesAppends):
             used_bytes=used,
         )
 
-    async def heads(self) -> Heads:
+    async def heads(self) -> records.Heads:
         """Return where the log and its streams stand, to be published. Reads all of it."""
         await self.flush()
         return await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
 
     async def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
+        self, progress: Progress | None = None, *, against: records.Heads | None = None
+    ) -> records.VerifyReport:
         """Check every event, chain and index; `progress(done, total)` is called from a thread.
 
         With `against`, heads that were published, also whether history up to them is unchanged.

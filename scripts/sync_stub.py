@@ -43,17 +43,11 @@ EXPORTED = {"on_loop"}
 """Names that are public as they are."""
 BLOCK = """
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 """
 IMPORTS = {
     "Iterator": ("collections.abc", "Iterator"),
     "Self": ("typing", "Self"),
-    "TracebackType": ("types", "TracebackType"),
 }
 
 
@@ -157,7 +151,7 @@ def class_(kind: type, names: dict[str, tuple[str, str]]) -> str:
         if isinstance(function, FunctionType):
             lines.append(method(function, names))
     if issubclass(blocking_class(kind) or kind, ClosableHandle):
-        names["Self"], names["TracebackType"] = IMPORTS["Self"], IMPORTS["TracebackType"]
+        names["Self"] = IMPORTS["Self"]
         lines.append(BLOCK)
     return "\n".join(lines)
 

@@ -46,6 +46,7 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts", "examples")
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
 OF_READERS = {
+    "agent.py",
     "chat.py",
     "first.py",
     "typed_example.py",
@@ -64,6 +65,11 @@ def is_program(block: str) -> bool:
 
 def test_the_example_without_await_prints_what_it_says(tmp_path: Path) -> None:
     (program,) = blocks("docs/sync.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+
+
+def test_the_chat_agent_prints_what_it_says(tmp_path: Path) -> None:
+    program = blocks("docs/chat-agent.md")[0]
     check_printed(program, printed_by(tmp_path, "-c", program))
 
 

@@ -26,7 +26,7 @@ from bench.opened import at_rest, live_user, services_of
 from memory_actors import MemorySystem, UserMemory
 from memory_actors.base.streams import stream_of
 from memory_actors.kinds.user_state import KINDS
-from memory_actors.search.embedding import service
+from memory_actors.search.embedding import embeddings
 from memory_actors.search.indexes.parts import indexed
 
 EVERY = {"quick": 30, "middle": 1, "full": 1}  # which suspensions
@@ -39,7 +39,7 @@ USER = "ada"
 
 def run(counts: Counts, _seed: int, scratch: Path) -> Row:
     """Cancel every call everywhere."""
-    service.WRITE_BEHIND_S = 0.001  # type: ignore[misc] - each trial waits until vectors are kept
+    embeddings.WRITE_BEHIND_S = 0.001  # type: ignore[misc] - each trial waits until vectors are kept
     row = Row(fault="cancelled at every await of every call")
     whole, store = scratch / "whole", scratch / "store"
     in_child(lambda: asyncio.run(_made(whole)))

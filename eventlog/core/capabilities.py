@@ -10,23 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from eventlog.core import records
 from eventlog.core.errors import MissingCapability
-from eventlog.core.records import (
-    Archived,
-    BackedUp,
-    DroppedPayloads,
-    Erased,
-    Exported,
-    Heads,
-    Imported,
-    LiveNode,
-    LogStatistics,
-    OnDropped,
-    Recorded,
-    Shrunk,
-    StreamClaim,
-    VerifyReport,
-)
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how much of a long piece of work is done, and how much there is."""
@@ -36,7 +21,7 @@ OfErased: TypeAlias = Callable[[Sequence[str]], object]
 """Takes the names of streams that are about to be erased."""
 Capability = TypeVar("Capability")
 State = TypeVar("State")
-Fold: TypeAlias = Callable[[Sequence[Recorded[Any]], State], State]
+Fold: TypeAlias = Callable[[Sequence[records.Recorded[Any]], State], State]
 """Returns a state after some events, in order."""
 
 
@@ -64,7 +49,6 @@ class CountingStore(Protocol):
 
         :raises CorruptLog: they are not what was stored.
         """
-        ...
 
     def totals_nowait(self) -> dict[str, int]:
         """Return every total that is not 0, at once: committed ones, and relaxed appends accepted.
@@ -74,7 +58,6 @@ class CountingStore(Protocol):
         same is true if `append` raises, except for a cancelled caller: its append may still land,
         and is sure to have counted after `flush`. A relaxed append that is lost is taken out again.
         """
-        ...
 
 
 @runtime_checkable
@@ -86,7 +69,6 @@ class CappingStore(CountingStore, Protocol):
 
         Such an append raises `TotalExceeded`, and writes nothing.
         """
-        ...
 
 
 @runtime_checkable
@@ -97,23 +79,23 @@ class ArchivingStore(Protocol):
     places, times and digests, and a read says of each that its payload is gone.
     """
 
-    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+    async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
         """Move the payloads of these events of a stream out of the hot part of the store.
 
         Payloads that were moved already are skipped. No read shows that it happened.
 
         :raises InvalidAppend: the stream has no such event; nothing was moved.
         """
-        ...
 
-    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+    async def drop_archived(
+        self, before_us: int, stream: str | None = None
+    ) -> records.DroppedPayloads:
         """Delete the payloads that were archived before a time, for good; of one stream, or of all.
 
         The time of archiving counts, not the time of recording: a grace period begins when they are
         moved. They go together as they were moved together: those of one call of `archive` have one
         time, or a few.
         """
-        ...
 
 
 @runtime_checkable
@@ -127,7 +109,7 @@ class ErasingStore(Protocol):
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
         epoch: int | None = None,
-    ) -> Erased:
+    ) -> records.Erased:
         """Delete the payloads of all events of a stream, wherever they are, for good.
 
         Also its name, its snapshots, idempotency keys and index of keys, what was derived from it,
@@ -141,7 +123,6 @@ class ErasingStore(Protocol):
 
         :raises Fenced: the stream has another epoch than this one; nothing was erased.
         """
-        ...
 
 
 @runtime_checkable
@@ -161,13 +142,11 @@ class DerivingStore(Protocol):
 
         :raises InvalidAppend: a name is no bytes, empty, or over 400 of them; a piece is no bytes.
         """
-        ...
 
     async def load_derived(
         self, stream: str, names: Sequence[bytes] | None = None
     ) -> dict[bytes, bytes]:
         """Return the existing pieces with these names, or all pieces without `names`."""
-        ...
 
 
 @runtime_checkable
@@ -176,7 +155,6 @@ class SettingStore(Protocol):
 
     async def load_setting(self, name: str) -> bytes | None:
         """Return the value under a name, None if nobody has saved one."""
-        ...
 
     async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
         """Save a value, if the one there is the `expected` one; None: if there is none.
@@ -186,7 +164,6 @@ class SettingStore(Protocol):
 
         :raises InvalidAppend: the name is not text of 1 to 400 bytes, or the value is no bytes.
         """
-        ...
 
 
 @runtime_checkable
@@ -203,7 +180,6 @@ class LocatingStore(Protocol):
 
         :raises CorruptLog: the events there are not what was stored.
         """
-        ...
 
 
 @runtime_checkable
@@ -212,7 +188,6 @@ class ChainedStore(Protocol):
 
     async def chain_at(self, stream: str, version: int) -> bytes:
         """Return the chain value of an event, which covers those before it; empty without it."""
-        ...
 
 
 @runtime_checkable
@@ -224,20 +199,19 @@ class FoldingStore(Protocol):
 
     async def fold_stream(
         self, stream: str, fold: Fold[State], state: State, after: int, limit: int,
-        *, dropped: OnDropped = "raise",
+        *, dropped: records.OnDropped = "raise",
     ) -> tuple[State, int]:  # fmt: skip
         """Return a state after up to `limit` events behind a version, and their number.
 
         `fold` is called in a thread. It raises the errors of `fold` and of `read_stream`.
         """
-        ...
 
 
 @runtime_checkable
 class BackupStore(Protocol):
     """Writes a copy of itself to a directory."""
 
-    async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.BackedUp:
         """Write a copy of the store as it is at one moment to a new directory, and verify it.
 
         `also(path)` is called in a thread to put more into the directory, which appears whole, or
@@ -248,7 +222,6 @@ class BackupStore(Protocol):
         :raises StorageFailed: a write failed; no file remains.
         :raises CorruptLog: the store, and so its copy, is damaged; there is nothing of it.
         """
-        ...
 
 
 @runtime_checkable
@@ -257,7 +230,7 @@ class ExportingStore(Protocol):
 
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported:
+    ) -> records.Exported:
         """Write the events after a position to a new file, for `import_events` of another store.
 
         Streams that were erased, whenever that was, are named in it by their ids, so that they are
@@ -269,7 +242,6 @@ class ExportingStore(Protocol):
         :raises StorageFailed: a write failed; no file remains.
         :raises CorruptLog: the log is damaged; no file remains.
         """
-        ...
 
     async def import_events(
         self,
@@ -277,7 +249,7 @@ class ExportingStore(Protocol):
         *,
         progress: Progress | None = None,
         erasing: OfErased | None = None,
-    ) -> Imported:
+    ) -> records.Imported:
         """Append what another store exported, if this one has the very same past.
 
         Events that exist already are skipped, so you can repeat an interrupted import.
@@ -289,48 +261,43 @@ class ExportingStore(Protocol):
         :raises CorruptLog: the file is damaged, or continues another store.
         :raises LogUnavailable: it cannot be read.
         """
-        ...
 
 
 @runtime_checkable
 class ShrinkingStore(Protocol):
     """Gives bytes back that it does not need any more."""
 
-    async def shrink(self, *, force: bool = False) -> Shrunk:
+    async def shrink(self, *, force: bool = False) -> records.Shrunk:
         """Make the store as small as what is in it; only where that is worth it, unless `force`d.
 
         :raises DiskFull: there is no room to do it; nothing was changed.
         :raises CorruptLog: see the message.
         :raises StorageFailed: see the message.
         """
-        ...
 
 
 @runtime_checkable
 class VerifyingStore(Protocol):
     """Publishes where it stands, and checks that all of it is what was written."""
 
-    async def heads(self) -> Heads:
+    async def heads(self) -> records.Heads:
         """Return where the store and its streams stand, to be published. Reads all of it."""
-        ...
 
     async def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
+        self, progress: Progress | None = None, *, against: records.Heads | None = None
+    ) -> records.VerifyReport:
         """Check every event, chain and index; `progress(done, total)` is called from a thread.
 
         With `against`, heads that were published, also whether history up to them is unchanged.
         """
-        ...
 
 
 @runtime_checkable
 class MeasuredStore(Protocol):
     """Counts what it does."""
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> records.LogStatistics:
         """Return counters and sizes."""
-        ...
 
 
 class Leases(Protocol):
@@ -340,28 +307,23 @@ class Leases(Protocol):
     """Called on the loop when the lease had expired before it was renewed, and before this node
     vouches for anything again: others may have any of its streams."""
 
-    async def claim(self, stream: str) -> StreamClaim:
+    async def claim(self, stream: str) -> records.StreamClaim:
         """Claim a stream: it is this node's, at a new epoch, unless a node that lives has it.
 
         :raises LeaseLapsed: this node has no lease at the moment.
         """
-        ...
 
     async def release(self, stream: str, epoch: int) -> None:
         """Give a claim up, so that others need not wait for the lease to expire."""
-        ...
 
-    async def holder(self, stream: str) -> LiveNode | None:
+    async def holder(self, stream: str) -> records.LiveNode | None:
         """Return the node that lives and has a stream, be it this one; None: nobody has it."""
-        ...
 
     async def release_all(self) -> None:
         """Give every claim of this node up."""
-        ...
 
-    async def nodes(self) -> list[LiveNode]:
+    async def nodes(self) -> list[records.LiveNode]:
         """Return the other nodes whose lease has not expired."""
-        ...
 
     def seconds_left(self) -> float:
         """Return for how long this node may answer from what it holds.
@@ -369,7 +331,6 @@ class Leases(Protocol):
         By its own monotonic clock, and less than the lease: at 0 or below others may be about to
         take over, and what it holds may be old.
         """
-        ...
 
 
 @runtime_checkable
@@ -381,4 +342,3 @@ class LeasingStore(Protocol):
 
         :raises LogUnavailable: the database cannot be reached.
         """
-        ...

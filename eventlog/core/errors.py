@@ -22,9 +22,7 @@ class WrongExpectedVersion(EventLogError):
             or f"stream {stream!r} is at version {actual}, not {expected}: "
             "read the new events, decide again, then append"
         )
-        self.stream = stream
-        self.expected = expected
-        self.actual = actual
+        self.stream, self.expected, self.actual = stream, expected, actual
 
 
 class IdempotencyConflict(EventLogError):
@@ -35,8 +33,7 @@ class IdempotencyConflict(EventLogError):
             f"idempotency key {key!r} of stream {stream!r} was used for another request: "
             "use a new key"
         )
-        self.stream = stream
-        self.key = key
+        self.stream, self.key = stream, key
 
 
 class Fenced(EventLogError):
@@ -47,9 +44,7 @@ class Fenced(EventLogError):
             f"stream {stream!r} is held at epoch {current}, so epoch {epoch} may no longer write: "
             "stop this owner, or acquire the stream again with a higher epoch"
         )
-        self.stream = stream
-        self.epoch = epoch
-        self.current = current
+        self.stream, self.epoch, self.current = stream, epoch, current
 
 
 class TotalExceeded(EventLogError):
@@ -57,10 +52,7 @@ class TotalExceeded(EventLogError):
 
     def __init__(self, total: str, used: int, more: int, cap: int):
         super().__init__(f"total {total!r} is {used:,} of {cap:,}, and {more:,} more do not fit")
-        self.total = total
-        self.used = used
-        self.more = more
-        self.cap = cap
+        self.total, self.used, self.more, self.cap = total, used, more, cap
 
 
 class LeaseLapsed(EventLogError):
@@ -130,9 +122,7 @@ class PayloadDropped(EventLogError):
             f"{to_datetime(since_us):%Y-%m-%d %H:%M} UTC; its place in the chain is kept: "
             'read with dropped="mark" to pass over it'
         )
-        self.stream = stream
-        self.version = version
-        self.since_us = since_us
+        self.stream, self.version, self.since_us = stream, version, since_us
 
 
 class PayloadErased(PayloadDropped):
@@ -164,8 +154,7 @@ class MissingCapability(EventLogError):
     def __init__(self, store: str, capability: str, instead: str | None = None):
         instead = instead or "use a store that has this capability, such as EventLog"
         super().__init__(f"{store} cannot do this, for it is no {capability}: {instead}")
-        self.store = store
-        self.capability = capability
+        self.store, self.capability = store, capability
 
 
 class MissingExtra(EventLogError, ImportError):
@@ -181,6 +170,4 @@ class PoisonedStream(EventLogError):
 
     def __init__(self, stream: str, version: int, state: Any, cause: Exception):
         super().__init__(f"event {version + 1} of stream {stream!r} cannot be folded: {cause!r}")
-        self.stream = stream
-        self.version = version
-        self.state = state
+        self.stream, self.version, self.state = stream, version, state

@@ -29,7 +29,6 @@ class Cipher(Protocol):
 
     def encrypt(self, data: bytes, place: bytes) -> bytes:
         """Return `data` encrypted, to be opened at this place only. Never twice the same bytes."""
-        ...
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
         """Return the plaintext of the data encrypted at this place.
@@ -37,11 +36,9 @@ class Cipher(Protocol):
         :raises KeyGone: it was encrypted under a key that is not there any more.
         :raises CorruptLog: it is not what was encrypted at this place.
         """
-        ...
 
     def blind(self, data: bytes) -> bytes:
         """Return a keyed hash, 32 bytes: the same for the same data."""
-        ...
 
 
 class Keys(Protocol):
@@ -56,25 +53,21 @@ class Keys(Protocol):
 
         :raises KeysUnavailable: these are not its keys, or they cannot be used.
         """
-        ...
 
     def cipher(self, stream: str) -> Cipher:
         """Return the cipher of a stream that was written to.
 
         :raises KeyGone: its key is not here.
         """
-        ...
 
     def has(self, stream: str) -> bool:
         """Say whether the key of a stream is here."""
-        ...
 
     def make(self, stream: str) -> Cipher:
         """Return the cipher of a stream; its key is made if it is not here. See `sync`.
 
         :raises KeyGone: keys are not made here, or it was made before and is not here.
         """
-        ...
 
     def sync(self) -> None:
         """Make the keys durable that were made. Called before anything under them is committed.
@@ -82,7 +75,6 @@ class Keys(Protocol):
         :raises DiskFull: they are not, and are forgotten.
         :raises StorageFailed: they are not, and are forgotten.
         """
-        ...
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the stream with this id, for good; say whether it had one of its own.
@@ -90,7 +82,6 @@ class Keys(Protocol):
         :raises DiskFull: it may still be there: repeat it.
         :raises StorageFailed: it may still be there: repeat it.
         """
-        ...
 
 
 class _NoKeys:

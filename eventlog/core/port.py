@@ -16,16 +16,8 @@ empty, over 1 KiB or not Unicode, and for another name or key that could not be 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from eventlog.core import records
 from eventlog.core.codec import EventRegistry
-from eventlog.core.records import (
-    Appended,
-    Checkpoint,
-    Durability,
-    OnDropped,
-    Recorded,
-    Snapshot,
-    StreamHead,
-)
 
 
 class EventStore(Protocol):
@@ -42,14 +34,14 @@ class EventStore(Protocol):
         epoch: int = 0,
         idempotency_key: str | None = None,
         request: bytes | None = None,
-        durability: Durability = "commit",
+        durability: records.Durability = "commit",
         meta: Mapping[str, str] | None = None,
         recorded_at_us: int | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: records.Checkpoint | None = None,
         use_reserve: bool = False,
         counters: Mapping[str, int] | None = None,
         counted: Callable[[], object] = lambda: None,
-    ) -> Appended:
+    ) -> records.Appended:
         """Append events (registered Structs, or `Prepared` ones) to a stream, all or none.
 
         `idempotency_key` makes a retry harmless: the same key with the same request returns the
@@ -75,104 +67,89 @@ class EventStore(Protocol):
         :raises StorageFailed: the disk failed; the outcome is unknown until the stream is read.
         :raises LogClosed: the log is closed.
         """
-        ...
 
-    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+    async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
         """Make `epoch` the stream's, so that lower ones are refused; return its head.
 
         :raises Fenced: the stream's epoch is higher.
         """
-        ...
 
-    async def head(self, stream: str) -> StreamHead:
+    async def head(self, stream: str) -> records.StreamHead:
         """Return the end of a stream; version 0 if it never was."""
-        ...
 
     async def streams(self) -> list[str]:
         """Return the name of every stream, in no useful order; an erased one has none."""
-        ...
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`, in order.
 
         :raises PayloadDropped: the payload of one of them was dropped by retention, or erased
             (`PayloadErased`); with `dropped="mark"` its data is `Dropped` instead. All reads behave
             the same.
         """
-        ...
 
     async def read_all(
-        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`, in order.
 
         :raises KeyGone: one of them is encrypted under a key that is gone; with `dropped="mark"`
             its data is `Dropped`. Reads of one stream raise it either way.
         """
-        ...
 
     async def read_event(
-        self, position: int, *, dropped: OnDropped = "raise"
-    ) -> Recorded[Any] | None:
+        self, position: int, *, dropped: records.OnDropped = "raise"
+    ) -> records.Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
-        ...
 
     async def read_versions(
-        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return these events of a stream, which must exist, in the order asked for."""
-        ...
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events whose type names `key`, in order."""
-        ...
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
-    ) -> Appended | None:
+    ) -> records.Appended | None:
         """Return the first result of this request's idempotency key, or None if it is new.
 
         :raises IdempotencyConflict: the key was used for another request.
         """
-        ...
 
-    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+    async def save_snapshot(
+        self, stream: str, snapshot: records.Snapshot, fingerprint: str
+    ) -> None:
         """Keep a snapshot beside the newest one before it; older ones go.
 
         One that is ahead of its stream rests on a relaxed append that was lost: it is not kept.
         """
-        ...
 
     async def load_snapshot(
         self, stream: str, fingerprint: str, *, until: int | None = None
-    ) -> Snapshot | None:
+    ) -> records.Snapshot | None:
         """Return the newest whole snapshot taken under this schema fingerprint, if any.
 
         With `until`, the newest that stands for this version of the stream or an earlier one.
         """
-        ...
 
-    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+    async def save_checkpoint(self, checkpoint: records.Checkpoint) -> None:
         """Store how far a subscriber has come, with the entries that go with it, atomically."""
-        ...
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""
-        ...
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored with its checkpoint."""
-        ...
 
     async def wait_beyond(self, position: int) -> int:
         """Wait until the log holds an event behind `position`; return the position of its last one.
 
         0 when the log closes.
         """
-        ...
 
     async def flush(self) -> None:
         """Return when everything accepted so far, relaxed appends included, is durable."""
-        ...

@@ -8,21 +8,9 @@ from typing import Any
 
 import msgspec
 
+from eventlog.core import records
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import ClockOutOfRange, InvalidAppend
-from eventlog.core.records import (
-    ANY_VERSION,
-    ENTRY_KEY_BYTES_MAX,
-    NAME_BYTES_MAX,
-    TIME_US_MAX,
-    TIME_US_MIN,
-    TOTALS_MAX,
-    Appended,
-    Checkpoint,
-    Durability,
-    Prepared,
-    Snapshot,
-)
 
 I64_MAX = 2**63 - 1
 U64_MAX = 2**64 - 1
@@ -39,7 +27,7 @@ class AppendRequest(msgspec.Struct, frozen=True):
     """One append, encoded and checked."""
 
     stream: str
-    events: Sequence[Prepared]
+    events: Sequence[records.Prepared]
     payload_bytes: int
     """The stored size of the payloads of all events."""
     expected_version: int
@@ -47,8 +35,8 @@ class AppendRequest(msgspec.Struct, frozen=True):
     epoch: int = 0
     idempotency_key: str | None = None
     digest: bytes = b""
-    durability: Durability = "commit"
-    checkpoint: Checkpoint | None = None
+    durability: records.Durability = "commit"
+    checkpoint: records.Checkpoint | None = None
     use_reserve: bool = False
     counters: Mapping[str, int] = {}
     counted: Callable[[], object] = lambda: None
@@ -75,17 +63,17 @@ class TakesAppends(ABC):
         epoch: int = 0,
         idempotency_key: str | None = None,
         request: bytes | None = None,
-        durability: Durability = "commit",
+        durability: records.Durability = "commit",
         meta: Mapping[str, str] | None = None,
         recorded_at_us: int | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: records.Checkpoint | None = None,
         use_reserve: bool = False,
         counters: Mapping[str, int] | None = None,
         counted: Callable[[], object] = lambda: None,
-    ) -> Appended:
+    ) -> records.Appended:
         """Append events to a stream, all or none. See `EventStore.append` for the contract."""
         check_stream_name(stream)
-        check_int("expected version", expected_version, ANY_VERSION, None)
+        check_int("expected version", expected_version, records.ANY_VERSION, None)
         check_int("epoch", epoch, 0, I64_MAX)
         is_timed = recorded_at_us is not None
         recorded_at_us = self._clock() if recorded_at_us is None else recorded_at_us
@@ -94,7 +82,7 @@ class TakesAppends(ABC):
         if checkpoint is not None:
             check_checkpoint(checkpoint)
         prepared = [
-            event if isinstance(event, Prepared) else self.registry.prepare(event, meta)
+            event if isinstance(event, records.Prepared) else self.registry.prepare(event, meta)
             for event in events
         ]
         if not prepared:
@@ -118,7 +106,7 @@ class TakesAppends(ABC):
         return await self._append(ready)
 
     @abstractmethod
-    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
+    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, records.Appended]:
         """Carry out an append that every store can carry out."""
 
 
@@ -135,7 +123,7 @@ def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
 
     def now_us() -> int:
         time_us = clock()
-        if not TIME_US_MIN <= time_us <= TIME_US_MAX:
+        if not records.TIME_US_MIN <= time_us <= records.TIME_US_MAX:
             raise ClockOutOfRange(
                 f"the clock says {time_us:,} microseconds since 1970, which is in none of the "
                 "years 1 to 9999: set it right, then try again"
@@ -160,14 +148,16 @@ def _check_name(what: str, name: str) -> None:
         size = len(name.encode())
     except UnicodeEncodeError as error:
         raise InvalidAppend(f"{what} name {name!r} is not valid Unicode") from error
-    if size > NAME_BYTES_MAX:
-        raise InvalidAppend(f"{what} name takes {size} bytes (max: {NAME_BYTES_MAX})")
+    if size > records.NAME_BYTES_MAX:
+        raise InvalidAppend(f"{what} name takes {size} bytes (max: {records.NAME_BYTES_MAX})")
 
 
 def _checked_counters(counters: Mapping[str, int]) -> dict[str, int]:
     """Return deltas that are some, as a copy: the caller may go on counting in its own."""
-    if not isinstance(counters, Mapping) or len(counters) > TOTALS_MAX:
-        raise InvalidAppend(f"counters map up to {TOTALS_MAX} names to what is added to each")
+    if not isinstance(counters, Mapping) or len(counters) > records.TOTALS_MAX:
+        raise InvalidAppend(
+            f"counters map up to {records.TOTALS_MAX} names to what is added to each"
+        )
     for name, delta in counters.items():
         _check_name("total", name)
         check_int("what is added to a total", delta, -I64_MAX - 1, I64_MAX)
@@ -175,17 +165,19 @@ def _checked_counters(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def _check_durability(
-    durability: Durability, expected_version: int, idempotency_key: str | None
+    durability: records.Durability, expected_version: int, idempotency_key: str | None
 ) -> None:
     if idempotency_key is not None:
         check_text("idempotency key", idempotency_key)
     if durability not in ("commit", "relaxed"):
         raise InvalidAppend(f"durability {durability!r} is neither commit nor relaxed")
-    if durability == "relaxed" and (expected_version == ANY_VERSION or idempotency_key is not None):
+    if durability == "relaxed" and (
+        expected_version == records.ANY_VERSION or idempotency_key is not None
+    ):
         raise InvalidAppend("a relaxed append needs an expected version and takes no key")
 
 
-def _request_digest(events: Sequence[Prepared], request: bytes | None) -> bytes:
+def _request_digest(events: Sequence[records.Prepared], request: bytes | None) -> bytes:
     """Return the digest that distinguishes requests under the same idempotency key."""
     if request is not None:
         return given_digest(request)
@@ -206,7 +198,7 @@ def given_digest(request: bytes) -> bytes:
     return hashlib.sha256(request).digest()
 
 
-def check_checkpoint(checkpoint: Checkpoint) -> None:
+def check_checkpoint(checkpoint: records.Checkpoint) -> None:
     """Refuse a checkpoint that no store could keep.
 
     :raises InvalidAppend: a name, position or entry that cannot be stored.
@@ -231,8 +223,10 @@ def check_entry(name: str, key: bytes) -> None:
 def _check_entry_key(key: bytes) -> None:
     if not isinstance(key, bytes):
         raise InvalidAppend("an entry's key is bytes")
-    if len(key) > ENTRY_KEY_BYTES_MAX:
-        raise InvalidAppend(f"an entry's key takes {len(key)} bytes (max: {ENTRY_KEY_BYTES_MAX})")
+    if len(key) > records.ENTRY_KEY_BYTES_MAX:
+        raise InvalidAppend(
+            f"an entry's key takes {len(key)} bytes (max: {records.ENTRY_KEY_BYTES_MAX})"
+        )
 
 
 def check_derived(stream: str, pieces: Mapping[bytes, bytes | None], epoch: int) -> None:
@@ -243,8 +237,8 @@ def check_derived(stream: str, pieces: Mapping[bytes, bytes | None], epoch: int)
     check_stream_name(stream)
     check_int("epoch", epoch, 0, I64_MAX)
     for name, piece in pieces.items():
-        if not isinstance(name, bytes) or not 0 < len(name) <= ENTRY_KEY_BYTES_MAX:
-            raise InvalidAppend(f"the name of a piece is 1 to {ENTRY_KEY_BYTES_MAX} bytes")
+        if not isinstance(name, bytes) or not 0 < len(name) <= records.ENTRY_KEY_BYTES_MAX:
+            raise InvalidAppend(f"the name of a piece is 1 to {records.ENTRY_KEY_BYTES_MAX} bytes")
         if not isinstance(piece, bytes | None):
             raise InvalidAppend("a piece is bytes")
 
@@ -255,13 +249,13 @@ def check_setting(name: str, value: bytes = b"") -> None:
     :raises InvalidAppend: a name that is not text of 1 to 400 bytes, a value that is not bytes.
     """
     check_text("setting's name", name)
-    if not 0 < len(name.encode()) <= ENTRY_KEY_BYTES_MAX:
-        raise InvalidAppend(f"a setting's name is text of 1 to {ENTRY_KEY_BYTES_MAX} bytes")
+    if not 0 < len(name.encode()) <= records.ENTRY_KEY_BYTES_MAX:
+        raise InvalidAppend(f"a setting's name is text of 1 to {records.ENTRY_KEY_BYTES_MAX} bytes")
     if not isinstance(value, bytes):
         raise InvalidAppend("a setting's value is bytes")
 
 
-def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+def check_snapshot(stream: str, snapshot: records.Snapshot, fingerprint: str) -> None:
     """Refuse a snapshot that no store could keep."""
     check_stream_name(stream)
     check_int("snapshot's version", snapshot.version, 0, U64_MAX)

@@ -13,31 +13,9 @@ from typing import Any
 
 import msgspec
 
-from eventlog.core import frame
+from eventlog.core import errors, frame, records
 from eventlog.core.codec import EventRegistry, decompress
-from eventlog.core.errors import (
-    CorruptLog,
-    EncryptionMismatch,
-    Fenced,
-    IdempotencyConflict,
-    InvalidAppend,
-    KeyGone,
-    PayloadDropped,
-    PayloadErased,
-    UnknownEvent,
-    WrongExpectedVersion,
-)
 from eventlog.core.keys import ENCRYPTIONS_MAX, NO_KEYS, Cipher, Keys
-from eventlog.core.records import (
-    ANY_VERSION,
-    TOTALS_MAX,
-    Appended,
-    Dropped,
-    OnDropped,
-    Prepared,
-    Recorded,
-    StreamHead,
-)
 from eventlog.core.requests import I64_MAX, AppendRequest
 
 
@@ -56,9 +34,9 @@ class StreamEnd:
         """True if there is nothing to read: it never was, or all of it is erased."""
         return self.version == self.erased_version
 
-    def head(self) -> StreamHead:
+    def head(self) -> records.StreamHead:
         """Return the end in its public form."""
-        return StreamHead(
+        return records.StreamHead(
             self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
         )
 
@@ -72,14 +50,14 @@ class FirstAppend(msgspec.Struct, frozen=True, gc=False):
     last_version: int
     last_position: int
 
-    def repeated(self, stream: str, key: str, digest: bytes) -> Appended:
+    def repeated(self, stream: str, key: str, digest: bytes) -> records.Appended:
         """Return its result again, if this is the digest of the same request.
 
         :raises IdempotencyConflict: it was another request.
         """
         if digest != self.digest:
-            raise IdempotencyConflict(stream, key)
-        return Appended(
+            raise errors.IdempotencyConflict(stream, key)
+        return records.Appended(
             stream, self.first_version, self.last_version, self.last_position, duplicate=True
         )
 
@@ -91,10 +69,10 @@ def check_end(request: AppendRequest, version: int, epoch: int) -> None:
     :raises WrongExpectedVersion: the stream is at another version than the request expects.
     """
     if request.epoch < epoch:
-        raise Fenced(request.stream, request.epoch, epoch)
+        raise errors.Fenced(request.stream, request.epoch, epoch)
     expected = request.expected_version
-    if expected != version and expected != ANY_VERSION:
-        raise WrongExpectedVersion(request.stream, expected, version)
+    if expected != version and expected != records.ANY_VERSION:
+        raise errors.WrongExpectedVersion(request.stream, expected, version)
 
 
 def matching_keys(keys: Keys | None, where: str, *, encrypted: bool, new: bool) -> Keys | None:
@@ -103,14 +81,14 @@ def matching_keys(keys: Keys | None, where: str, *, encrypted: bool, new: bool) 
     :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
     """
     if keys is None and encrypted:
-        raise EncryptionMismatch(
+        raise errors.EncryptionMismatch(
             f"the store in {where} is encrypted: open it with its keys (encrypt=True, or the path "
             "of its key file)"
         )
     if keys is None or (keys is NO_KEYS and not encrypted):
         return None
     if not encrypted and not new:
-        raise EncryptionMismatch(
+        raise errors.EncryptionMismatch(
             f"the store in {where} is not encrypted: open it without keys; to encrypt what is in "
             "it, export it and import that into a new, encrypted one"
         )
@@ -138,7 +116,7 @@ def cipher_to_write(keys: Keys | None, stream: str, end: StreamEnd) -> Cipher | 
     if end.is_empty:
         return keys.make(stream)
     if end.version - end.erased_version >= ENCRYPTIONS_MAX:
-        raise InvalidAppend(f"stream {stream!r} is full: its key encrypts no more")
+        raise errors.InvalidAppend(f"stream {stream!r} is full: its key encrypts no more")
     return keys.cipher(stream)
 
 
@@ -149,7 +127,7 @@ def packed(
     position: int,
     recorded_at_us: int,
     cipher: Cipher | None,
-) -> Iterator[tuple[Prepared, int, bytes]]:
+) -> Iterator[tuple[records.Prepared, int, bytes]]:
     """Yield each event of an append behind the end of its stream, its version and its frame.
 
     `position` is what the frame of the last event before them is bound to.
@@ -174,14 +152,16 @@ def count(totals: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, i
     for name, delta in counters.items():
         total = after.get(name, 0) + delta
         if not 0 <= total <= I64_MAX:
-            raise InvalidAppend(
+            raise errors.InvalidAppend(
                 f"total {name!r} is {total - delta}: {delta:+} would take it out of its range"
             )
         after[name] = total
         if not total:
             del after[name]
-    if len(after) > TOTALS_MAX:
-        raise InvalidAppend(f"there would be {len(after)} totals (max: {TOTALS_MAX})")
+    if len(after) > records.TOTALS_MAX:
+        raise errors.InvalidAppend(
+            f"there would be {len(after)} totals (max: {records.TOTALS_MAX})"
+        )
     return after
 
 
@@ -202,7 +182,7 @@ class FrameReading:
 
     def recorded(
         self, position: int, taken: frame.Taken, name: str, payload: frame.Payload
-    ) -> Recorded[Any]:
+    ) -> records.Recorded[Any]:
         """Return an event of a stream; `payload` is what the frame or the archive has of it.
 
         :raises CorruptLog: it is not what was written.
@@ -214,18 +194,20 @@ class FrameReading:
             if self._keys is not None or type(payload) is not bytes:
                 payload = self.decrypted(taken, name, payload)
             tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, payload)
-        except (CorruptLog, KeyGone, UnknownEvent) as error:
+        except (errors.CorruptLog, errors.KeyGone, errors.UnknownEvent) as error:
             raise about(error, position, name) from error
-        return Recorded(
+        return records.Recorded(
             name, version, position, recorded_at_us, tag, data, raw_bytes, stored_bytes, meta
         )
 
     def decrypted(self, taken: frame.Taken, name: str, payload: frame.Payload) -> bytes:
         """Return the uncompressed payload of an event of an encrypted log. Raises as `recorded`."""
         if isinstance(payload, frame.Pointer | frame.ErasedMark):
-            raise CorruptLog("its header says that it has no payload: restore a backup")
+            raise errors.CorruptLog("its header says that it has no payload: restore a backup")
         if self._keys is None or not isinstance(payload, frame.Encrypted):
-            raise CorruptLog("it is encrypted and its log is not, or the reverse: restore a backup")
+            raise errors.CorruptLog(
+                "it is encrypted and its log is not, or the reverse: restore a backup"
+            )
         sid, version, _, raw_bytes, stored_bytes, schema, tag, _ = taken
         place = frame.place_of(sid, version, schema, tag)
         body = self._keys.cipher(name).decrypt(payload.data, place)
@@ -233,15 +215,19 @@ class FrameReading:
 
 
 def about(
-    error: CorruptLog | KeyGone | UnknownEvent, position: int, name: str
-) -> CorruptLog | KeyGone | UnknownEvent:
+    error: errors.CorruptLog | errors.KeyGone | errors.UnknownEvent, position: int, name: str
+) -> errors.CorruptLog | errors.KeyGone | errors.UnknownEvent:
     """Return an error about an event that says which one it is."""
     return type(error)(f"event {position} of stream {name!r}: {error}")
 
 
 def without_payload(
-    position: int, taken: frame.Taken, name: str | None, gone: Dropped, dropped: OnDropped
-) -> Recorded[Any]:
+    position: int,
+    taken: frame.Taken,
+    name: str | None,
+    gone: records.Dropped,
+    dropped: records.OnDropped,
+) -> records.Recorded[Any]:
     """Return an event whose payload is gone, if the caller has asked for that.
 
     :raises PayloadDropped: the caller has not.
@@ -250,15 +236,19 @@ def without_payload(
     if gone.erased or name is None:
         name = frame.erased_name(sid)
     check_wanted(name, version, gone, dropped)
-    return Recorded(
+    return records.Recorded(
         name, version, position, recorded_at_us, tag.decode(), gone, raw_bytes, stored_bytes, b""
     )
 
 
-def check_wanted(name: str, version: int, gone: Dropped, dropped: OnDropped) -> None:
+def check_wanted(
+    name: str, version: int, gone: records.Dropped, dropped: records.OnDropped
+) -> None:
     """Refuse to return an event whose payload is gone, unless the caller has asked for that.
 
     :raises PayloadDropped: the caller has not.
     """
     if dropped != "mark":
-        raise (PayloadErased if gone.erased else PayloadDropped)(name, version, gone.since_us)
+        raise (errors.PayloadErased if gone.erased else errors.PayloadDropped)(
+            name, version, gone.since_us
+        )

@@ -41,20 +41,7 @@ from typing import NamedTuple
 
 from eventlog.core.errors import LogUnavailable
 from eventlog.core.logs import get_logger
-from eventlog.files.datafile import (
-    DIRECTORY_MODE,
-    MADE,
-    OWNER_ONLY,
-    beside,
-    holder,
-    lock,
-    make_directory,
-    open_regular,
-    opened,
-    storing,
-    sync_to_disk,
-    unlock,
-)
+from eventlog.files import datafile
 
 LOG = "log.mdb"
 """The tables."""
@@ -93,7 +80,7 @@ class Anchor:
 
     def __init__(self, path: Path):
         try:
-            self._fd = open_regular(path, os.O_RDWR | MADE)
+            self._fd = datafile.open_regular(path, os.O_RDWR | datafile.MADE)
         except OSError as error:
             raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
         self._turn = 0
@@ -161,11 +148,11 @@ class ClosedLog:
     def owner(self) -> str | None:
         """Return its owner and opening time, or None. Takes the lock briefly, shared."""
         try:
-            with opened(self._lock) as file:
+            with datafile.opened(self._lock) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    return holder(file.fileno())
+                    return datafile.holder(file.fileno())
         except FileNotFoundError:
             pass
         return None
@@ -191,17 +178,17 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
     :raises DiskFull: what the system said of a write.
     :raises StorageFailed: what the system said of a write.
     """
-    scratch = beside(directory, suffix)
+    scratch = datafile.beside(directory, suffix)
     try:
         if (scratch / _MARK).exists() or _is_empty(scratch):
             _discard(scratch)  # of a process that died
-        make_directory(directory.parent)
-        scratch.mkdir(DIRECTORY_MODE)
-        (scratch / _MARK).touch(OWNER_ONLY)
+        datafile.make_directory(directory.parent)
+        scratch.mkdir(datafile.DIRECTORY_MODE)
+        (scratch / _MARK).touch(datafile.OWNER_ONLY)
     except OSError as error:
         raise LogUnavailable(f"cannot make {scratch}: {error.strerror}") from error
     try:
-        with storing(directory):
+        with datafile.storing(directory):
             yield scratch
     finally:
         with suppress(OSError):
@@ -233,8 +220,8 @@ def files_in(directory: Path) -> list[Path]:
 def say_ready(scratch: Path) -> None:
     """Note, for good, that a directory is whole and only has to be given its name."""
     _sync(scratch)
-    (scratch / _READY).touch(OWNER_ONLY)
-    sync_to_disk(scratch)
+    (scratch / _READY).touch(datafile.OWNER_ONLY)
+    datafile.sync_to_disk(scratch)
 
 
 def put_in_place(scratch: Path, directory: Path) -> None:
@@ -243,13 +230,13 @@ def put_in_place(scratch: Path, directory: Path) -> None:
     scratch.rename(directory)
     for mark in (_MARK, _READY):
         (directory / mark).unlink(missing_ok=True)
-    sync_to_disk(directory)
-    sync_to_disk(directory.parent)
+    datafile.sync_to_disk(directory)
+    datafile.sync_to_disk(directory.parent)
 
 
 def _sync(directory: Path) -> None:
     for path in [*directory.rglob("*"), directory]:
-        sync_to_disk(path)
+        datafile.sync_to_disk(path)
 
 
 def finish_restore(directory: Path) -> None:
@@ -259,7 +246,7 @@ def finish_restore(directory: Path) -> None:
 
     :raises LogUnavailable: it cannot be seen whether there is one, or moved there.
     """
-    scratch = beside(directory, RESTORING)
+    scratch = datafile.beside(directory, RESTORING)
     try:
         if (scratch / _READY).exists() and (not directory.exists() or _is_empty(directory)):
             put_in_place(scratch, directory)
@@ -283,7 +270,7 @@ def held(directory: Path) -> Iterator[bool]:
                 raise LogUnavailable(
                     f"{directory} holds something that is no log: name another directory"
                 )
-            fd = lock(beside(directory / LOG, ".lock"))
+            fd = datafile.lock(datafile.beside(directory / LOG, ".lock"))
     except OSError as error:
         raise LogUnavailable(
             f"cannot use {directory}: {error.strerror}: make it writable, or name another directory"
@@ -292,4 +279,4 @@ def held(directory: Path) -> Iterator[bool]:
         yield fd is not None
     finally:
         if fd is not None:
-            unlock(fd)
+            datafile.unlock(fd)

@@ -34,15 +34,7 @@ from pathlib import Path
 from eventlog.core.errors import DiskFull, KeyGone, KeysUnavailable, StorageFailed
 from eventlog.core.frame import STREAM_ID_BYTES, stream_id
 from eventlog.core.logs import get_logger
-from eventlog.files.datafile import (
-    beside,
-    is_there,
-    lock,
-    make_directory,
-    storing,
-    unlock,
-    write_whole,
-)
+from eventlog.files import datafile
 from eventlog.files.datafile import opened as opened_file
 from eventlog.keys.cryptography import KEY_BYTES, StreamCipher, check_installed
 
@@ -91,7 +83,7 @@ class KeyFile:
         :raises MissingExtra: cryptography is not installed.
         """
         check_installed()
-        there = is_there(self.path)
+        there = datafile.is_there(self.path)
         if there:
             self._check_magic()
         if identity is not None and not there:
@@ -99,12 +91,12 @@ class KeyFile:
                 f"the store is encrypted, and its keys are not in {self.path}: put the file back, "
                 "or say where it is; without it the data cannot be read by anybody"
             )
-        with storing(self.path):
-            make_directory(self.path.parent)
+        with datafile.storing(self.path):
+            datafile.make_directory(self.path.parent)
             if self._held is None:
-                self._held = lock(beside(self.path, ".lock"))
+                self._held = datafile.lock(datafile.beside(self.path, ".lock"))
             if not there:
-                write_whole(self.path, _head(secrets.token_bytes(IDENTITY_BYTES)))
+                datafile.write_whole(self.path, _head(secrets.token_bytes(IDENTITY_BYTES)))
         bad = self._load()
         if identity and identity != self._identity:
             raise KeysUnavailable(f"{self.path} has the keys of another store: name the right file")
@@ -123,7 +115,7 @@ class KeyFile:
         self._keys.clear()
         self._ciphers.clear()
         if self._held is not None:
-            unlock(self._held)
+            datafile.unlock(self._held)
             self._held = None
 
     def _check_magic(self) -> None:
@@ -247,7 +239,7 @@ class KeyFile:
         with self._lock:
             fresh, self._fresh = self._fresh, {}
             try:
-                with storing(self.path):
+                with datafile.storing(self.path):
                     self._append(fresh)
             except (DiskFull, StorageFailed):
                 self._ciphers.clear()  # those of keys that are nowhere now
@@ -266,7 +258,7 @@ class KeyFile:
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the owner whose stream has this id, for good; say if there was one."""
-        with self._lock, storing(self.path):
+        with self._lock, datafile.storing(self.path):
             if self._fresh.pop(sid, None) is not None:
                 self._ciphers.clear()  # else the next key that is made would not be the one in use
             self._gone.discard(sid)
@@ -275,7 +267,7 @@ class KeyFile:
             left = {owner: key for owner, key in self._keys.items() if owner != sid}
             with opened_file(self.path, os.O_RDWR) as old:
                 records = (self._record(self._identity, *kept) for kept in left.items())
-                write_whole(self.path, b"".join((_head(self._identity), *records)))
+                datafile.write_whole(self.path, b"".join((_head(self._identity), *records)))
                 with suppress(OSError):  # the file is gone: this is about what the disk still has
                     os.pwrite(old.fileno(), bytes(os.fstat(old.fileno()).st_size), 0)
                     os.fsync(old.fileno())

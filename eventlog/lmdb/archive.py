@@ -21,14 +21,7 @@ import msgspec
 
 from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
-from eventlog.files.datafile import (
-    DIRECTORY_MODE,
-    open_regular,
-    remove_named,
-    storing,
-    sync_to_disk,
-    write_whole,
-)
+from eventlog.files import datafile
 from eventlog.lmdb import segment as segments
 from eventlog.lmdb.segment import ArchiveBlock, Entry, SegmentId
 
@@ -98,7 +91,7 @@ class Archive:
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
         path = self.directory / segment.name
-        with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+        with suppress(OSError), os.fdopen(datafile.open_regular(path), "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
         return b""
 
@@ -110,17 +103,17 @@ class Archive:
         :raises DiskFull: the disk is full; no file remains.
         :raises StorageFailed: a write failed; no file remains.
         """
-        with storing(self.directory):
+        with datafile.storing(self.directory):
             if not self.directory.is_dir():
-                self.directory.mkdir(DIRECTORY_MODE)
-                sync_to_disk(self.directory.parent)
+                self.directory.mkdir(datafile.DIRECTORY_MODE)
+                datafile.sync_to_disk(self.directory.parent)
             while (self.directory / SegmentId(sid, number).name).exists():
                 number += 1
             segment = SegmentId(sid, number)
             data, places = segments.build(segment, entries)
             path = self.directory / segment.name
             try:
-                write_whole(path, data)
+                datafile.write_whole(path, data)
             except BaseException:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)  # it is there, and not for good
@@ -149,7 +142,7 @@ class Archive:
         with self._lock:
             read = {segment for segment, _ in self._blocks if is_gone(segment)}
         self._forget(read)
-        return remove_named(
+        return datafile.remove_named(
             self.directory,
             lambda name: (of := segments.parse_name(name)) is not None and is_gone(of[0]),
         )
@@ -173,6 +166,6 @@ class Archive:
         try:
             for name in names:
                 (self.directory / name).unlink(missing_ok=True)
-            sync_to_disk(self.directory)
+            datafile.sync_to_disk(self.directory)
         except OSError as error:
             _logger.warning("segment not removed", error=str(error))

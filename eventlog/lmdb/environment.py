@@ -46,24 +46,10 @@ from eventlog.core.errors import (
     StorageFailed,
 )
 from eventlog.core.records import Shrunk
-from eventlog.files.datafile import (
-    beside,
-    check_disk,
-    explains_no_room,
-    lock,
-    sync_to_disk,
-    unlock,
-)
+from eventlog.files import datafile
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.lmdb import file as lmdb
-from eventlog.lmdb.file import (
-    MAP_BYTES,
-    LmdbFile,
-    SharedFile,
-    Transaction,
-    pages,
-    unavailable,
-)
+from eventlog.lmdb.file import MAP_BYTES, LmdbFile, SharedFile, Transaction, pages, unavailable
 
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 NEAR_BYTES = 64 << 20  # below the limit: from there on the pages in use are counted
@@ -104,16 +90,16 @@ class Environment:
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
         self._files = SharedFile(path)
         with unavailable(path):
-            self._lock_fd: int | None = lock(beside(path, ".lock"))
+            self._lock_fd: int | None = datafile.lock(datafile.beside(path, ".lock"))
         try:
             self._discard(self._copy_path)
             self._files.replace(self._load(path, 0))
             with unavailable(path):
-                sync_to_disk(path.parent)
+                datafile.sync_to_disk(path.parent)
         except BaseException:
             with self._files.alone():
                 self._files.replace(None)
-            unlock(self._lock_fd)
+            datafile.unlock(self._lock_fd)
             raise
 
     def _load(self, path: Path, earlier: int) -> LmdbFile:
@@ -127,7 +113,7 @@ class Environment:
             return
         with self._alone(), self._files.alone():
             self._files.replace(None)
-        unlock(self._lock_fd)
+        datafile.unlock(self._lock_fd)
         self._lock_fd = None
 
     def reopen(self) -> None:
@@ -177,7 +163,7 @@ class Environment:
                 raise DiskFull(f"the address space of {self.path} is used up") from error
             except (lmdb.Error, OSError) as error:
                 self.reopen()
-                if self.last_transaction() < number and explains_no_room(self.path, error):
+                if self.last_transaction() < number and datafile.explains_no_room(self.path, error):
                     raise DiskFull(f"no space left for {self.path}: free some, retry") from error
                 said = f"writing {self.path} failed: {error}; read, then retry"
                 raise StorageFailed(said) from error
@@ -270,17 +256,17 @@ class Environment:
                 return copy.last_transaction()
             finally:
                 copy.close()
-                beside(path, "-lock").unlink(missing_ok=True)
+                datafile.beside(path, "-lock").unlink(missing_ok=True)
 
     @property
     def _copy_path(self) -> Path:
-        return beside(self.path, ".shrunk")
+        return datafile.beside(self.path, ".shrunk")
 
     def _discard(self, copy: Path) -> None:
         """Remove a copy, or what a process that died has left of one."""
         with unavailable(self.path):
             for suffix in ("", "-lock"):
-                beside(copy, suffix).unlink(missing_ok=True)
+                datafile.beside(copy, suffix).unlink(missing_ok=True)
 
     def _copied(
         self, file: LmdbFile, store: Callable[[Transaction, int], object], path: Path
@@ -292,7 +278,7 @@ class Environment:
                 used_bytes = self.used_bytes(Transaction(source, file))
                 if file.env.stat()["entries"] != len(self._names):
                     raise LogUnavailable(f"{self.path} has tables of another version: not copied")
-                check_disk(path.parent, used_bytes + SPARE_BYTES, "a copy")
+                datafile.check_disk(path.parent, used_bytes + SPARE_BYTES, "a copy")
                 copy = self._load(path, file.last_transaction())
                 file.copy_rows(source, copy)
                 with copy.env.begin(write=True) as raw:
@@ -307,7 +293,7 @@ class Environment:
     def _not_copied(self, error: Exception, path: Path) -> Exception:
         if isinstance(error, lmdb.DAMAGE):
             return CorruptLog(f"{self.path} cannot be read: {error}: nothing was changed")
-        if explains_no_room(path, error):
+        if datafile.explains_no_room(path, error):
             return DiskFull(f"no space left to copy {self.path}: free some, try again")
         return StorageFailed(f"copying {self.path} failed: {error}; nothing was changed")
 
@@ -325,8 +311,8 @@ class Environment:
             self._abandon(copy, self._copy_path)
             raise self._not_copied(error, self.path) from error
         try:
-            beside(self._copy_path, "-lock").replace(beside(self.path, "-lock"))
-            sync_to_disk(self.path.parent)
+            datafile.beside(self._copy_path, "-lock").replace(datafile.beside(self.path, "-lock"))
+            datafile.sync_to_disk(self.path.parent)
         except OSError as error:  # both are whole; which one comes back after a power loss?
             self._files.replace(None)
             copy.close()

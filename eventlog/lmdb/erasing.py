@@ -30,6 +30,7 @@ later versions.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -41,24 +42,13 @@ from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.keys import Keys
 from eventlog.core.records import Archived, DroppedPayloads
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
+from eventlog.lmdb import tables
 from eventlog.lmdb.archive import Archive, WrittenSegment
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.segment import Entry, SegmentId
-from eventlog.lmdb.tables import (
-    U64,
-    ErasureRecord,
-    RequestRecord,
-    SegmentRecord,
-    all_segments,
-    event_at,
-    next_number,
-    put_segment,
-    scan,
-    snapshot_keys,
-)
 
 TABLE = "erasures"
 SEGMENT_BYTES = 8 << 20  # of payloads: they are in memory until they are written
@@ -86,22 +76,15 @@ class ToArchive(NamedTuple):
     """None: all payloads had already been moved or erased."""
 
 
+@dataclass(eq=False)
 class Erasing:
     """The steps of archiving, dropping and erasing."""
 
-    def __init__(
-        self,
-        env: Environment,
-        ledger: Ledger,
-        reading: LogReading,
-        archive: Archive,
-        keys: Keys | None,
-    ):
-        self._env = env
-        self._ledger = ledger
-        self._reading = reading
-        self._archive = archive
-        self._keys = keys
+    _env: Environment
+    _ledger: Ledger
+    _reading: LogReading
+    _archive: Archive
+    _keys: Keys | None
 
     # --- archiving
 
@@ -115,7 +98,7 @@ class Erasing:
         sid, size, asked = frame.stream_id(stream), 0, 0
         events: list[_Hot] = []
         with self._env.read() as txn:
-            number = next_number(txn, sid)
+            number = tables.next_number(txn, sid)
             for version in versions:
                 hot = self._hot(txn, stream, sid, version)
                 asked += 1
@@ -154,7 +137,7 @@ class Erasing:
         moved = slack = 0
         table = txn.tables["events"]
         for event, place in zip(hot, written.places, strict=True):
-            key = U64.pack(event.position)
+            key = tables.U64.pack(event.position)
             data = txn.get(key, b"", db=table)
             if frame.header_of(data) != event.header or len(data) != event.row_bytes:
                 message = f"event {event.position} has changed while it was archived: verify"
@@ -165,29 +148,29 @@ class Erasing:
             slack += len(data) - len(stub) if event.row_bytes <= OVERFLOW_BYTES else 0
         raw_bytes = sum(len(event.entry.raw) for event in hot)
         sizes = len(hot), raw_bytes, written.file_bytes
-        record = SegmentRecord(*sizes, written.sha256, now_us)
-        put_segment(txn, written.segment, record)
+        record = tables.SegmentRecord(*sizes, written.sha256, now_us)
+        tables.put_segment(txn, written.segment, record)
         return Archived(len(hot), 1, moved, written.file_bytes), slack
 
     # --- retention
 
     def sealed_before(
         self, txn: Transaction, time_us: int, sid: bytes
-    ) -> dict[SegmentId, SegmentRecord]:
+    ) -> dict[SegmentId, tables.SegmentRecord]:
         """Return the segments that were sealed before a time and are still there."""
         return {
             segment: record
-            for segment, record in all_segments(txn, sid)
+            for segment, record in tables.all_segments(txn, sid)
             if record.dropped_at_us is None and record.sealed_at_us < time_us
         }
 
     def drop(
-        self, txn: Transaction, segments: Mapping[SegmentId, SegmentRecord], now_us: int
+        self, txn: Transaction, segments: Mapping[SegmentId, tables.SegmentRecord], now_us: int
     ) -> DroppedPayloads:
         """Write down that segments are dropped; their files may go then."""
         for segment, record in segments.items():
             gone = msgspec.structs.replace(record, dropped_at_us=now_us)
-            put_segment(txn, segment, gone)
+            tables.put_segment(txn, segment, gone)
         return DroppedPayloads(
             events=sum(record.events for record in segments.values()),
             segments=len(segments),
@@ -204,7 +187,7 @@ class Erasing:
         counted: Mapping[str, int],
         projections: Sequence[str],
         epoch: int | None,
-    ) -> ErasureRecord | None:
+    ) -> tables.ErasureRecord | None:
         """Let a stream read as erased from now on; return the erasure that is under way, if any.
 
         `counted` is taken out of the totals, down to 0; only when there is something to erase.
@@ -221,16 +204,16 @@ class Erasing:
 
     def mark_id(
         self, txn: Transaction, sid: bytes, now_us: int, names: Sequence[bytes] = ()
-    ) -> ErasureRecord | None:
+    ) -> tables.ErasureRecord | None:
         """Mark a stream of which only the id is known; its totals are the caller's work."""
         pending, record = self.pending(txn).get(sid), self._ledger.stream_record(txn, sid)
         if record.is_empty:
             return pending
-        fresh = ErasureRecord(
+        fresh = tables.ErasureRecord(
             until=record.version,
             at_us=now_us,
             events=record.version - record.erased_version + (pending.events if pending else 0),
-            segments_until=next_number(txn, sid) - 1,
+            segments_until=tables.next_number(txn, sid) - 1,
             projections=[*names, *(pending.projections if pending else ())],
             stubs_until=pending.stubs_until if pending else record.erased_version,
         )
@@ -239,20 +222,20 @@ class Erasing:
         )
         self._ledger.put_stream(txn, sid, erased)
         self._put(txn, sid, fresh)
-        for key in snapshot_keys(txn, sid):
+        for key in tables.snapshot_keys(txn, sid):
             txn.delete(key, db=txn.tables["snapshots"])
         for name in fresh.projections:
             txn.delete(name, db=txn.tables["checkpoints"])
         return fresh
 
-    def pending(self, txn: Transaction) -> dict[bytes, ErasureRecord]:
+    def pending(self, txn: Transaction) -> dict[bytes, tables.ErasureRecord]:
         """Return the erasures that are under way, by stream id.
 
         :raises CorruptLog: a row is damaged.
         """
         return {
-            sid: unseal_record(value, ErasureRecord, "the record of an erasure", sid)
-            for sid, value in scan(txn, TABLE, b"")
+            sid: unseal_record(value, tables.ErasureRecord, "the record of an erasure", sid)
+            for sid, value in tables.scan(txn, TABLE, b"")
         }
 
     def carry_out(self, sid: bytes) -> tuple[bool, int]:
@@ -273,7 +256,7 @@ class Erasing:
         while self._env.write(partial(self.step, sid=sid)):
             pass
         with self._env.read() as txn:
-            segments = all_segments(txn, sid)
+            segments = tables.all_segments(txn, sid)
             kept = {segment for segment, record in segments if record.dropped_at_us is None}
         return key_deleted, self._archive.remove_stream(sid, kept)
 
@@ -292,10 +275,10 @@ class Erasing:
             txn.delete(key, db=txn.tables[table])
         if rows:
             return True
-        for segment, _ in list(all_segments(txn, sid)):
+        for segment, _ in list(tables.all_segments(txn, sid)):
             if segment.number <= record.segments_until:
-                gone = SegmentRecord(0, 0, 0, b"", record.at_us, record.at_us)
-                put_segment(txn, segment, gone)
+                gone = tables.SegmentRecord(0, 0, 0, b"", record.at_us, record.at_us)
+                tables.put_segment(txn, segment, gone)
         return False
 
     def done(self, txn: Transaction, sids: Collection[bytes]) -> None:
@@ -303,32 +286,32 @@ class Erasing:
         for sid in sids:
             txn.delete(sid, db=txn.tables[TABLE])
 
-    def _put(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
+    def _put(self, txn: Transaction, sid: bytes, record: tables.ErasureRecord) -> None:
         txn.put(sid, seal_record(record, sid), db=txn.tables[TABLE])
 
-    def _put_erased(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
+    def _put_erased(self, txn: Transaction, sid: bytes, record: tables.ErasureRecord) -> None:
         first = record.stubs_until + 1
         last = min(record.until, record.stubs_until + STUBS_AT_ONCE)
         for version in range(first, last + 1):
-            at, data = event_at(txn, sid, version)
+            at, data = tables.event_at(txn, sid, version)
             if not data:
                 raise CorruptLog(f"event {version} of an erased stream is missing: verify the log")
             if not frame.is_erased(data):
-                gone = frame.erased(U64.unpack(at)[0], data, record.at_us)
+                gone = frame.erased(tables.U64.unpack(at)[0], data, record.at_us)
                 txn.put(at, gone, db=txn.tables["events"])
         self._put(txn, sid, msgspec.structs.replace(record, stubs_until=last))
 
     def _rows(
-        self, txn: Transaction, sid: bytes, record: ErasureRecord
+        self, txn: Transaction, sid: bytes, record: tables.ErasureRecord
     ) -> Iterator[tuple[str, bytes]]:
         """Yield table and key of each row about what is erased."""
-        for rest, _ in scan(txn, "keys", sid):
-            if U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
+        for rest, _ in tables.scan(txn, "keys", sid):
+            if tables.U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
                 yield "keys", sid + rest
-        for rest, value in scan(txn, "requests", sid):
-            request = unseal_record(value, RequestRecord, "an idempotency key")
+        for rest, value in tables.scan(txn, "requests", sid):
+            request = unseal_record(value, tables.RequestRecord, "an idempotency key")
             if request.last_version <= record.until:
                 yield "requests", sid + rest
         for name in record.projections:
-            for rest, _ in scan(txn, "projections", name):
+            for rest, _ in tables.scan(txn, "projections", name):
                 yield "projections", name + rest

@@ -10,13 +10,7 @@ from pathlib import Path
 import msgspec
 
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import (
-    CorruptLog,
-    DiskFull,
-    LogBusy,
-    StorageFailed,
-    UnknownEvent,
-)
+from eventlog.core.errors import CorruptLog, DiskFull, LogBusy, StorageFailed, UnknownEvent
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.rows import seal, seal_record, unseal, unseal_record

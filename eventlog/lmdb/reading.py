@@ -15,12 +15,7 @@ from typing import Any
 
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import (
-    CorruptLog,
-    KeyGone,
-    MissingSegment,
-    UnknownEvent,
-)
+from eventlog.core.errors import CorruptLog, KeyGone, MissingSegment, UnknownEvent
 from eventlog.core.keys import Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX

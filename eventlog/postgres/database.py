@@ -13,13 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from eventlog.core.errors import (
-    DiskFull,
-    LogClosed,
-    LogUnavailable,
-    MissingExtra,
-    StorageFailed,
-)
+from eventlog.core.errors import DiskFull, LogClosed, LogUnavailable, MissingExtra, StorageFailed
 from eventlog.postgres.arrays import Bytes, Ints, Records
 
 try:

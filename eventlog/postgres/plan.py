@@ -15,20 +15,12 @@ from itertools import accumulate
 
 import msgspec
 
-from eventlog.core import frame
+from eventlog.core import frame, rules
 from eventlog.core.errors import EventLogError, TotalExceeded
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import Appended
 from eventlog.core.requests import BATCH_BYTES_MAX, I64_MAX, AppendRequest
 from eventlog.core.rows import blind_digest, blind_id, key_id
-from eventlog.core.rules import (
-    FirstAppend,
-    StreamEnd,
-    check_end,
-    cipher_to_read,
-    cipher_to_write,
-    packed,
-)
 from eventlog.postgres.arrays import BatchRows
 from eventlog.postgres.database import Row
 
@@ -36,7 +28,7 @@ U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)
 
 
-class Believed(StreamEnd, msgspec.Struct, frozen=True, gc=False):
+class Believed(rules.StreamEnd, msgspec.Struct, frozen=True, gc=False):
     """The place of a stream, as far as this node knows."""
 
     version: int
@@ -52,7 +44,7 @@ class Believed(StreamEnd, msgspec.Struct, frozen=True, gc=False):
         return cls(0, 0, 0, frame.chain_start(sid))
 
 
-class KnownRequest(FirstAppend, frozen=True, gc=False):
+class KnownRequest(rules.FirstAppend, frozen=True, gc=False):
     """The append that an idempotency key stands for, as far as this node knows.
 
     Its position is 0 while it is an append of this very batch.
@@ -154,15 +146,15 @@ class BatchPlan:
     def _decide(self, sid: bytes, stream: _PlannedStream, request: AppendRequest) -> _DecidedAppend:
         now, name, key = stream.now, request.stream, request.idempotency_key
         if key is not None and (self.keys is None or not now.is_empty):
-            cipher = cipher_to_read(self.keys, name)
+            cipher = rules.cipher_to_read(self.keys, name)
             key_of = blind_id(key, cipher)
             first = self.requests.get((sid, key_of))
             if first is not None:
                 again = first.repeated(name, key, blind_digest(request.digest, cipher))
                 return _DecidedAppend(stream.number, again, first.event)
             self._look_up(stream, sid, key_of)
-        check_end(request, now.version, now.epoch)
-        cipher = cipher_to_write(self.keys, name, now)
+        rules.check_end(request, now.version, now.epoch)
+        cipher = rules.cipher_to_write(self.keys, name, now)
         if key is not None and cipher is not None and now.is_empty:
             self._look_up(stream, sid, blind_id(key, cipher))
         return self._put(sid, stream, request, cipher)
@@ -179,7 +171,7 @@ class BatchPlan:
         at_us = request.recorded_at_us
         if not request.is_timed and at_us < now.recorded_at_us:
             at_us = now.recorded_at_us
-        events = packed(request, sid, now, now.version, at_us, cipher)
+        events = rules.packed(request, sid, now, now.version, at_us, cipher)
         for prepared, version, data in events:
             self._events.append(number)
             rows.put_event(number, sid, version, *frame.split(data))

@@ -20,15 +20,7 @@ import anyio.to_thread
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, KeyGone, UnknownEvent
-from eventlog.core.records import (
-    Dropped,
-    Finding,
-    Head,
-    Heads,
-    OnDropped,
-    Recorded,
-    VerifyReport,
-)
+from eventlog.core.records import Dropped, Finding, Head, Heads, OnDropped, Recorded, VerifyReport
 from eventlog.core.rules import FrameReading, about, without_payload
 from eventlog.keys.heads import FORMAT, compare_event, compare_log
 from eventlog.postgres.database import Database, Row

@@ -16,34 +16,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
-from eventlog.core import frame
+from eventlog.core import frame, records, requests
 from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import Fenced
 from eventlog.core.keys import NO_KEYS, Keys
-from eventlog.core.records import (
-    Appended,
-    Heads,
-    LogStatistics,
-    OnDropped,
-    Recorded,
-    StreamHead,
-    VerifyReport,
-)
-from eventlog.core.requests import (
-    I64_MAX,
-    AppendRequest,
-    TakesAppends,
-    check_int,
-    check_stream_name,
-    check_text,
-    checked_clock,
-    given_digest,
-    system_clock_us,
-)
 from eventlog.core.rows import blind_digest, blind_id
 from eventlog.core.rules import cipher_to_read, matching_keys
 from eventlog.core.waiting import to_the_end
+from eventlog.postgres import reading
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import NODE_ID_BYTES, LogTail
 from eventlog.postgres.database import (
@@ -58,16 +39,6 @@ from eventlog.postgres.database import (
 from eventlog.postgres.erasing import Erasing
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import KnownRequest
-from eventlog.postgres.reading import (
-    LOCATE,
-    READ_ALL,
-    READ_CHAIN,
-    READ_STREAM,
-    READ_VERSIONS,
-    PgVerification,
-    RowReading,
-    read_heads,
-)
 from eventlog.postgres.tables import prepare
 from eventlog.postgres.writer import REQUESTS, PgWriter
 
@@ -84,7 +55,7 @@ SIZE = """
 """
 
 
-class PgEventStore(Erasing, TakesAppends):
+class PgEventStore(Erasing, requests.TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
@@ -105,7 +76,7 @@ class PgEventStore(Erasing, TakesAppends):
         self._database = database
         self._node = node
         self._keys = keys
-        self._reading = RowReading(registry, keys)
+        self._reading = reading.RowReading(registry, keys)
         self._tail = LogTail(database, node)
         self._writer = PgWriter(database.place, node, self._tail, keys)
         self._used_bytes = 0
@@ -118,7 +89,7 @@ class PgEventStore(Erasing, TakesAppends):
         registry: EventRegistry,
         *,
         schema: str | None = None,
-        clock: Callable[[], int] = system_clock_us,
+        clock: Callable[[], int] = requests.system_clock_us,
         keys: Keys | None = None,
     ) -> AsyncIterator[Self]:
         """Open the store in a database, made if missing, and close it at the end of the block.
@@ -131,7 +102,7 @@ class PgEventStore(Erasing, TakesAppends):
         :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
         :raises KeysUnavailable: these are not its keys.
         """
-        clock = checked_clock(clock)
+        clock = requests.checked_clock(clock)
         clock()
         place = DatabasePlace.parse(url, schema)
         database = Database(place)
@@ -153,13 +124,13 @@ class PgEventStore(Erasing, TakesAppends):
 
     # --- write
 
-    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
+    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, records.Appended]:
         return self._writer.append(request)
 
-    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+    async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
-        check_stream_name(stream)
-        check_int("epoch", epoch, 0, I64_MAX)
+        requests.check_stream_name(stream)
+        requests.check_int("epoch", epoch, 0, requests.I64_MAX)
         sid = frame.stream_id(stream)
         values = [sid, stream.encode(), epoch, frame.chain_start(sid)]
         [[current]] = await self._writer.call(ACQUIRE, values)
@@ -174,9 +145,9 @@ class PgEventStore(Erasing, TakesAppends):
 
     # --- read
 
-    async def head(self, stream: str) -> StreamHead:
+    async def head(self, stream: str) -> records.StreamHead:
         """Return the end of a stream; version 0 if it never was."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         return (await self._believed(frame.stream_id(stream))).head()
 
     async def streams(self) -> list[str]:
@@ -184,74 +155,78 @@ class PgEventStore(Erasing, TakesAppends):
         return [name.decode() for [name] in await self._database.run(NAMES)]
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         after = max(after, 0)
-        until = min(after + limit, I64_MAX)
+        until = min(after + limit, requests.I64_MAX)
         if until <= after:
             return []
-        rows = await self._database.run(READ_STREAM, [after, until, frame.stream_id(stream)])
+        rows = await self._database.run(
+            reading.READ_STREAM, [after, until, frame.stream_id(stream)]
+        )
         return self._reading.stream(stream, after, limit, rows, dropped)
 
     async def read_all(
-        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         after = max(after, 0)
-        until = min(after + limit, I64_MAX)
+        until = min(after + limit, requests.I64_MAX)
         if until <= after:
             return []
-        rows = await self._database.run(READ_ALL, [after, until])
+        rows = await self._database.run(reading.READ_ALL, [after, until])
         return list(self._reading.all(after, rows, dropped))
 
     async def read_event(
-        self, position: int, *, dropped: OnDropped = "raise"
-    ) -> Recorded[Any] | None:
+        self, position: int, *, dropped: records.OnDropped = "raise"
+    ) -> records.Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
-        if not 0 < position <= I64_MAX:
+        if not 0 < position <= requests.I64_MAX:
             return None
         found = await self.read_all(position - 1, 1, dropped=dropped)
         return found[0] if found else None
 
     async def read_versions(
-        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+        self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
+    ) -> list[records.Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
-        check_stream_name(stream)
-        sought = Ints({version for version in versions if 0 < version <= I64_MAX})
+        requests.check_stream_name(stream)
+        sought = Ints({version for version in versions if 0 < version <= requests.I64_MAX})
         rows: list[Row] = []
         if sought:
-            rows = await self._database.run(READ_VERSIONS, [frame.stream_id(stream), sought])
+            rows = await self._database.run(
+                reading.READ_VERSIONS, [frame.stream_id(stream), sought]
+            )
         return self._reading.versions(stream, versions, rows, dropped)
 
     async def chain_at(self, stream: str, version: int) -> bytes:
         """Return the chain value of an event of a stream. See `ChainedStore`."""
-        check_stream_name(stream)
-        if not 0 < version <= I64_MAX:
+        requests.check_stream_name(stream)
+        if not 0 < version <= requests.I64_MAX:
             return b""
-        rows = await self._database.run(READ_CHAIN, [frame.stream_id(stream), version])
+        rows = await self._database.run(reading.READ_CHAIN, [frame.stream_id(stream), version])
         return frame.chain_of(rows[0][1]) if rows else b""
 
     async def version_at(
         self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None
     ) -> int:
         """Return the version of a stream's last event by then. See `LocatingStore`."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         is_timed, sid = position is None, frame.stream_id(stream)
         until = recorded_at_us if position is None else position
-        check_int("time or position", until, None, None)
+        requests.check_int("time or position", until, None, None)
         assert until is not None
-        until = max(-I64_MAX, min(until, I64_MAX))
+        until = max(-requests.I64_MAX, min(until, requests.I64_MAX))
         by = [None, until] if is_timed else [until, None]
-        rows = await self._database.run(LOCATE, [sid, *by, sid])
+        rows = await self._database.run(reading.LOCATE, [sid, *by, sid])
         return self._reading.located(stream, rows, until, is_timed=is_timed)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
-        check_stream_name(stream)
-        check_text("key", key)
+        requests.check_stream_name(stream)
+        requests.check_text("key", key)
         sid = frame.stream_id(stream)
         if self._keys is not None and (await self._believed(sid)).is_empty:
             return []
@@ -260,11 +235,11 @@ class PgEventStore(Erasing, TakesAppends):
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
-    ) -> Appended | None:
+    ) -> records.Appended | None:
         """Return the first result of this request's idempotency key, or None if it is new."""
-        check_stream_name(stream)
-        check_text("idempotency key", idempotency_key)
-        digest, sid = given_digest(request), frame.stream_id(stream)
+        requests.check_stream_name(stream)
+        requests.check_text("idempotency key", idempotency_key)
+        digest, sid = requests.given_digest(request), frame.stream_id(stream)
         if self._keys is not None and (await self._believed(sid)).is_empty:
             return None
         cipher = cipher_to_read(self._keys, stream)
@@ -296,9 +271,9 @@ class PgEventStore(Erasing, TakesAppends):
         """Hold a lease for this node. See `LeasingStore`."""
         return PgLeases.held(self._database, self._writer, self._node, address, lease_s)
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> records.LogStatistics:
         """Return counters of this node, and the size of the tables when it was opened."""
-        return LogStatistics(
+        return records.LogStatistics(
             last_position=self._tail.position,
             queued_events=self._writer.room.events,
             events_appended=self._writer.counts["events"],
@@ -307,18 +282,18 @@ class PgEventStore(Erasing, TakesAppends):
             used_bytes=self._used_bytes,
         )
 
-    async def heads(self) -> Heads:
+    async def heads(self) -> records.Heads:
         """Return where the store and its streams stand, to be published. Reads all of it."""
-        return await read_heads(self._database, self._clock())
+        return await reading.read_heads(self._database, self._clock())
 
     async def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
+        self, progress: Progress | None = None, *, against: records.Heads | None = None
+    ) -> records.VerifyReport:
         """Check every event and chain; `progress(done, total)` is called from a thread.
 
         With `against`, heads that were published, also whether history up to them is unchanged.
         """
-        return await PgVerification(self._database, progress, against).run()
+        return await reading.PgVerification(self._database, progress, against).run()
 
 
 async def _matched(connection: Connection, place: DatabasePlace, keys: Keys | None) -> Keys | None:

@@ -6,34 +6,14 @@ It stores snapshots, checkpoints, entries, derived data and settings.
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 
-from eventlog.core import frame
+from eventlog.core import frame, requests
 from eventlog.core.errors import CorruptLog, LogUnavailable, UnknownEvent
 from eventlog.core.keys import Keys
 from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
-from eventlog.core.requests import (
-    I64_MAX,
-    check_checkpoint,
-    check_derived,
-    check_entry,
-    check_setting,
-    check_snapshot,
-    check_stream_name,
-    check_text,
-)
 from eventlog.core.rows import key_id, seal, snapshot_place, unseal
 from eventlog.core.rules import cipher_to_read
+from eventlog.postgres import database
 from eventlog.postgres.arrays import Bytes
-from eventlog.postgres.database import (
-    Connection,
-    Database,
-    DatabasePlace,
-    connected,
-    name_in_sql,
-    reaching,
-    run,
-    run_script,
-    value_in_sql,
-)
 from eventlog.postgres.plan import U64, Believed
 from eventlog.postgres.writer import STREAMS, PgWriter
 
@@ -99,7 +79,9 @@ CHANGE_SETTING = (
 
 
 async def prepare(
-    connection: Connection, place: DatabasePlace, make_identity: Callable[[], bytes]
+    connection: database.Connection,
+    place: database.DatabasePlace,
+    make_identity: Callable[[], bytes],
 ) -> tuple[bytes, list[str]]:
     """Make the tables that are not there. If two processes start at once, one makes them.
 
@@ -110,7 +92,7 @@ async def prepare(
     :raises LogUnavailable: the database is too old, or lets us make none; or it is away, or others
         hold its locks for too long.
     """
-    with reaching("try again"):
+    with database.reaching("try again"):
         made_format = await found_format(place, connection)
         if made_format is None:
             await make_tables(connection, place, make_identity())
@@ -125,38 +107,45 @@ async def prepare(
                 f"schema {place.schema!r} has format {made_format}, and this version reads "
                 f"{FORMAT}: open it with the version that made it"
             )
-        [[identity]] = await run(connection, "SELECT keys_identity FROM store")
-        names = await run(connection, READABLE) if identity else []
+        [[identity]] = await database.run(connection, "SELECT keys_identity FROM store")
+        names = await database.run(connection, READABLE) if identity else []
     return bytes(identity), [name.decode() for [name] in names]
 
 
-async def found_format(place: DatabasePlace, connection: Connection) -> int | None:
+async def found_format(
+    place: database.DatabasePlace, connection: database.Connection
+) -> int | None:
     """Return the format of the store in a schema, None if there is none.
 
     :raises LogUnavailable: the database is too old.
     """
     if connection.info.server_version < SERVER_VERSION_MIN:
         raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
-    table = name_in_sql(connection, place.schema, "store")
-    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
-    rows = await run(connection, "SELECT format FROM store") if there else []
+    table = database.name_in_sql(connection, place.schema, "store")
+    [[there]] = await database.run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
+    rows = await database.run(connection, "SELECT format FROM store") if there else []
     return rows[0][0] if rows else None
 
 
 async def make_tables(
-    connection: Connection, place: DatabasePlace, identity: bytes, made_format: int = FORMAT
+    connection: database.Connection,
+    place: database.DatabasePlace,
+    identity: bytes,
+    made_format: int = FORMAT,
 ) -> None:
     """Create missing tables in one transaction, under a lock of its own.
 
     A move makes them with the format `MOVING`. A store that is there stays as it is.
     """
     before = BEFORE.format(
-        name=value_in_sql(connection, f"eventlog {place.schema}"),
-        schema=name_in_sql(connection, place.schema),
+        name=database.value_in_sql(connection, f"eventlog {place.schema}"),
+        schema=database.name_in_sql(connection, place.schema),
     )
-    after = AFTER.format(made_format=made_format, identity=value_in_sql(connection, identity))
+    after = AFTER.format(
+        made_format=made_format, identity=database.value_in_sql(connection, identity)
+    )
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-    await run_script(connection, before + tables + after)
+    await database.run_script(connection, before + tables + after)
 
 
 # --- beside the events
@@ -167,17 +156,17 @@ async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
 
     :raises LogUnavailable: the database cannot be reached.
     """
-    place, found = DatabasePlace.parse(url), dict[bytes, bytes]()
-    async with connected(place) as connection:
+    place, found = database.DatabasePlace.parse(url), dict[bytes, bytes]()
+    async with database.connected(place) as connection:
         if await found_format(place, connection) == FORMAT:  # else opening the store says it
-            found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
+            found |= await database.run(connection, LOAD_SETTINGS, [Bytes(names)])
     return [found.get(name) for name in names]
 
 
 class SideTables:
     """The part of a store that is about what lies beside the events."""
 
-    _database: Database
+    _database: database.Database
     _keys: Keys | None
     _writer: PgWriter
 
@@ -187,8 +176,8 @@ class SideTables:
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         """Keep a snapshot and the newest one before it; not one ahead of its stream."""
-        check_snapshot(stream, snapshot, fingerprint)
-        if snapshot.version > I64_MAX:
+        requests.check_snapshot(stream, snapshot, fingerprint)
+        if snapshot.version > requests.I64_MAX:
             return
         sid, data = frame.stream_id(stream), snapshot.data
         if self._keys is not None:
@@ -202,7 +191,7 @@ class SideTables:
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Store a subscriber's position and entries in one transaction."""
-        check_checkpoint(checkpoint)
+        requests.check_checkpoint(checkpoint)
         name, writes = key_id(checkpoint.name), checkpoint.writes
         gone = Bytes(key for key, value in writes.items() if value is None)
         kept = {key: value for key, value in writes.items() if value is not None}
@@ -215,7 +204,7 @@ class SideTables:
         self, stream: str, pieces: Mapping[bytes, bytes | None], *, epoch: int
     ) -> bool:
         """Keep pieces beside a stream. See `DerivingStore`."""
-        check_derived(stream, pieces, epoch)
+        requests.check_derived(stream, pieces, epoch)
         self._writer.check_open()
         values = [frame.stream_id(stream), epoch, Bytes(pieces), Bytes(pieces.values())]
         [[kept]] = await self._database.run(SAVE_DERIVED, values)
@@ -223,7 +212,7 @@ class SideTables:
 
     async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
         """Save a value over the expected one. See `SettingStore`."""
-        check_setting(name, value)
+        requests.check_setting(name, value)
         self._writer.check_open()
         if expected is None:
             return bool(await self._database.run(NEW_SETTING, [name.encode(), value]))
@@ -234,10 +223,10 @@ class SideTables:
         self, stream: str, fingerprint: str, *, until: int | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
-        check_stream_name(stream)
-        check_text("snapshot's fingerprint", fingerprint)
+        requests.check_stream_name(stream)
+        requests.check_text("snapshot's fingerprint", fingerprint)
         sid = frame.stream_id(stream)
-        until = I64_MAX if until is None else max(-1, min(until, I64_MAX))
+        until = requests.I64_MAX if until is None else max(-1, min(until, requests.I64_MAX))
         values = [sid, fingerprint.encode(), until]
         for version, sealed in await self._database.run(LOAD_SNAPSHOT, values):
             try:
@@ -254,7 +243,7 @@ class SideTables:
         self, stream: str, names: Sequence[bytes] | None = None
     ) -> dict[bytes, bytes]:
         """Return pieces that are kept beside a stream, read in pages."""
-        check_stream_name(stream)
+        requests.check_stream_name(stream)
         sid = frame.stream_id(stream)
         if names is None:
             return await self._pages(LOAD_DERIVED, sid)
@@ -277,18 +266,18 @@ class SideTables:
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""
-        check_text("checkpoint's name", name)
+        requests.check_text("checkpoint's name", name)
         rows = await self._database.run(LOAD_CHECKPOINT, [key_id(name)])
         return U64.unpack(rows[0][0])[0] if rows else 0
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
-        check_entry(name, key)
+        requests.check_entry(name, key)
         rows = await self._database.run(LOAD_ENTRY, [key_id(name), key])
         return rows[0][0] if rows else None
 
     async def load_setting(self, name: str) -> bytes | None:
         """Return the value under a name."""
-        check_setting(name)
+        requests.check_setting(name)
         rows = await self._database.run(LOAD_SETTING, [name.encode()])
         return rows[0][0] if rows else None

@@ -19,16 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import anyio.to_thread
 
-from eventlog.core import frame
-from eventlog.core.errors import (
-    EventLogError,
-    InvalidAppend,
-    LogClosed,
-    LogUnavailable,
-    StorageFailed,
-    TotalExceeded,
-    WrongLoop,
-)
+from eventlog.core import errors, frame
 from eventlog.core.keys import Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Appended
@@ -153,9 +144,9 @@ class PgWriter:
         :raises LogClosed: it is closed.
         """
         if asyncio.get_running_loop() is not self._loop:
-            raise WrongLoop
+            raise errors.WrongLoop
         if self._is_closed:
-            raise LogClosed("the log is closed: open it again")
+            raise errors.LogClosed("the log is closed: open it again")
 
     def forget(self, sid: bytes) -> None:
         """Believe nothing of a stream any more."""
@@ -269,17 +260,17 @@ class PgWriter:
             try:
                 check_caps(error.totals, batch[0].request.counters, self.caps)
                 count(error.totals, batch[0].request.counters)
-            except (InvalidAppend, TotalExceeded) as refusal:
+            except (errors.InvalidAppend, errors.TotalExceeded) as refusal:
                 self._fail(batch, refusal)
             else:  # what was over has gone in between
                 self._queue.extendleft(batch)
-        elif isinstance(error, EventLogError):
+        elif isinstance(error, errors.EventLogError):
             self._fail(batch, error)
             self._fail_late(error)
         else:
             _logger.exception("a batch failed")
             self._believed.clear()
-            self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
+            self._fail(batch, errors.StorageFailed(f"the outcome is unknown: {error!r}"))
 
     def _fail(self, batch: Sequence[Append], error: Exception) -> None:
         self._settle([(job, error) for job in batch if not job.is_settled])
@@ -293,8 +284,8 @@ class PgWriter:
         until_s = self._loop.time() - PATIENCE_S
         if self._began_s > until_s:
             return
-        if not isinstance(error, LogUnavailable):
-            error = LogUnavailable("the database did not answer in time: nothing was kept")
+        if not isinstance(error, errors.LogUnavailable):
+            error = errors.LogUnavailable("the database did not answer in time: nothing was kept")
         waiting, self._queue = self._queue, deque()
         late = list[tuple[Append, Appended | Exception]]()
         for job in waiting:

@@ -31,29 +31,7 @@ from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import BackedUp, Restored, to_datetime
 from eventlog.core.requests import system_clock_us
-from eventlog.files.datafile import (
-    ANEW,
-    DIRECTORY_MODE,
-    beside,
-    is_there,
-    named,
-    open_regular,
-    opened,
-)
-from eventlog.files.log_directory import (
-    ANCHOR,
-    ARCHIVE,
-    LOG,
-    RESTORING,
-    Anchor,
-    Tail,
-    files_in,
-    held,
-    put_in_place,
-    read_anchor,
-    say_ready,
-    written,
-)
+from eventlog.files import datafile, log_directory
 from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
 from eventlog.lmdb.segment import parse_name
@@ -94,23 +72,23 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
 
     Raises as `EventLog.backup` does.
     """
-    if is_there(directory):
+    if datafile.is_there(directory):
         raise LogUnavailable(f"{directory} is there already: give the backup another name")
-    with written(directory, ".partial") as scratch:
+    with log_directory.written(directory, ".partial") as scratch:
         tail = _copy_log(files, scratch)
-        _copy_segments(files, scratch / ARCHIVE)
+        _copy_segments(files, scratch / log_directory.ARCHIVE)
         if also is not None:
             also(scratch)
         verify_copy(scratch, files.registry, now_us)
         manifest = Manifest(FORMAT, now_us, tail.position, tail.chain.hex(), _listed(scratch))
-        with opened(scratch / MANIFEST, ANEW | os.O_EXCL) as file:
+        with datafile.opened(scratch / MANIFEST, datafile.ANEW | os.O_EXCL) as file:
             file.write(msgspec.json.format(msgspec.json.encode(manifest)))
-        put_in_place(scratch, directory)
+        log_directory.put_in_place(scratch, directory)
     size = sum(listed.size_bytes for listed in manifest.files)
     return BackedUp(str(directory), tail.position, tail.position, len(manifest.files), size)
 
 
-def _copy_log(files: Files, scratch: Path) -> Tail:
+def _copy_log(files: Files, scratch: Path) -> log_directory.Tail:
     """Copy the tables as of one moment, and write the anchor that belongs to the copy."""
     tails = []
 
@@ -118,9 +96,9 @@ def _copy_log(files: Files, scratch: Path) -> Tail:
         put_shrunk(txn, transactions)
         tails.append(files.ledger.tail(txn))
 
-    transaction = files.env.copy_to(scratch / LOG, store)
+    transaction = files.env.copy_to(scratch / log_directory.LOG, store)
     (tail,) = tails
-    anchor = Anchor(scratch / ANCHOR)
+    anchor = log_directory.Anchor(scratch / log_directory.ANCHOR)
     anchor.write(tail._replace(transaction=transaction))
     anchor.close()
     return tail
@@ -130,14 +108,14 @@ def _copy_segments(files: Files, directory: Path) -> None:
     with files.env.read() as txn:
         kept = [found for found in all_segments(txn) if found[1].dropped_at_us is None]
     if kept:
-        directory.mkdir(DIRECTORY_MODE)
+        directory.mkdir(datafile.DIRECTORY_MODE)
     for segment, record in kept:
         _, digest = copied(files.archive.directory / segment.name, directory / segment.name)
         if digest != record.sha256.hex():
             raise CorruptLog(f"{segment.name} is not the file that was sealed: verify the log")
 
 
-def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
+def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> log_directory.Tail:
     """Open a copy and verify it; return where it ends, which is how many events it has.
 
     :raises CorruptLog: it is not whole.
@@ -150,7 +128,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
     finally:
         files.close()
     for suffix in (".lock", "-lock"):
-        beside(directory / LOG, suffix).unlink(missing_ok=True)
+        datafile.beside(directory / log_directory.LOG, suffix).unlink(missing_ok=True)
     if not report.ok:
         raise CorruptLog(
             f"the copy has {len(report.findings)} findings, the first of them: "
@@ -168,7 +146,7 @@ def read_manifest(backup: Path) -> Manifest:
     :raises LogUnavailable: there is no backup, or of a newer format.
     """
     try:
-        with opened(backup / MANIFEST) as file:
+        with datafile.opened(backup / MANIFEST) as file:
             data = file.read(MANIFEST_BYTES_MAX)
         manifest = msgspec.json.decode(data, type=Manifest)
     except (OSError, ValueError, RecursionError) as error:
@@ -182,22 +160,22 @@ def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> Non
     """Refuse a list of files that no backup has."""
     names = [file.name for file in manifest.files]
     for name in names:
-        segment = parse_name(name.removeprefix(f"{ARCHIVE}/"))
-        is_segment = segment is not None and name == f"{ARCHIVE}/{segment[0].name}"
-        if not (is_segment or name in (LOG, ANCHOR) or name in also):
+        segment = parse_name(name.removeprefix(f"{log_directory.ARCHIVE}/"))
+        is_segment = segment is not None and name == f"{log_directory.ARCHIVE}/{segment[0].name}"
+        if not (is_segment or name in (log_directory.LOG, log_directory.ANCHOR) or name in also):
             raise CorruptLog(
                 f"{backup} names a file that does not belong in a backup, {name!r:.80}: it is not "
                 "as it was written, use another one"
             )
-    missing = {LOG, ANCHOR}.difference(names)
+    missing = {log_directory.LOG, log_directory.ANCHOR}.difference(names)
     if missing or len(set(names)) < len(names):
         what = f"does not name {min(missing)}" if missing else "names a file twice"
         raise CorruptLog(f"{backup} {what}: it is not as it was written, use another one")
 
 
-def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
+def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: log_directory.Tail) -> None:
     """Refuse a copy that does not end where the manifest and the anchor say."""
-    known = read_anchor(scratch / ANCHOR)
+    known = log_directory.read_anchor(scratch / log_directory.ANCHOR)
     ends = {(end.position, end.chain.hex()) for end in (known, tail)}
     if not known.is_known or ends != {(manifest.position, manifest.chain)}:
         raise CorruptLog(
@@ -217,13 +195,19 @@ def _restore(
 ) -> Restored:
     manifest = read_manifest(backup)
     _check_names(backup, manifest, also)
-    for place in (directory, beside(directory, RESTORING)):  # aside with it, or cleared away
-        if is_there(place) and backup.samefile(place):
+    for place in (
+        directory,
+        datafile.beside(directory, log_directory.RESTORING),
+    ):  # aside with it, or cleared away
+        if datafile.is_there(place) and backup.samefile(place):
             raise LogUnavailable(
                 f"{backup} is the directory that it would be restored to: name another directory, "
                 "or open it where it is"
             )
-    with held(directory) as replaces, written(directory, RESTORING) as scratch:
+    with (
+        log_directory.held(directory) as replaces,
+        log_directory.written(directory, log_directory.RESTORING) as scratch,
+    ):
         for listed in manifest.files:
             source = backup / listed.name
             if copied(source, scratch / listed.name) != (listed.size_bytes, listed.sha256):
@@ -231,15 +215,15 @@ def _restore(
         tail = verify_copy(scratch, registry, now_us)
         _check_end(backup, manifest, scratch, tail)
         for name in kept:
-            if is_there(directory / name):
+            if datafile.is_there(directory / name):
                 copied(directory / name, scratch / name)
-        say_ready(scratch)
+        log_directory.say_ready(scratch)
         aside = None
         if replaces:
-            aside = beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
+            aside = datafile.beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
             directory.rename(aside)
         try:
-            put_in_place(scratch, directory)
+            log_directory.put_in_place(scratch, directory)
         except OSError:
             if aside is not None and not directory.exists():
                 aside.rename(directory)
@@ -258,13 +242,13 @@ def copied(source: Path, target: Path) -> tuple[int, str]:
     """
     digest = hashlib.sha256()
     try:
-        file = opened(source)
+        file = datafile.opened(source)
     except FileNotFoundError as error:
         raise CorruptLog(f"{source} is missing: restore a backup that has it") from error
     except OSError as error:
         raise LogUnavailable(f"cannot read {source}: {error.strerror}") from error
-    target.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
-    with file, opened(target, ANEW | os.O_EXCL) as copy:
+    target.parent.mkdir(datafile.DIRECTORY_MODE, parents=True, exist_ok=True)
+    with file, datafile.opened(target, datafile.ANEW | os.O_EXCL) as copy:
         while data := file.read(READ_BYTES):
             digest.update(data)
             copy.write(data)
@@ -275,8 +259,8 @@ def copied(source: Path, target: Path) -> tuple[int, str]:
 
 def _listed(directory: Path) -> list[BackupFile]:
     found = []
-    for path in files_in(directory):
-        with os.fdopen(open_regular(path), "rb") as file:
+    for path in log_directory.files_in(directory):
+        with os.fdopen(datafile.open_regular(path), "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             name = path.relative_to(directory).as_posix()
             found.append(BackupFile(name, file.tell(), digest))
@@ -306,5 +290,5 @@ async def restore(
     :raises StorageFailed: nothing was changed, or see the message.
     """
     return await anyio.to_thread.run_sync(
-        _restore, named(backup), named(directory), registry, clock(), also, kept
+        _restore, datafile.named(backup), datafile.named(directory), registry, clock(), also, kept
     )

@@ -33,12 +33,7 @@ from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
 from eventlog.lmdb.segment import SegmentId
-from eventlog.lmdb.tables import (
-    U64,
-    RequestRecord,
-    scan,
-    stream_records,
-)
+from eventlog.lmdb.tables import U64, RequestRecord, scan, stream_records
 
 FORMAT = 1
 PROGRESS_EVENTS = 256

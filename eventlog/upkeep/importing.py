@@ -30,15 +30,7 @@ from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.tables import EventRows, RequestRecord, StreamRecord
-from eventlog.upkeep.exporting import (
-    End,
-    Event,
-    Key,
-    Stream,
-    found_in,
-    read_export,
-    unpacked,
-)
+from eventlog.upkeep import exporting
 
 WHOLE_LOG = "the whole log"
 
@@ -51,8 +43,8 @@ class Importing:
         self._path = path
         self._ends: dict[bytes, tuple[int, bytes]] = {}
         """Version and chain of each stream after the events read so far."""
-        self.streams: dict[bytes, Stream] = {}
-        self.keys: dict[int, list[Key]] = {}
+        self.streams: dict[bytes, exporting.Stream] = {}
+        self.keys: dict[int, list[exporting.Key]] = {}
         """By the position of the last event that each is about."""
         self.totals: dict[str, int] = {}
         self.last = 0
@@ -73,14 +65,14 @@ class Importing:
         with self._files.env.read() as txn:
             self.position = self._files.ledger.tail(txn).position
             chains = (frame.chain_of(data) for _, data in self._files.reading.frames(txn))
-            for message in read_export(self._path):
-                if isinstance(message, Event):
+            for message in exporting.read_export(self._path):
+                if isinstance(message, exporting.Event):
                     digest.update(self._take_event(message, chains))
-                elif isinstance(message, Stream):
+                elif isinstance(message, exporting.Stream):
                     self._take_stream(txn, message)
-                elif isinstance(message, Key):
+                elif isinstance(message, exporting.Key):
                     self._take_key(message)
-                elif isinstance(message, End):
+                elif isinstance(message, exporting.End):
                     self._take_end(message, digest.digest())
                 else:
                     self.last = message.since
@@ -91,7 +83,7 @@ class Importing:
                     for chain in islice(chains, message.since):
                         digest.update(chain)
 
-    def _take_stream(self, txn: Transaction, stream: Stream) -> None:
+    def _take_stream(self, txn: Transaction, stream: exporting.Stream) -> None:
         is_nameless = stream.erased_version > 0 and len(stream.sid) == STREAM_ID_BYTES
         is_named = is_nameless if not stream.name else frame.stream_id(stream.name) == stream.sid
         numbers = (stream.epoch, stream.erased_version, abs(stream.erased_at_us))
@@ -104,13 +96,13 @@ class Importing:
         self.streams[stream.sid] = stream
         self._ends[stream.sid] = record.version, record.chain
 
-    def _take_event(self, event: Event, chains: Iterator[bytes]) -> bytes:
+    def _take_event(self, event: exporting.Event, chains: Iterator[bytes]) -> bytes:
         """Take an event, and return the chain value that this log has or would have there.
 
         A new one follows from the one before it, and has its payload or is erased.
         """
         self.last += 1
-        taken = unpacked(self._path, event)
+        taken = exporting.unpacked(self._path, event)
         stream = self.streams.get(taken.stream_id)
         if event.position != self.last or stream is None:
             raise CorruptLog(f"{self._path} has event {event.position} out of place")
@@ -118,7 +110,7 @@ class Importing:
             return next(chains, b"")
         version, chain = self._ends[stream.sid]
         erased = taken.version <= stream.erased_version
-        with found_in(self._path):
+        with exporting.found_in(self._path):
             follows = taken.version == version + 1 and taken.follows(chain)
         if not follows or taken.place is not None or (taken.gone is not None) != erased:
             raise self._made_up(f"event {event.position}")
@@ -132,13 +124,13 @@ class Importing:
                 )
             if keys is not None:
                 keys.cipher(stream.name)
-            with found_in(self._path):
+            with exporting.found_in(self._path):
                 self._key_rows(event)
         return taken.chain
 
-    def _take_key(self, key: Key) -> None:
+    def _take_key(self, key: exporting.Key) -> None:
         """Take an idempotency key whose events are there, of a stream that the file is about."""
-        with found_in(self._path):
+        with exporting.found_in(self._path):
             record = unseal_record(key.data, RequestRecord, "an idempotency key")
         last, _ = self._ends.get(key.key[:STREAM_ID_BYTES], (0, b""))
         is_row = record.key == key.key and len(key.key) == STREAM_ID_BYTES + KEY_ID_BYTES
@@ -152,7 +144,7 @@ class Importing:
             "export it again"
         )
 
-    def _take_end(self, end: End, digest: bytes) -> None:
+    def _take_end(self, end: exporting.End, digest: bytes) -> None:
         if self.position > end.position:
             raise WrongExpectedVersion(
                 WHOLE_LOG, end.position, self.position,
@@ -174,7 +166,7 @@ class Importing:
 
     # --- what is to be done
 
-    def erased(self, txn: Transaction) -> Iterator[tuple[Stream, str]]:
+    def erased(self, txn: Transaction) -> Iterator[tuple[exporting.Stream, str]]:
         """Yield the streams of which this log has more than the other one, and their names here."""
         for stream in self.streams.values():
             record = self._record(txn, stream)
@@ -183,17 +175,17 @@ class Importing:
             ):
                 yield stream, record.name
 
-    def batches(self) -> Iterator[list[Event]]:
+    def batches(self) -> Iterator[list[exporting.Event]]:
         """Yield the events that are new, so many at a time. Reads the file again."""
         events = (
             message
-            for message in read_export(self._path)
-            if isinstance(message, Event) and message.position > self.position
+            for message in exporting.read_export(self._path)
+            if isinstance(message, exporting.Event) and message.position > self.position
         )
         while batch := list(islice(events, EVENTS_AT_ONCE)):
             yield batch
 
-    def append(self, txn: Transaction, events: Sequence[Event]) -> None:
+    def append(self, txn: Transaction, events: Sequence[exporting.Event]) -> None:
         """Append events that follow each other.
 
         :raises WrongExpectedVersion: somebody else has appended meanwhile.
@@ -209,7 +201,7 @@ class Importing:
         records: dict[bytes, StreamRecord] = {}
         rows = EventRows()
         for event in events:
-            taken = unpacked(self._path, event)
+            taken = exporting.unpacked(self._path, event)
             stream = self.streams[taken.stream_id]
             before = records.get(taken.stream_id) or self._record(txn, stream)
             if taken.version != before.version + 1 or not taken.follows(before.chain):
@@ -237,13 +229,13 @@ class Importing:
                 )
                 self._files.ledger.put_stream(txn, sid, named)
 
-    def _record(self, txn: Transaction, stream: Stream) -> StreamRecord:
+    def _record(self, txn: Transaction, stream: exporting.Stream) -> StreamRecord:
         value = txn.get(stream.sid, db=txn.tables["streams"])
         if value is not None:
             return unseal_record(value, StreamRecord, "a stream's record")
         return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))
 
-    def _key_rows(self, event: Event) -> Iterable[bytes]:
+    def _key_rows(self, event: exporting.Event) -> Iterable[bytes]:
         taken = frame.read(event.position, event.data)
         assert isinstance(taken[-1], bytes | frame.Encrypted)
         return self._files.reading.key_rows(self.streams[taken[0]].name, taken, taken[-1])

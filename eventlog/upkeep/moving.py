@@ -26,21 +26,12 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Heads, Moved, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, seal, unseal, unseal_record
+from eventlog.lmdb import tables
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
 from eventlog.lmdb.segment import SegmentId
-from eventlog.lmdb.tables import (
-    U64,
-    RequestRecord,
-    SegmentRecord,
-    SnapshotRecord,
-    StreamRecord,
-    event_at,
-    key_check,
-    load_segment,
-)
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.database import (
     Busy,
@@ -117,8 +108,8 @@ class Moving:
         self._heads = heads
         self._settings = settings
         self._progress = progress or (lambda _done, _total: None)
-        self._streams: dict[bytes, StreamRecord] = {}
-        self._segments: dict[SegmentId, SegmentRecord] = {}
+        self._streams: dict[bytes, tables.StreamRecord] = {}
+        self._segments: dict[SegmentId, tables.SegmentRecord] = {}
         self._tables: list[tuple[str, Callable[[Transaction, bytes, bytes], Iterator[Put]]]] = [
             ("events", self._event),
             ("keys", self._key),
@@ -235,7 +226,7 @@ class Moving:
         return put, MoveProgress(reached.digest, reached.table + 1)
 
     def _event(self, txn: Transaction, key: bytes, data: bytes) -> Iterator[Put]:
-        (position,) = U64.unpack(key)
+        (position,) = tables.U64.unpack(key)
         taken = frame.unpack(position, data)
         at, stream = (taken.stream_id, taken.version), self._stream(txn, taken.stream_id)
         archived_at_us = gone_at_us = None
@@ -257,36 +248,36 @@ class Moving:
             yield EVENTS, (position, *at, header, None, None)
             yield ARCHIVED, (*at, payload, archived_at_us)
 
-    def _stream(self, txn: Transaction, sid: bytes) -> StreamRecord:
+    def _stream(self, txn: Transaction, sid: bytes) -> tables.StreamRecord:
         if sid not in self._streams:
             self._streams[sid] = self._files.ledger.stream_record(txn, sid)
         return self._streams[sid]
 
-    def _segment(self, txn: Transaction, segment: SegmentId) -> SegmentRecord:
+    def _segment(self, txn: Transaction, segment: SegmentId) -> tables.SegmentRecord:
         if segment not in self._segments:
-            self._segments[segment] = load_segment(txn, segment)
+            self._segments[segment] = tables.load_segment(txn, segment)
         return self._segments[segment]
 
     def _key(self, _txn: Transaction, key: bytes, check: bytes) -> Iterator[Put]:
-        if check != key_check(key):
+        if check != tables.key_check(key):
             raise CorruptLog("the index of keys is damaged: verify the log")
         sid, rest = _of_stream(key)
-        yield KEYS, (sid, rest[:KEY_ID_BYTES], U64.unpack(rest[KEY_ID_BYTES:])[0])
+        yield KEYS, (sid, rest[:KEY_ID_BYTES], tables.U64.unpack(rest[KEY_ID_BYTES:])[0])
 
     def _stream_end(self, txn: Transaction, sid: bytes, _: bytes) -> Iterator[Put]:
         one, at_us = self._stream(txn, sid), TIME_MIN
         if one.version:
-            at, data = event_at(txn, sid, one.version)
+            at, data = tables.event_at(txn, sid, one.version)
             if not data:
                 raise CorruptLog("the last event of a stream is missing: verify the log")
-            at_us = frame.unpack(U64.unpack(at)[0], data).recorded_at_us
+            at_us = frame.unpack(tables.U64.unpack(at)[0], data).recorded_at_us
         yield STREAMS, (
             sid, one.name.encode() or None, one.version, one.epoch, one.stored_bytes, one.chain,
             at_us, one.erased_version, one.erased_at_us,
         )  # fmt: skip
 
     def _request(self, _txn: Transaction, key: bytes, value: bytes) -> Iterator[Put]:
-        one = unseal_record(value, RequestRecord, "an idempotency key")
+        one = unseal_record(value, tables.RequestRecord, "an idempotency key")
         if one.key != key:
             raise CorruptLog("an idempotency key is damaged: verify the log")
         yield REQUESTS, (*_of_stream(key), one.digest, one.first_version, one.last_version)
@@ -294,9 +285,9 @@ class Moving:
     def _snapshot(self, _txn: Transaction, key: bytes, value: bytes) -> Iterator[Put]:
         sid, version = _of_stream(key)
         with suppress(CorruptLog):  # nobody would read it here either
-            one = unseal_record(value, SnapshotRecord, "a snapshot")
+            one = unseal_record(value, tables.SnapshotRecord, "a snapshot")
             told = one.fingerprint.encode(), seal(one.data)
-            yield SNAPSHOTS, (sid, U64.unpack(version)[0], *told)
+            yield SNAPSHOTS, (sid, tables.U64.unpack(version)[0], *told)
 
     def _checkpoint(self, _txn: Transaction, name: bytes, value: bytes) -> Iterator[Put]:
         yield CHECKPOINTS, (name, unseal(value, "a checkpoint", name))

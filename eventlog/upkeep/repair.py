@@ -31,16 +31,8 @@ from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.core.rules import count
+from eventlog.files import log_directory
 from eventlog.files.datafile import is_there
-from eventlog.files.log_directory import (
-    ANCHOR,
-    ARCHIVE,
-    LOG,
-    held,
-    put_in_place,
-    read_anchor,
-    written,
-)
 from eventlog.files.pages import pad
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
@@ -96,24 +88,24 @@ def repair(
     :raises DiskFull: the disk is full; no new log remains.
     :raises StorageFailed: a write failed; no new log remains.
     """
-    if is_there(target) or not is_there(source / LOG):
+    if is_there(target) or not is_there(source / log_directory.LOG):
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
-    with written(target, ".repairing") as scratch, held(source):
-        for name in (LOG, ANCHOR):
+    with log_directory.written(target, ".repairing") as scratch, log_directory.held(source):
+        for name in (log_directory.LOG, log_directory.ANCHOR):
             if is_there(source / name):
                 copied(source / name, scratch / f"damaged-{name}")
-        pad(scratch / f"damaged-{LOG}")
+        pad(scratch / f"damaged-{log_directory.LOG}")
         report = _Repair(source, scratch, registry, now_us, keys).run(target)
         for path in scratch.glob("damaged-*"):
             path.unlink()
         verify_copy(scratch, registry, now_us)
         if recount is not None:
             totals = count({}, recount(scratch))
-            with closing(Environment(scratch / LOG, TABLES)) as env:
+            with closing(Environment(scratch / log_directory.LOG, TABLES)) as env:
                 env.write(lambda txn: put_totals(txn, totals))
         if also is not None:
             also(scratch)
-        put_in_place(scratch, target)
+        log_directory.put_in_place(scratch, target)
     return report
 
 
@@ -123,9 +115,11 @@ class _Repair:
     ):
         self._scratch = scratch
         self._now_us = now_us
-        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked_bytes_max=None)
-        self._new = Environment(scratch / LOG, TABLES)
-        self._archive = Archive(source / ARCHIVE)
+        self._old = Environment(
+            scratch / f"damaged-{log_directory.LOG}", TABLES, checked_bytes_max=None
+        )
+        self._new = Environment(scratch / log_directory.LOG, TABLES)
+        self._archive = Archive(source / log_directory.ARCHIVE)
         self._registry = registry
         self._keys = keys
         self._streams: dict[bytes, _Kept] = {}
@@ -212,7 +206,7 @@ class _Repair:
 
     def _last_position(self) -> int | None:
         """Return how far the log went, by what is left of it and by the anchor."""
-        known = read_anchor(self._scratch / f"damaged-{ANCHOR}")
+        known = log_directory.read_anchor(self._scratch / f"damaged-{log_directory.ANCHOR}")
         try:
             with self._old.read() as txn:
                 return max(known.position, Ledger(self._old).tail(txn).position)
@@ -236,10 +230,7 @@ class _Repair:
     def _with_payload(
         self, position: int, taken: Frame, data: bytes, before: StreamRecord
     ) -> bytes:
-        """Return the frame of the next event of a stream, with its payload.
-
-        :raises CorruptLog: it does not follow, or its payload is damaged: why the stream ends here.
-        """
+        """Return the frame of the next event of a stream, with its payload."""
         if taken.version != before.version + 1:
             raise CorruptLog(f"version {before.version + 1} is missing")
         if not taken.follows(before.chain):

@@ -18,20 +18,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio.to_thread
 from msgspec.structs import astuple
 
+from eventlog.core import records
 from eventlog.core.capabilities import Also, OfErased, Progress
 from eventlog.core.errors import CorruptLog, DiskFull, LogClosed
 from eventlog.core.frame import stream_id
-from eventlog.core.records import (
-    Archived,
-    ArchiveStatistics,
-    BackedUp,
-    DroppedPayloads,
-    Erased,
-    Exported,
-    Imported,
-    Moved,
-    Shrunk,
-)
 from eventlog.core.requests import check_int, check_stream_name, check_text
 from eventlog.files.datafile import named
 from eventlog.lmdb.file import Transaction
@@ -89,7 +79,7 @@ class LogUpkeep:
         self._is_closing = True
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+    async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
         """Move the payloads of these events of a stream to the archive. See `ArchivingStore`.
 
         The versions are archived in segments of up to 512 events, one by one: a caller who is
@@ -104,23 +94,25 @@ class LogUpkeep:
             last = self._ledger.stream(txn, stream).version
         for version in versions:
             check_int(f"version of stream {stream!r}", version, 1, last)
-        left, moved = sorted(set(versions)), Archived()
+        left, moved = sorted(set(versions)), records.Archived()
         while left:
             asked, segment = await self._archive_segment(stream, left)
             left = left[asked:]
-            moved = Archived(*map(add, astuple(moved), astuple(segment)))
+            moved = records.Archived(*map(add, astuple(moved), astuple(segment)))
         return moved
 
     @_alone
-    async def _archive_segment(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
+    async def _archive_segment(
+        self, stream: str, versions: Sequence[int]
+    ) -> tuple[int, records.Archived]:
         """Archive a segment's worth of these versions; return how many of them it looked at."""
         write = self._erasing.write_segment
         asked, hot, written = await anyio.to_thread.run_sync(write, stream, versions)
         if written is None:
-            return asked, Archived()
+            return asked, records.Archived()
         now_us = self._clock()
 
-        def replace(txn: Transaction) -> Archived:
+        def replace(txn: Transaction) -> records.Archived:
             moved, slack_bytes = self._erasing.replace(txn, hot, written, now_us)
             add_slack(txn, slack_bytes)
             return moved
@@ -135,7 +127,9 @@ class LogUpkeep:
         return asked, moved
 
     @_alone
-    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+    async def drop_archived(
+        self, before_us: int, stream: str | None = None
+    ) -> records.DroppedPayloads:
         """Delete payloads archived before a time, for good. See `ArchivingStore`."""
         check_int("time", before_us, None, None)
         if stream is not None:
@@ -156,7 +150,7 @@ class LogUpkeep:
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
         epoch: int | None = None,
-    ) -> Erased:
+    ) -> records.Erased:
         """Erase a stream, for good. See `ErasingStore`.
 
         The stream reads as erased from the first transaction on; then payloads, index rows and
@@ -180,24 +174,24 @@ class LogUpkeep:
         if erasure is None:
             keys = self._files.keys
             if keys is None:
-                return Erased()
+                return records.Erased()
             # other streams may have been under its key
-            return Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
+            return records.Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
         key_deleted, segments = await anyio.to_thread.run_sync(self._erasing.carry_out, sid)
         shrunk = await self._forget_erased([sid])
-        return Erased(
+        return records.Erased(
             erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes,
             key_deleted,
         )  # fmt: skip
 
-    async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
+    async def _forget_erased(self, sids: Sequence[bytes]) -> records.Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""
         shrunk = await self._shrink(force=True)
         await self._intake.submit(partial(self._erasing.done, sids=sids), use_reserve=True)
         return shrunk
 
     @_alone
-    async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.BackedUp:
         """Write a backup to a new directory, and verify it. See `BackupStore`.
 
         Appends and reads go on; archiving, erasing and shrinking wait. `restore` puts a backup in
@@ -211,7 +205,7 @@ class LogUpkeep:
     @_alone
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported:
+    ) -> records.Exported:
         """Write the events after a position to a new file. See `ExportingStore`.
 
         `progress(done, total)` is called in a thread; it counts the events of the whole log.
@@ -229,7 +223,7 @@ class LogUpkeep:
         *,
         progress: Progress | None = None,
         erasing: OfErased | None = None,
-    ) -> Imported:
+    ) -> records.Imported:
         """Append what another log exported. See `ExportingStore`.
 
         No other append may run meanwhile. The whole file is checked before anything is written.
@@ -249,7 +243,7 @@ class LogUpkeep:
             await self._intake.submit(importing.finish)
         if erased:
             await self._forget_erased(erased)
-        return Imported(importing.last - importing.position, importing.last, len(erased))
+        return records.Imported(importing.last - importing.position, importing.last, len(erased))
 
     async def _erase_too(self, importing: Importing, erasing: OfErased | None) -> list[bytes]:
         """Erase the payloads of streams that are erased where the file comes from."""
@@ -266,7 +260,7 @@ class LogUpkeep:
     @_alone
     async def move_to(
         self, url: str, *, settings: Mapping[str, bytes], progress: Progress | None = None
-    ) -> Moved:
+    ) -> records.Moved:
         """Move the whole log to an empty schema of a PostgreSQL database, with settings in it.
 
         No append may run meanwhile, and this log stays unchanged. It goes on where it was, if it
@@ -282,13 +276,13 @@ class LogUpkeep:
         heads = await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
         return await Moving(self._files, heads, settings, progress).run(url)
 
-    async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
+    async def archive_statistics(self, stream: str | None = None) -> records.ArchiveStatistics:
         """Return statistics of the archive, of one stream or of all."""
         sid = b"" if stream is None else stream_id(stream)
         return await self._read_in_thread(lambda txn: archive_statistics(txn, sid))
 
     @_alone
-    async def shrink(self, *, force: bool = False) -> Shrunk:
+    async def shrink(self, *, force: bool = False) -> records.Shrunk:
         """Replace the file of the log by one that holds nothing but what is there.
 
         Reads go on. Appends wait, relaxed ones too: 5 to 10 ms for each MB that is left. A crash at
@@ -302,10 +296,10 @@ class LogUpkeep:
         """
         return await self._shrink(force=force)
 
-    async def _shrink(self, *, force: bool) -> Shrunk:
+    async def _shrink(self, *, force: bool) -> records.Shrunk:
         file_bytes = self._env.file_bytes()
         if not force and self.reclaimable_bytes() * SHRINK_PART < file_bytes:
-            return Shrunk(file_bytes, file_bytes)
+            return records.Shrunk(file_bytes, file_bytes)
         self._intake.is_stalled = True
         try:
             await self._intake.flush()

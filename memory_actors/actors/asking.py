@@ -66,37 +66,30 @@ class Behaviour(Protocol[Seen]):
 
     async def enrich(self, command: Any, state: Seen) -> Any:
         """Add to a command what its decision needs and may not look up itself."""
-        ...
 
     def check_totals(self, before: Seen, after: Seen) -> None:
         """Refuse a decision that would pass a limit over all streams; nothing is claimed.
 
         :raises MemoryActorsError: there is no room for it.
         """
-        ...
 
     def admit(self, before: Seen, after: Seen) -> Mapping[str, int]:
         """Claim room for a decision's changes to the totals over all streams; return them.
 
         :raises MemoryActorsError: there is no room for it; nothing is claimed.
         """
-        ...
 
     def release(self, changes: Mapping[str, int]) -> None:
         """Give back what was claimed: the append has counted it, or was not made."""
-        ...
 
     def published(self, events: Sequence[Recorded[Any]], before: Seen, after: Seen) -> None:
         """Take note of events that have become part of the state: update what is derived."""
-        ...
 
     def rebuilt(self, state: Seen) -> None:
         """Take note that the state was read again from the log."""
-        ...
 
     def fenced(self) -> None:
         """Take note that another process has the stream: this actor writes to it no more."""
-        ...
 
 
 def unavailable(error: EventLogError) -> MemoryActorsError:

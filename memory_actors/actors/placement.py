@@ -15,15 +15,12 @@ class Placement(Protocol):
 
         :raises MovedError: another process has it, or this one may claim nothing now.
         """
-        ...
 
     async def leave(self, key: str, epoch: int | None) -> None:
         """Give up a claim; others may have the actor now."""
-        ...
 
     def is_vouched(self) -> bool:
         """Say whether what is live here may be answered from: others cannot have taken it over."""
-        ...
 
 
 class _Here:

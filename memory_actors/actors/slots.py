@@ -11,20 +11,16 @@ class Live(Protocol):
     @property
     def busy(self) -> bool:
         """True if it has work in flight."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Memory it holds, roughly."""
-        ...
 
     async def passivate(self) -> None:
         """Finish, and keep what makes the next activation quick."""
-        ...
 
     async def discard(self) -> None:
         """Finish, and keep nothing."""
-        ...
 
 
 L = TypeVar("L", bound=Live)

@@ -16,7 +16,6 @@ class Closable(Protocol):
 
     async def close(self) -> None:
         """Close it."""
-        ...
 
 
 T = TypeVar("T", bound=Closable)

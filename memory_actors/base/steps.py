@@ -15,13 +15,11 @@ class Steps(Protocol):
 
     def here(self) -> object:
         """Return a mark of what is being done now."""
-        ...
 
     def step(
         self, name: str, callers: Sequence[object], **attributes: int | str
     ) -> AbstractContextManager[object]:
         """Hold a step of work that is done for callers who left these marks."""
-        ...
 
 
 _NOTHING: Final = nullcontext()

@@ -20,11 +20,9 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str:
         """The counter's name, for people."""
-        ...
 
     def count(self, text: str) -> int:
         """Return how many tokens a text has."""
-        ...
 
 
 class WordEstimate(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ With `--json`, stdout holds one JSON document and nothing else (`export`, `impro
 `{"error": {"type": …, "message": …}}`.
 """
 
+import gc
 import io
 import sys
 import traceback
@@ -25,6 +26,8 @@ with collector_at_rest():
     from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
     from memory_actors.cli.output import print_error
     from memory_actors.cli.running import log_to_stderr
+
+    gc.freeze()  # all of it stays until the end: the collector need not look through it again
 
 __all__ = ["App", "main"]
 

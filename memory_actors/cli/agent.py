@@ -7,11 +7,11 @@ import click
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.cli import options
 from memory_actors.cli.mcp import carried_out, dry_run_option, place_in_configuration, yes_option
-from memory_actors.cli.options import App, Group, SharedCommand, pass_app
+from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
-from memory_actors.integrations.coding_agents.backfill import Backfilled, backfill
+from memory_actors.integrations.coding_agents.capturing import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import Command, changes_of
 from memory_actors.integrations.coding_agents.projects import project_of
@@ -37,7 +37,7 @@ def agent() -> None:
     """
 
 
-@agent.command(cls=SharedCommand, shared=options.OF_USER)
+@options.command(group=agent, shared=options.OF_USER)
 @host_argument
 @click.option(
     "--team",
@@ -46,7 +46,6 @@ def agent() -> None:
 )
 @dry_run_option
 @yes_option
-@pass_app
 def install(app: App, /, host: str, team: str | None, dry_run: bool, yes: bool) -> None:
     """Add the hooks and the MCP server to HOST: show the change, then make it.
 
@@ -70,20 +69,18 @@ def install(app: App, /, host: str, team: str | None, dry_run: bool, yes: bool) 
         note(f"{HOSTS[host].next_step or CLIENTS[host].next_step}.")
 
 
-@agent.command(cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command(group=agent, shared=options.OF_NOTHING)
 @host_argument
 @dry_run_option
 @yes_option
-@pass_app
 def uninstall(app: App, /, host: str, dry_run: bool, yes: bool) -> None:
     """Undo `install`. The memories stay."""
     _carried_out(app, host, None, dry_run, yes)
 
 
-@agent.command("backfill", cls=SharedCommand, shared=options.OF_USER)
+@options.command("backfill", agent, shared=options.OF_USER)
 @click.argument("hosts", nargs=-1, type=click.Choice(CAPTURED))
 @click.option("--dry-run", is_flag=True, help="Only count.")
-@pass_app
 def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None:
     """Store the sessions that HOSTS (default: all) keep on this machine, each message once.
 
@@ -118,18 +115,16 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
         note(f"{len(done.skipped):,} transcripts could not be read: {done.skipped[0]}, …", "yellow")
 
 
-@agent.command(cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command(group=agent, shared=options.OF_NOTHING)
 @everywhere_option
-@pass_app
 def pause(app: App, /, everywhere: bool) -> None:
     """Capture nothing in this project, and bring nothing back, until `resume`."""
     which = pausing.EVERYWHERE if everywhere else project_of(".").user_id
     _paused(app, _paused_now() | {which})
 
 
-@agent.command(cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command(group=agent, shared=options.OF_NOTHING)
 @everywhere_option
-@pass_app
 def resume(app: App, /, everywhere: bool) -> None:
     """Undo `pause`."""
     left = frozenset() if everywhere else _paused_now() - {project_of(".").user_id}

@@ -18,8 +18,9 @@ from memory_actors.base.reports import (
     CompactionReport,
     CompactionStats,
 )
+from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, Group, SharedCommand, is_given, pass_app
+from memory_actors.cli.options import App, Group, is_given
 from memory_actors.cli.output import (
     counted,
     local,
@@ -53,7 +54,7 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
 # --- compact
 
 
-@click.command(cls=SharedCommand)
+@options.command()
 @click.option("--dry-run", is_flag=True, help="Change nothing: show what would be compressed.")
 @click.option("--older-than", metavar="AGE", help="Such as 90d.  [default: as the settings say]")
 @click.option(
@@ -65,7 +66,6 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
     "--summarizer", "name", type=click.Choice(list(SUMMARIZERS)), default="extractive",
     show_default=True, help="llm takes model, URL and key from MEMORY_ACTORS_LLM_… variables.",
 )  # fmt: skip
-@pass_app
 def compact(app: App, /, name: str, **asked: Any) -> None:
     """Replace old memories that are about the same by summaries: of all users, or of --user.
 

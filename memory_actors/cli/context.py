@@ -17,7 +17,7 @@ from memory_actors.base.context_documents import (
 from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
 from memory_actors.cli.deriving import WORDS, mirrors
-from memory_actors.cli.options import App, Group, SharedCommand, pass_app
+from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import (
     counted,
     local,
@@ -199,12 +199,11 @@ KEPT = {
 }
 
 
-@context.command("sync", cls=SharedCommand, shared=options.OF_NEW)
+@options.command("sync", context, shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
 @document
 @click.option("--watch", "keep_on", is_flag=True, help="Go on until interrupted.")
 @click.option(WORDS["auto_archive"][0], is_flag=True, help=WORDS["auto_archive"][1])
-@pass_app
 def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive: bool) -> None:
     """Bring the context document and FILE in step, both ways.
 
@@ -233,7 +232,6 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
 
 
 def _tell(report: SyncReport) -> None:
-    """Say to people what a sync did."""
     changes = [counted(report.changes, "change") + " of the document"] if report.changes else []
     written = ["the file was written"] if report.file_changed else []
     done = "nothing to do" if report.quiet else ", ".join([*changes, *written])

@@ -25,7 +25,7 @@ from memory_actors.api.operations import OPERATIONS, Operation, Parameter
 from memory_actors.base.docstrings import doc_of
 from memory_actors.base.records import Item
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, SharedCommand
+from memory_actors.cli.options import App, Count
 from memory_actors.cli.output import print_result
 from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
 
@@ -148,18 +148,12 @@ def mirrors(
             )
             print_result(app, result, shown, told)
 
-        command: Any = options.pass_app(run)
         for option in reversed(offered):
-            command = option(command)
-        made: click.Command = click.command(
-            name or to_people.__name__,
-            cls=SharedCommand,
-            help=help or doc_of(to_people),
-            shared=shared,
-        )(command)
-        if group is not None:
-            group.add_command(made)
-        return made
+            option(run)
+        made = options.command(
+            name or to_people.__name__, group, shared=shared, help=help or doc_of(to_people)
+        )
+        return made(run)
 
     return decorate
 

@@ -23,7 +23,7 @@ import numpy as np
 from eventlog import CorruptLog, EventLogError, MissingExtra
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli import options
-from memory_actors.cli.options import App, SharedCommand, pass_app
+from memory_actors.cli.options import App
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
 from memory_actors.cli.running import run
 from memory_actors.search.dot_products import INSTRUCTION_SETS, LIBRARY
@@ -334,8 +334,7 @@ OF_DIRECTORY: Final[Mapping[str, Callable[[Path], Look]]] = {
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
-@click.command(cls=SharedCommand, shared=options.OF_STORE)
-@pass_app
+@options.command(shared=options.OF_STORE)
 def doctor(app: App, /) -> None:
     """Check Python, the model, and the data directory and the disk, or the database.
 

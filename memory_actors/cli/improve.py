@@ -1,7 +1,7 @@
 """improve: a text in rounds of critique and revision, and what changed."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from difflib import unified_diff
 from pathlib import Path
@@ -21,10 +21,11 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.text_files import Seen
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, SharedCommand, pass_app
+from memory_actors.cli.options import App, Count
 from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
 from memory_actors.cli.running import ensure_model, run, with_user
 from memory_actors.improve import (
+    Critic,
     Event,
     Evicted,
     Finished,
@@ -35,6 +36,7 @@ from memory_actors.improve import (
     OpenAIReviser,
     Result,
     Revised,
+    Reviser,
     Scored,
     Warned,
 )
@@ -46,7 +48,7 @@ TARGET_BYTES_MAX = 1 << 20  # what --output replaces may be longer than what can
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(cls=SharedCommand, shared=options.OF_NEW)
+@options.command(shared=options.OF_NEW)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--llm", is_flag=True, help="Ask a language model, see below; otherwise none.")
 @click.option("--rounds", type=Count(min=0), default=10, show_default=True)
@@ -59,7 +61,6 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the best text there."
 )
 @click.option("--in-place", is_flag=True, help="Write the best text into FILE.")
-@pass_app
 def improve(
     app: App, /, file: str, record: bool, output: Path | None, in_place: bool, **given: Any
 ) -> None:
@@ -124,10 +125,7 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
 
 
 def _text(file: str, seen: Seen | None) -> str:
-    """Return the text of FILE or stdin, or of FILE as it was seen.
-
-    :raises InvalidInputError: the file does not exist, cannot be read, or is not UTF-8.
-    """
+    """Return the text of FILE or stdin, or of FILE as it was seen."""
     try:
         if seen is not None:
             data = seen.data
@@ -145,10 +143,7 @@ def _text(file: str, seen: Seen | None) -> str:
 
 
 def _write(seen: Seen, text: str) -> None:
-    """Put a text in the place of what was seen before the run; else into a file beside it.
-
-    :raises ContextFileError: it could not be put in its place: it says where the text is.
-    """
+    """Put a text in the place of what was seen before the run; else into a file beside it."""
     why = f"{seen.path} was changed during the run, and stays as it is"
     try:
         if text_files.replace(seen, text):
@@ -159,10 +154,7 @@ def _write(seen: Seen, text: str) -> None:
 
 
 def _beside(path: Path, text: str) -> Path:
-    """Put a text into a new file beside another one; return which.
-
-    :raises ContextFileError: it cannot be written.
-    """
+    """Put a text into a new file beside another one; return which."""
     number = 1
     while True:
         ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"
@@ -203,7 +195,7 @@ async def _improve(app: App, text: str, user: UserMemory | None, given: dict[str
     return result
 
 
-def _pair(given: dict[str, Any]) -> tuple[Any, Any]:
+def _pair(given: dict[str, Any]) -> tuple[Critic, Reviser]:
     if given["llm"]:
         return OpenAICritic(goal=given["goal"]), OpenAIReviser(goal=given["goal"])
     if given["goal"]:
@@ -213,7 +205,7 @@ def _pair(given: dict[str, Any]) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _shown(app: App) -> Iterator[Any]:
+def _shown(app: App) -> Iterator[Callable[[Event], None]]:
     """Yield what shows an event: as a line of JSON, or beside a spinner on a terminal's stderr."""
     if app.json:
         yield print_json_line

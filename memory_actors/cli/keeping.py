@@ -12,7 +12,7 @@ from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import FILE
-from memory_actors.cli.options import TRUST, App, SharedCommand, pass_app
+from memory_actors.cli.options import TRUST, App
 from memory_actors.cli.output import print_for_programs, print_result, progress_bar, say, size
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.sharing.address import database_url, shown
@@ -32,10 +32,9 @@ def backup(made: BackedUp) -> None:
     say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
 
 
-@click.command(cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command(shared=options.OF_NOTHING)
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("url")
-@pass_app
 def move(app: App, /, directory: Path, url: str) -> None:
     """Move the store in DIRECTORY, which must be closed, to an empty schema of the database at URL.
 
@@ -52,9 +51,8 @@ def move(app: App, /, directory: Path, url: str) -> None:
         say("Open it there from now on: what is written to the directory does not follow.")
 
 
-@click.command("restore-backup", cls=SharedCommand, shared=options.OF_DIRECTORY)
+@options.command("restore-backup", shared=options.OF_DIRECTORY)
 @click.argument("backup", type=click.Path(path_type=Path))
-@pass_app
 def restore_backup(app: App, /, backup: Path) -> None:
     """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
     directory = app.directory_or("`pg_restore` puts back what `pg_dump` made")
@@ -66,9 +64,8 @@ def restore_backup(app: App, /, backup: Path) -> None:
         say(f"What was there before is in {restored.replaced}")
 
 
-@click.command(cls=SharedCommand, shared=options.OF_STORE)
+@options.command(shared=options.OF_STORE)
 @click.argument("target", type=click.Path(path_type=Path))
-@pass_app
 def repair(app: App, /, target: Path) -> None:
     """Copy the readable data of a damaged store to a new one in TARGET; list what was lost.
 
@@ -118,10 +115,9 @@ def erase(receipt: EraseReceipt, app: App) -> None:
         say("There was nothing to erase.")
 
 
-@click.command(cls=SharedCommand, shared=options.OF_STORE)
+@options.command(shared=options.OF_STORE)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--sign", "private_key", type=FILE, help="A private key of `heads-key`.")
-@pass_app
 def heads(app: App, /, file: Path, private_key: Path | None) -> None:
     """Write to FILE where the store stands: `verify --against` proves that its past is the same."""
     now = with_system(app, lambda memory: memory.heads())
@@ -131,10 +127,9 @@ def heads(app: App, /, file: Path, private_key: Path | None) -> None:
         say(f"✓ The head at position {now.position:,} is in {file}", "green")
 
 
-@click.command("heads-key", cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command("heads-key", shared=options.OF_NOTHING)
 @click.argument("private_key", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("public_key", type=click.Path(path_type=Path, dir_okay=False))
-@pass_app
 def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
     """Make a pair of Ed25519 keys to sign heads with, in two new files."""
     new_key(private_key, public_key)
@@ -143,11 +138,10 @@ def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
     print_result(app, told, said)
 
 
-@click.command(cls=SharedCommand)
+@options.command()
 @click.option("--source", metavar="NAME", help="Only content of this source, as writes name it.")
 @click.option("--trust", type=TRUST, help="Only what is trusted so far.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
-@pass_app
 def purge(app: App, /, source: str | None, trust: str | None, dry_run: bool) -> None:
     """Remove the content of a source from the memory of --user, or of all users.
 

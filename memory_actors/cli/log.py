@@ -18,7 +18,7 @@ from memory_actors.base.statistics import SystemStatistics
 from memory_actors.base.usage import SystemUsage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, SharedCommand, pass_app
+from memory_actors.cli.options import App
 from memory_actors.cli.output import (
     local,
     print_for_programs,
@@ -98,10 +98,9 @@ def _told(name: str, value: Any) -> str:
     return shown if name in TEXT_FIELDS else f"{name}: {shown}"
 
 
-@click.command(cls=SharedCommand, shared=options.OF_STORE)
+@options.command(shared=options.OF_STORE)
 @click.option("--against", type=FILE, help="Also check that history up to these heads is the same.")
 @click.option("--public-key", type=FILE, help="Verify the signature of the heads with it.")
-@pass_app
 def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
     """Check every event against its checksum and chain, and every state against a replay.
 
@@ -158,7 +157,7 @@ def style_of(done: str) -> str:
 # --- log
 
 
-@click.command(cls=SharedCommand)
+@options.command()
 @click.option("--after", type=options.Count(min=0), help="Only what stands behind this position.")
 @options.a_time("--since", help="Only what was recorded at this time or later.")
 @options.a_time("--until", help="Only what was recorded before this time.")
@@ -167,7 +166,6 @@ def style_of(done: str) -> str:
     help="How many at most: the first behind --after or --since, else the last.",
 )  # fmt: skip
 @click.option("--follow", is_flag=True, help="Go on with each new event (JSON: one a line).")
-@pass_app
 def log(
     app: App,
     /,
@@ -249,8 +247,7 @@ def users(found: Sequence[str]) -> None:
         say(user_id)
 
 
-@click.command(cls=SharedCommand, shared=options.OF_STORE)
-@pass_app
+@options.command(shared=options.OF_STORE)
 def stats(app: App, /) -> None:
     """Show the size of the store: users, events, memories, bytes."""
 

@@ -8,7 +8,7 @@ import click
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Group, SharedCommand, pass_app
+from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import note, print_json, say
 from memory_actors.cli.running import (
     chosen_user,
@@ -19,16 +19,7 @@ from memory_actors.cli.running import (
     opening,
     run,
 )
-from memory_actors.integrations.mcp import TOOL_SETS, check_installed, serve_stdio
-from memory_actors.integrations.mcp.clients import (
-    CLIENTS,
-    Change,
-    ConfigurationChange,
-    config_path,
-    installing,
-    program,
-    removing,
-)
+from memory_actors.integrations.mcp import TOOL_SETS, check_installed, clients
 from memory_actors.sharing.address import has_password
 
 OF_SERVER = (*options.OF_NEW, *options.OF_NODE)
@@ -50,7 +41,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the cha
 
 
 def carried_out(
-    app: App, changes: Sequence[Change], unchanged: str, *, dry_run: bool, yes: bool
+    app: App, changes: Sequence[clients.Change], unchanged: str, *, dry_run: bool, yes: bool
 ) -> list[str] | None:
     """Show changes of somebody's configuration, ask, and make them.
 
@@ -90,6 +81,8 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     if context.invoked_subcommand is not None:
         return
     check_installed()
+    from memory_actors.integrations.mcp.serving import serve_stdio
+
     app = context.ensure_object(App)
     in_data_directory(app)
 
@@ -100,14 +93,13 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     run(whole)
 
 
-@mcp.command(cls=SharedCommand, shared=OF_SERVER)
-@click.argument("client", type=click.Choice(list(CLIENTS)))
+@options.command(group=mcp, shared=OF_SERVER)
+@click.argument("client", type=click.Choice(list(clients.CLIENTS)))
 @tools_option
 @project_option
 @click.option("--replace", is_flag=True, help="Change a server of this name that is there.")
 @dry_run_option
 @yes_option
-@pass_app
 def install(
     app: App,
     /,
@@ -127,28 +119,29 @@ def install(
     directory, is_named = Path.cwd() if project else None, app.data is not None
     in_data_directory(app)
     command = _command(app, tool_sets, directory, is_named=is_named)
-    change = installing(client, config_path(client, directory), command, replace=replace)
+    change = clients.installing(
+        client, clients.config_path(client, directory), command, replace=replace
+    )
     if _carried_out(app, change, dry_run, yes, "Installed"):
         ensure_model(app)
         if not app.json:
             note(f"The memory is in {app.shown}.")
-            note(f"{CLIENTS[client].next_step}.")
+            note(f"{clients.CLIENTS[client].next_step}.")
 
 
-@mcp.command(cls=SharedCommand, shared=options.OF_NOTHING)
-@click.argument("client", type=click.Choice(list(CLIENTS)))
+@options.command(group=mcp, shared=options.OF_NOTHING)
+@click.argument("client", type=click.Choice(list(clients.CLIENTS)))
 @project_option
 @dry_run_option
 @yes_option
-@pass_app
 def uninstall(app: App, /, client: str, project: bool, dry_run: bool, yes: bool) -> None:
     """Undo `install`: show the change to the configuration of CLIENT, then write it."""
-    change = removing(client, config_path(client, Path.cwd() if project else None))
+    change = clients.removing(client, clients.config_path(client, Path.cwd() if project else None))
     _carried_out(app, change, dry_run, yes, "Uninstalled")
 
 
 def _carried_out(
-    app: App, change: ConfigurationChange, dry_run: bool, yes: bool, what: str
+    app: App, change: clients.ConfigurationChange, dry_run: bool, yes: bool, what: str
 ) -> bool:
     """Show a change, ask, and make it; say whether it is in force."""
     changes, unchanged = [] if change.is_none else [change], f"{change.path} is so already."
@@ -168,7 +161,7 @@ def _command(
     In a `project` it is run in its directory, by whoever has it: it names nothing of this machine.
     """
     place = place_in_configuration(app)
-    named = [*(program() if project is None else ["memory-actors"]), "mcp"]
+    named = [*(clients.program() if project is None else ["memory-actors"]), "mcp"]
     if project is None or is_named:
         named += ["--data", place if app.url else _place(app.directory, project)]
     if project is None or app.user is not None:
@@ -188,10 +181,7 @@ def _command(
 
 
 def _place(path: Path, project: Path | None) -> str:
-    """Return a path as a configuration has it: one of a project is relative to it.
-
-    :raises InvalidInputError: it is elsewhere.
-    """
+    """Return a path as a configuration has it: one of a project is relative to it."""
     if project is None:
         return str(path.absolute())
     place = Path(os.path.relpath(path.absolute(), project))

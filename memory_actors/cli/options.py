@@ -269,7 +269,28 @@ def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-pass_app = click.make_pass_decorator(App, ensure=True)
+_pass_app = click.make_pass_decorator(App, ensure=True)
+
+
+def command(
+    name: str | None = None,
+    group: click.Group | None = None,
+    *,
+    shared: Collection[str] = OF_USER,
+    help: str | None = None,  # noqa: A002 - click's own word
+) -> Callable[[Callable[..., object]], click.Command]:
+    """Return a decorator that makes a command of a function of an `App` and of its own options."""
+
+    def decorate(function: Callable[..., object]) -> click.Command:
+        made: click.Command = click.command(name, SharedCommand, shared=shared, help=help)(
+            _pass_app(function)
+        )
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return decorate
+
 
 # --- values
 

@@ -11,7 +11,7 @@ from memory_actors.base.reports import Diff, Moment, Why
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import style_of
-from memory_actors.cli.options import App, SharedCommand, a_moment, pass_app
+from memory_actors.cli.options import App, a_moment
 from memory_actors.cli.output import (
     counted,
     local,
@@ -39,13 +39,12 @@ left = click.option(
 # --- replay
 
 
-@click.command(cls=SharedCommand)
+@options.command()
 @click.argument("query", required=False)
 @click.option("--as-of", type=a_moment, metavar="MOMENT", required=True, help=f"When: {MOMENT}.")
 @options.types
 @options.limit
 @left
-@pass_app
 def replay(
     app: App,
     /,

@@ -10,7 +10,7 @@ from memory_actors.base.records import MemoryType, QuotaUse, Tier
 from memory_actors.base.usage import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, SharedCommand, pass_app
+from memory_actors.cli.options import App
 from memory_actors.cli.output import (
     counted,
     of_unit,
@@ -46,10 +46,9 @@ _PLAIN = {
 # --- usage
 
 
-@click.command(cls=SharedCommand)
+@options.command()
 @click.option("--all", "everybody", is_flag=True, help="Of all users together.")
 @plot_option
-@pass_app
 def usage(app: App, /, everybody: bool, plot: str | None) -> None:
     """Show how much memory is held, and how full each limit is."""
     if plot is not None and not app.json:
@@ -212,9 +211,8 @@ def _usd(amount: float) -> str:
 # --- tier
 
 
-@click.command(cls=SharedCommand, shared=options.OF_NEW)
+@options.command(shared=options.OF_NEW)
 @click.argument("tier", required=False, type=click.Choice([tier.value for tier in Tier]))
-@pass_app
 def tier(app: App, /, tier: str | None) -> None:
     """Show the user's tier, or set it: it sets the limits.
 

@@ -77,7 +77,6 @@ def recall(asked: Sequence[AskedQuestion], name: str = "all") -> FoundEvidence:
 
 
 def _by(asked: Sequence[AskedQuestion], key: Callable[[AskedQuestion], str]) -> list[FoundEvidence]:
-    """Return the recall of each group of questions, by name."""
     groups: dict[str, list[AskedQuestion]] = {}
     for one in asked:
         groups.setdefault(key(one), []).append(one)

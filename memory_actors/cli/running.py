@@ -106,7 +106,6 @@ def opening(
 
 
 async def _tell(alert: Alert) -> None:
-    """Say on stderr that a quota runs short."""
     used, limit = (of_unit(number, alert.unit) for number in (alert.used, alert.limit))
     note(f"{alert.quota}: {used} of {limit} in use. See `memory-actors usage`.", "yellow")
 

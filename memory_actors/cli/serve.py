@@ -18,7 +18,7 @@ from memory_actors.base.records import Tier
 from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
 from memory_actors.cli.extracting import EXTRACTOR_VARIABLE
-from memory_actors.cli.options import App, Group, SharedCommand, is_given, pass_app
+from memory_actors.cli.options import App, Group, is_given
 from memory_actors.cli.output import (
     local,
     note,
@@ -50,7 +50,7 @@ NEVER = "never"
 T = TypeVar("T")
 
 
-@click.command(cls=SharedCommand, shared=(*options.OF_STORE, *options.OF_NODE, "encrypt"))
+@options.command(shared=(*options.OF_STORE, *options.OF_NODE, "encrypt"))
 @click.option("--host", default=HOST, show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -79,7 +79,6 @@ T = TypeVar("T")
     "--cors-origin", "cors_origins", multiple=True, metavar="URL",
     help="A site whose pages may ask here, as https://app.example; may be repeated.",
 )  # fmt: skip
-@pass_app
 def serve(
     app: App,
     /,
@@ -138,12 +137,11 @@ def serve(
         say("Stopped.")
 
 
-@click.command(cls=SharedCommand, shared=(*options.OF_STORE, *options.OF_NODE))
+@options.command(shared=(*options.OF_STORE, *options.OF_NODE))
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="0, which is usual: any free one."
 )
 @click.option("--no-browser", is_flag=True, help="Say the address, and open nothing.")
-@pass_app
 def ui(app: App, /, port: int, no_browser: bool) -> None:
     """See the memory in a browser: search, history, time travel, quotas. Until Ctrl-C.
 
@@ -202,14 +200,13 @@ def keys() -> None:
     """Make, list and revoke the API keys of `serve`. The server may be running meanwhile."""
 
 
-@keys.command(cls=SharedCommand, shared=(*options.OF_DIRECTORY, "user"))
+@options.command(group=keys, shared=(*options.OF_DIRECTORY, "user"))
 @click.option("--root", is_flag=True, help="A key for every user's memory and for /admin.")
 @click.option(
     "--tier",
     type=click.Choice([tier.value for tier in Tier]),
     help="The tier that its first use sets for the user.",
 )
-@pass_app
 def create(app: App, /, root: bool, tier: str | None) -> None:
     """Make a key for the user that --user names, or a root key. It is shown this once."""
     if root == (app.user is not None):
@@ -221,8 +218,7 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
         note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
 
 
-@keys.command("list", cls=SharedCommand, shared=options.OF_DIRECTORY)
-@pass_app
+@options.command("list", keys, shared=options.OF_DIRECTORY)
 def list_(app: App, /) -> None:
     """List the keys: their ids and what they open."""
     _check_database(app)
@@ -237,9 +233,8 @@ def list_(app: App, /) -> None:
     print_table(made, "No keys.")
 
 
-@keys.command(cls=SharedCommand, shared=options.OF_DIRECTORY)
+@options.command(group=keys, shared=options.OF_DIRECTORY)
 @click.argument("key_id")
-@pass_app
 def revoke(app: App, /, key_id: str) -> None:
     """Revoke the key with this id: from the next request on it opens nothing."""
     _check_database(app)

@@ -7,7 +7,7 @@ import click
 
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, SharedCommand, is_given, pass_app
+from memory_actors.cli.options import App, Count, is_given
 from memory_actors.cli.output import (
     counted,
     print_for_programs,
@@ -56,7 +56,7 @@ def _pair(argument: str) -> tuple[str, str]:
     return theirs, ours
 
 
-@click.command("import", cls=SharedCommand, shared=options.OF_NEW)
+@options.command("import", shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
@@ -81,7 +81,6 @@ def _pair(argument: str) -> tuple[str, str]:
 )
 @click.option("--dry-run", is_flag=True, help="With --from: only say what would be added.")
 @options.said_by
-@pass_app
 def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: Any) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
 
@@ -160,12 +159,11 @@ def _say_notes(notes: tuple[ImportNote, ...]) -> None:
         say(f"{counted(one.lines, 'record')}: {one.says.removesuffix('.')}.", "yellow")
 
 
-@click.command("export", cls=SharedCommand)
+@options.command("export")
 @click.argument("file", type=click.Path(path_type=Path), default="-")
 @click.option(
     "--to", "program", type=click.Choice(list(TARGETS)), help="The program that it is for."
 )
-@pass_app
 def export(app: App, /, file: Path, program: str | None) -> None:
     """Write all memories of the user as JSON lines to FILE, or to stdout. `import` reads them.
 
@@ -182,7 +180,6 @@ def export(app: App, /, file: Path, program: str | None) -> None:
 
 
 def _for_others(app: App, file: Path, program: str) -> None:
-    """Write another program's file."""
     if str(file) == "-":
         raise click.UsageError("--to takes the name of a FILE")
     with progress_bar("Exporting", quiet=app.json) as moved:
@@ -200,10 +197,9 @@ async def _to_stdout(user: UserMemory) -> None:
 INCREMENT = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("export-since", cls=SharedCommand, shared=options.OF_STORE)
+@options.command("export-since", shared=options.OF_STORE)
 @click.argument("position", type=Count(min=0))
 @click.argument("file", type=INCREMENT)
-@pass_app
 def export_since(app: App, /, position: int, file: Path) -> None:
     """Write the events of all users after POSITION to a new FILE, for `import-since` of a copy.
 
@@ -217,9 +213,8 @@ def export_since(app: App, /, position: int, file: Path) -> None:
         say(f"The next one goes on at {made.position}.")
 
 
-@click.command("import-since", cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
+@options.command("import-since", shared=(*options.OF_STORE, "encrypt"))
 @click.argument("file", type=INCREMENT)
-@pass_app
 def import_since(app: App, /, file: Path) -> None:
     """Append what `export-since` of another store wrote to FILE. Run it again if it was cut off.
 

@@ -70,7 +70,6 @@ class Extractor(Protocol):
     @property
     def name(self) -> str:
         """Name the extractor for the record: at most 100 printable characters."""
-        ...
 
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
         """Return proposals for the messages. Never blocks the event loop.
@@ -82,7 +81,6 @@ class Extractor(Protocol):
         :raises UnusableProposalsError: there is one, and it makes no sense: fewer messages at a
             time are tried, and one that makes none alone counts as read.
         """
-        ...
 
 
 Extract = (

@@ -83,11 +83,7 @@ class Eviction(StrEnum):
 
 
 class _Bounded(Generic[K, V]):
-    """Items by key, in the order in which they were added, and markers of some that left.
-
-    :raises InvalidInputError: `max_size` is no whole number above 0, an unknown eviction, or errors
-        to keep and no way to tell them.
-    """
+    """Items by key, in the order in which they were added, and markers of some that left."""
 
     def __init__(
         self,
@@ -146,10 +142,7 @@ class _Bounded(Generic[K, V]):
         return self._eviction is Eviction.KEEP_FIRST_LAST_ERRORS
 
     def _put(self, key: K, item: V) -> None:
-        """Add an item under a key, behind all others; the one that was there under it goes first.
-
-        :raises InvalidInputError: it can never fit; nothing has changed.
-        """
+        """Add an item under a key, behind all others; the one that was there under it goes."""
         size = self._size_of(item)
         error = self._is_error is not None and self._is_error(item)
         self._remove(key)

@@ -14,13 +14,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import KIB, MIB
 from memory_actors.base.validation import check_count, check_share
 from memory_actors.base.watching import is_async
-from memory_actors.improve.records import (
-    Critique,
-    CritiqueFinding,
-    State,
-    StoppedBecause,
-    utf8_bytes,
-)
+from memory_actors.improve import records
 from memory_actors.observing.monitor import SOFT_AGAIN, MemoryMonitor
 
 CUT: Final = "… [cut]"
@@ -29,7 +23,7 @@ INTERVAL_S: Final = 0.01
 """Between two readings of the process: one takes some 10 us, a round even of a fast pair a hundred
 times that."""
 
-Stop: TypeAlias = Callable[[State], bool] | float | None
+Stop: TypeAlias = Callable[[records.State], bool] | float | None
 
 
 class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +70,7 @@ def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimit
     return limits
 
 
-def within_limit(critique: Critique, bytes_max: int) -> Critique:
+def within_limit(critique: records.Critique, bytes_max: int) -> records.Critique:
     """Return a critique whose texts take at most `bytes_max`: cut, if need be, with a marker.
 
     The words come first; then as many findings as fit, in their order.
@@ -84,8 +78,8 @@ def within_limit(critique: Critique, bytes_max: int) -> Critique:
     if critique.size_bytes <= bytes_max:
         return critique
     text = cut(critique.text, bytes_max)
-    room = bytes_max - utf8_bytes(text)
-    kept: list[CritiqueFinding] = []
+    room = bytes_max - records.utf8_bytes(text)
+    kept: list[records.CritiqueFinding] = []
     for finding in critique.findings:
         room -= finding.size_bytes
         if room < 0:
@@ -95,9 +89,9 @@ def within_limit(critique: Critique, bytes_max: int) -> Critique:
     if dropped and text == critique.text:  # a word about what did not fit, if there is room for it
         text_bytes_max = bytes_max - sum(finding.size_bytes for finding in kept)
         noted = f"{text} {CUT} {dropped} findings more".strip()
-        fits = utf8_bytes(noted) <= text_bytes_max
+        fits = records.utf8_bytes(noted) <= text_bytes_max
         text = noted if fits else cut(text + CUT, text_bytes_max)
-    return Critique(score=critique.score, text=text, findings=tuple(kept))
+    return records.Critique(score=critique.score, text=text, findings=tuple(kept))
 
 
 def cut(text: str, bytes_max: int) -> str:
@@ -173,23 +167,23 @@ class Ends:
         self._patience = check_count(patience, "patience", 1)
         self._max_iterations = max_iterations
 
-    def after_critique(self, state: State) -> StoppedBecause | None:
+    def after_critique(self, state: records.State) -> records.StoppedBecause | None:
         """Return why a run is over; None: it goes on."""
         if self._asked is not None:
-            because: StoppedBecause | None = "stop" if self._asked(state) else None
+            because: records.StoppedBecause | None = "stop" if self._asked(state) else None
         else:
             because = self._by_itself(state)
         if because is None and state.round > self._max_iterations:
             return "max_iterations"
         return because
 
-    def _by_itself(self, state: State) -> StoppedBecause | None:
+    def _by_itself(self, state: records.State) -> records.StoppedBecause | None:
         if state.critique.found_nothing:
             return "nothing_found"
         if self._target is not None and state.score >= self._target:
             return "target_reached"
         return "no_rise" if state.round - state.best_round >= self._patience else None
 
-    def after_revision(self, *, changed: bool) -> StoppedBecause | None:
+    def after_revision(self, *, changed: bool) -> records.StoppedBecause | None:
         """Return why a run is over; None: it goes on."""
         return "unchanged" if not changed and self._asked is None else None

@@ -64,8 +64,6 @@ _OUT_OF: Final = re.compile(
 
 
 class _Judgement(msgspec.Struct, frozen=True):
-    """The critic's answer."""
-
     score: float
     critique: str = ""
     findings: list[Any] = []
@@ -184,10 +182,7 @@ def _in_words(answer: str) -> Critique:
 
 
 def _share(score: float, whole: str | None) -> float:
-    """Return a score from 0 to 1 of one that may be out of 10 or 100.
-
-    :raises LLMError: it is out of anything else.
-    """
+    """Return a score from 0 to 1 of one that may be out of 10 or 100."""
     out_of = (
         float(whole) if whole else next((one for one in (1.0, 10.0, 100.0) if score <= one), 0.0)
     )

@@ -1,19 +1,38 @@
-"""The loop: critique, score, revision, again, and what may be watched of it."""
+"""The loop: critique, score, revision, again, and what may be watched of it.
 
-from collections.abc import AsyncGenerator, Mapping
+A run holds the present text, its critique, the best text and a bounded history, whatever the number
+of rounds. A step returns the events that it led to; they are yielded before the next one, so that a
+slow consumer slows the run.
+
+A revision that cannot stand (not a text, blank, over the limit) is refused: a warning, the text
+stays as it was, and the round counts as one without a rise. An answer that is no critique ends the
+run.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
-from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryLimitError
+import anyio
+from msgspec.structs import replace
+
+from memory_actors.base.errors import (
+    ImprovementError,
+    InvalidInputError,
+    MemoryActorsError,
+    MemoryLimitError,
+)
 from memory_actors.base.validation import plain, text_bytes
-from memory_actors.improve.limits import Ends, MemoryLimits, Stop, Watch, memory_limits
+from memory_actors.improve import limits, records
+from memory_actors.improve.bounded import BoundedList, Eviction, Marker, sha256
 from memory_actors.improve.local import LocalCritic, LocalReviser
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Critic, Event, Finished, Result, Reviser
-from memory_actors.improve.run import Run
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.sharing.system import UserMemory
+
+T = TypeVar("T")
 
 PATIENCE: Final = 3
 CALL_TIMEOUT_S: Final = 600.0
@@ -23,9 +42,9 @@ CALL_TIMEOUT_S: Final = 600.0
 class Options(TypedDict, total=False):
     """Settings of a run, besides its critic and its reviser."""
 
-    memory_limits: MemoryLimits | Mapping[str, Any] | None
+    memory_limits: limits.MemoryLimits | Mapping[str, Any] | None
     """Limits of what it holds. The defaults apply to missing names."""
-    stop: Stop
+    stop: limits.Stop
     """A target score, or a function of the `State` after each critique. None: see `limits`."""
     patience: int
     """Rounds without a better score after which it ends; 3."""
@@ -55,18 +74,13 @@ class Improver:
         reviser: Reviser | None = None,
         **options: Unpack[Options],
     ):
-        self._critic: Critic = LocalCritic() if critic is None else critic
-        self._reviser: Reviser = LocalReviser() if reviser is None else reviser
-        _check_given(self._critic, self._reviser, options)
-        self._limits = memory_limits(options.get("memory_limits"))
-        self._stop = options.get("stop")
-        self._patience = options.get("patience", PATIENCE)
-        self._monitor = options.get("monitor")
-        self._user = options.get("record_to")
-        self._call_timeout_s = options.get("call_timeout_s", CALL_TIMEOUT_S)
+        self.critic: Critic = LocalCritic() if critic is None else critic
+        self.reviser: Reviser = LocalReviser() if reviser is None else reviser
+        _check_given(self.critic, self.reviser, options)
+        self.limits = limits.memory_limits(options.get("memory_limits"))
+        self.options = options
         self._streams: WeakSet[AsyncGenerator[Event, None]] = WeakSet()
-        self._ends()  # refuses what makes no sense, as the next line does
-        Watch(self._limits, self._monitor)
+        _Run("", self)  # refuses what makes no sense
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,18 +93,8 @@ class Improver:
 
         :raises InvalidInputError: the text is blank, or over the limit.
         """
-        text_bytes(text, "the text", self._limits.max_text_length)
-        run = Run(
-            plain(text),
-            self._critic,
-            self._reviser,
-            self._limits,
-            self._ends(),
-            Watch(self._limits, self._monitor),
-            Recorder(self._user),
-            self._call_timeout_s,
-        )
-        stream = _events(run)
+        text_bytes(text, "the text", self.limits.max_text_length)
+        stream = _Run(plain(text), self).events()
         self._streams.add(stream)
         return stream
 
@@ -111,13 +115,10 @@ class Improver:
         """
         for stream in list(self._streams):
             await stream.aclose()
-        for part in (self._critic, self._reviser):
+        for part in (self.critic, self.reviser):
             aclose = getattr(part, "aclose", None)
             if aclose is not None:
                 await aclose()
-
-    def _ends(self) -> Ends:
-        return Ends(self._stop, self._patience, self._limits.max_iterations)
 
 
 async def improve(
@@ -160,10 +161,7 @@ def improve_stream(
 
 
 def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) -> None:
-    """Check what no other part of a run checks.
-
-    :raises InvalidInputError: something makes no sense.
-    """
+    """Check what no other part of a run checks."""
     known = Options.__annotations__
     unknown = sorted(name for name in options if name not in known)
     if unknown:
@@ -179,21 +177,223 @@ def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) ->
         raise InvalidInputError(f"call_timeout_s must be a number above 0, not {seconds!r:.80}")
 
 
-async def _events(run: Run) -> AsyncGenerator[Event, None]:
-    try:
-        for event in await run.start():
-            yield event
-        while not run.over:
-            for event in await run.critique():
-                yield event
-            if not run.over:
-                for event in await run.revise():
+class _Run:
+    """The improvement of one text."""
+
+    def __init__(self, text: str, improver: Improver):
+        options = improver.options
+        self._text, self._by, self._limits = text, improver, improver.limits
+        patience = options.get("patience", PATIENCE)
+        self._ends = limits.Ends(options.get("stop"), patience, self._limits.max_iterations)
+        self._watch = limits.Watch(self._limits, options.get("monitor"))
+        self._recorder = Recorder(options.get("record_to"))
+        self._round = self._revisions = self._read_bytes = self._unkept = 0
+        self._state: records.State | None = None
+        self._open: records.Critique | None = None
+        """The critique of a round that is not in the history yet."""
+        self._because: records.StoppedBecause | None = None
+        self._news: list[Event] = []
+        self._history: BoundedList[records.Round] = BoundedList(
+            self._limits.max_history_size,
+            lambda one: one.size_bytes,
+            eviction=Eviction.KEEP_FIRST_LAST_ERRORS,
+            is_error=lambda one: one.error is not None,
+            text_fn=lambda one: one.text,
+            on_evict=self._left,
+        )
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Carry the run out, one step each time that its events were taken."""
+        step: Callable[[], Awaitable[list[Event]]] = self._start
+        try:
+            while True:
+                for event in await step():
                     yield event
-        for event in await run.finish():
-            yield event
-    except (ImprovementError, MemoryLimitError) as error:
-        for event in await run.fail(error):
-            yield event
-        raise
-    finally:
-        await run.close()
+                if step == self._finish:
+                    return
+                if self._because is not None:
+                    step = self._finish
+                else:
+                    step = self._revise if step == self._critique else self._critique
+        except (ImprovementError, MemoryLimitError) as error:
+            for event in await self._fail(error):
+                yield event
+            raise
+        finally:  # of a run that was given up; of one that has ended nothing
+            await self._recorder.fail("closed_early", "closed early")
+
+    # --- steps
+
+    async def _start(self) -> list[Event]:
+        self._look()
+        await self._recording(self._recorder.start(self._text))
+        started = records.Started(
+            text_bytes=records.utf8_bytes(self._text),
+            max_iterations=self._limits.max_iterations,
+            episode_id=self._recorder.episode_id,
+        )
+        return [started, *self._told()]
+
+    async def _critique(self) -> list[Event]:
+        self._look()
+        self._round += 1
+        given: object = await self._ask("critic", self._by.critic, self._text)
+        if not isinstance(given, records.Critique):
+            problem = f"the critic gave no Critique: it is of type {type(given).__name__}"
+            raise ImprovementError(problem, result=None)
+        if given.problem is not None:
+            raise ImprovementError(f"the critic gave no Critique: {given.problem}", result=None)
+        critique = limits.within_limit(given, self._limits.max_critique_length)
+        self._open = critique
+        self._read_bytes += records.utf8_bytes(self._text)
+        self._state = state = self._judged(critique)
+        self._look()
+        self._because = self._decided(state)
+        if self._because is not None:
+            await self._note(records.Round(number=self._round, critique=critique))
+        scored = records.Scored(
+            round=self._round,
+            score=critique.score,
+            best_score=state.best_score,
+            best_round=state.best_round,
+        )
+        cut = critique is not given
+        return [
+            records.Critiqued(round=self._round, critique=critique, cut=cut),
+            scored,
+            *self._told(),
+        ]
+
+    async def _revise(self) -> list[Event]:
+        assert self._open is not None, "a critique comes first"
+        revised = await self._ask("reviser", self._by.reviser, self._text, self._open)
+        self._revisions += 1
+        try:
+            text_bytes(revised, "the revised text", self._limits.max_text_length)
+        except InvalidInputError as error:
+            refused = f"revision refused: {error}"
+            await self._note(records.Round(number=self._round, critique=self._open, error=refused))
+            return [records.Warned(round=self._round, message=refused), *self._told()]
+        changed = revised != self._text
+        self._text = revised = plain(revised)
+        self._because = self._ends.after_revision(changed=changed)
+        await self._note(records.Round(number=self._round, critique=self._open, text=revised))
+        return [records.Revised(round=self._round, text=revised, changed=changed), *self._told()]
+
+    async def _finish(self) -> list[Event]:
+        assert self._because is not None, "there is a reason to end"
+        result = self._result(self._because)
+        best_round = self._state.best_round if self._state else 0
+        await self._recording(self._recorder.finish(result, best_round))
+        return [Finished(result=result)]
+
+    async def _fail(self, error: MemoryActorsError) -> list[Event]:
+        """End with an error, in which the result so far is left."""
+        because: records.StoppedBecause = (
+            "error" if isinstance(error, ImprovementError) else "memory_limit"
+        )
+        open_ = self._open
+        if open_ is not None:
+            failed = records.Round(number=self._round, critique=open_, error=str(error))
+            self._keep(failed)
+            await self._recorder.last_round(failed)
+        result = self._result(because)
+        error.result = result  # type: ignore[attr-defined]  # both kinds have it
+        await self._recorder.fail(because, str(error))
+        failed_event = records.Failed(error=type(error).__name__, message=str(error), result=result)
+        return [*self._told(), failed_event]
+
+    # --- parts of a step
+
+    async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
+        """Await the critic or the reviser, with a time limit."""
+        limit_s = self._by.options.get("call_timeout_s", CALL_TIMEOUT_S)
+        try:
+            with anyio.move_on_after(limit_s):
+                return await ask(*about)
+        except Exception as error:
+            said = f": {error}" if isinstance(error, MemoryActorsError) else ""
+            what = f"the {who} raised {type(error).__name__}{said}"
+            raise ImprovementError(f"{what}; see its cause, and mend it", result=None) from error
+        raise ImprovementError(
+            f"the {who} gave no answer within {limit_s:g} s: "
+            "look why it hangs, or raise call_timeout_s",
+            result=None,
+        )
+
+    def _judged(self, critique: records.Critique) -> records.State:
+        if self._state is not None and self._state.best_score >= critique.score:
+            return replace(self._state, round=self._round, text=self._text, critique=critique)
+        return records.State(
+            round=self._round,
+            text=self._text,
+            critique=critique,
+            best_text=self._text,
+            best_score=critique.score,
+            best_round=self._round,
+        )
+
+    def _decided(self, state: records.State) -> records.StoppedBecause | None:
+        try:
+            return self._ends.after_critique(state)
+        except Exception as error:
+            raise ImprovementError(
+                f"stop raised {type(error).__name__}; see its cause, and mend it", result=None
+            ) from error
+
+    def _look(self) -> None:
+        warning = self._watch.look()
+        if warning is not None:
+            self._news.append(records.Warned(round=self._round, message=warning))
+
+    async def _note(self, one: records.Round) -> None:
+        """Put a round into the record and into the history."""
+        await self._recording(self._recorder.round(one))
+        self._open = None
+        self._keep(one)
+
+    async def _recording(self, write: Awaitable[None]) -> None:
+        try:
+            await write
+        except MemoryActorsError as error:
+            raise ImprovementError(
+                f"the run could not be recorded: {error}", result=None
+            ) from error
+
+    def _keep(self, one: records.Round) -> None:
+        try:
+            self._history.append(one)
+        except InvalidInputError:  # larger than the whole history may be
+            self._unkept += 1
+            self._left(one)
+
+    def _left(self, one: records.Round) -> None:
+        digest = sha256(one.text or "")
+        self._news.append(
+            records.Evicted(round=one.number, sha256=digest, size_bytes=one.size_bytes)
+        )
+
+    def _told(self) -> list[Event]:
+        news, self._news = self._news, []
+        return news
+
+    # --- the result
+
+    def _result(self, because: records.StoppedBecause) -> Result:
+        state = self._state
+        stats = {
+            "peak_usage_mb": self._watch.peak_mb,
+            "history_entries_evicted": self._history.evicted + self._unkept,
+            "total_text_processed": self._read_bytes,
+            "iterations": self._revisions,
+            "stopped_because": because,
+        }
+        episode_id = self._recorder.episode_id
+        recorded = {} if episode_id is None else {"episode_id": episode_id}
+        entries: list[records.Round | Marker] = self._history.entries()
+        return Result(
+            text=state.best_text if state else self._text,
+            score=state.best_score if state else None,
+            history=tuple(entries),
+            metadata={"memory_stats": stats, **recorded},
+        )

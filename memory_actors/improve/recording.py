@@ -12,7 +12,7 @@ between brackets, since a step may not be blank and a piece might be.
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -23,16 +23,8 @@ from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.base.privacy import reason
 from memory_actors.base.validation import CONTENT_BYTES_MAX
+from memory_actors.improve import records
 from memory_actors.improve.bounded import SNIPPET_CHARACTERS, sha256
-from memory_actors.improve.records import (
-    Critic,
-    Critique,
-    Result,
-    Reviser,
-    Round,
-    StoppedBecause,
-    utf8_bytes,
-)
 from memory_actors.sharing.system import UserMemory
 
 if TYPE_CHECKING:
@@ -59,7 +51,7 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
     episode_id: str
     text: str
     """The text as it was given."""
-    rounds: tuple[Round, ...]
+    rounds: tuple[records.Round, ...]
     status: str
     """running, done or failed."""
     stopped_because: str | None
@@ -67,7 +59,7 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
     result: str | None
     """The best text, however long; of a run that failed, why."""
 
-    def pair(self) -> tuple[Critic, Reviser]:
+    def pair(self) -> tuple[records.Critic, records.Reviser]:
         """Return a critic and a reviser that say again what was said, in order, without a model.
 
         `improve` with them and the text of the run, and the same options, has the same result. They
@@ -86,11 +78,11 @@ class _Replay:
         self._text = run.text
         self._place = 0
 
-    async def critic(self, text: str, /) -> Critique:
+    async def critic(self, text: str, /) -> records.Critique:
         """Return the recorded critique."""
         return self._round(text).critique
 
-    async def reviser(self, text: str, _critique: Critique, /) -> str:
+    async def reviser(self, text: str, _critique: records.Critique, /) -> str:
         """Return the recorded revision."""
         one = self._round(text)
         self._place += 1
@@ -98,7 +90,7 @@ class _Replay:
             self._text = one.text
         return one.text or ""
 
-    def _round(self, text: str) -> Round:
+    def _round(self, text: str) -> records.Round:
         if self._place == len(self._rounds) or text != self._text:
             raise NotFoundError(
                 f"the recorded run has no such text as its number {self._place + 1}: "
@@ -143,18 +135,18 @@ class Recorder:
         await asyncio.shield(self._begun)
         await self._write("given", text, None)
 
-    async def round(self, one: Round) -> None:
+    async def round(self, one: records.Round) -> None:
         """Write a round."""
         if self._user is None:
             return
         what = f"round {one.number}"
         critique = msgspec.json.encode(one.critique).decode()
-        if utf8_bytes(critique) + one.size_bytes > STEP_BYTES_MAX:
+        if records.utf8_bytes(critique) + one.size_bytes > STEP_BYTES_MAX:
             await self._write_pieces(what, msgspec.json.encode(one).decode())
         else:
             await self._write(what, one.text, critique, one.error)
 
-    async def finish(self, result: Result, best_round: int) -> None:
+    async def finish(self, result: records.Result, best_round: int) -> None:
         """End the episode of a run that went as planned."""
         if self._user is None:
             return
@@ -166,18 +158,18 @@ class Recorder:
             sha256=sha256(result.text),
         )
         await self._write("finished", None, msgspec.json.encode(end).decode())
-        fits = utf8_bytes(result.text) <= STEP_BYTES_MAX
+        fits = records.utf8_bytes(result.text) <= STEP_BYTES_MAX
         said = result.text if fits else f"the text of SHA-256 {end.sha256}, see the rounds"
         assert self.episode_id is not None
         await self._user.episodes.finish(self.episode_id, said)
         self._ended = True
 
-    async def last_round(self, one: Round) -> None:
+    async def last_round(self, one: records.Round) -> None:
         """Write the round in which a run failed, if that can be done."""
         with anyio.move_on_after(END_S, shield=True):
             await self._or_log(self.round(one))
 
-    async def fail(self, because: StoppedBecause, message: str) -> None:
+    async def fail(self, because: records.StoppedBecause, message: str) -> None:
         """End the episode of a run that was cut off, if it has begun and not ended.
 
         Not even a cancelled caller can cancel it; it gives up after 10 s.
@@ -193,7 +185,7 @@ class Recorder:
             end = self._user.episodes.finish(self.episode_id, said, success=False)
             await self._or_log(end)
 
-    async def _or_log(self, write: Any) -> None:
+    async def _or_log(self, write: Awaitable[object]) -> None:
         try:
             await write
         except MemoryActorsError as error:  # there is another error already, and it matters more
@@ -203,7 +195,7 @@ class Recorder:
         self, action: str, text: str | None, critique: str | None, error: str | None = None
     ) -> None:
         """Write a step whole, or a text that is too long for one in pieces."""
-        if text is not None and critique is None and utf8_bytes(text) > STEP_BYTES_MAX:
+        if text is not None and critique is None and records.utf8_bytes(text) > STEP_BYTES_MAX:
             await self._write_pieces(action, msgspec.json.encode(text).decode())
             return
         await self._step(action, observation=critique, outcome=text, error=error)
@@ -276,7 +268,7 @@ def _documents(steps: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
             continue
         pieces.append(step["outcome"][1:-1])
         if found["piece"] == found["of"]:
-            kind: Any = str if what == "given" else Round
+            kind: Any = str if what == "given" else records.Round
             yield what, msgspec.json.decode("".join(pieces), type=kind)
             pieces.clear()
 
@@ -286,9 +278,9 @@ def _whole(found: re.Match[str], step: dict[str, Any]) -> Any:
         return step["outcome"]
     if found["what"] == "finished":
         return msgspec.json.decode(step["observation"], type=_Outcome)
-    return Round(
+    return records.Round(
         number=int(found["round"]),
-        critique=msgspec.json.decode(step["observation"], type=Critique),
+        critique=msgspec.json.decode(step["observation"], type=records.Critique),
         text=step.get("outcome"),
         error=step.get("error"),
     )

@@ -74,7 +74,6 @@ class Critic(Protocol):
 
         Never blocks the event loop. May be cancelled at any await.
         """
-        ...
 
 
 class Reviser(Protocol):
@@ -85,7 +84,6 @@ class Reviser(Protocol):
 
         Never blocks the event loop. May be cancelled at any await.
         """
-        ...
 
 
 def utf8_bytes(text: str) -> int:

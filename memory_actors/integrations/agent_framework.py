@@ -10,20 +10,12 @@ from typing import Any, Final
 
 from memory_actors.base.records import Item
 from memory_actors.base.validation import check_count, check_name
-from memory_actors.integrations.adapting import (
-    SAID_BY,
-    AnyUser,
-    add_messages,
-    checked_user,
-    known_about,
-    lasting_id,
-    missing,
-)
+from memory_actors.integrations import adapting
 
 try:
     from agent_framework import AgentSession, ContextProvider, Message, SessionContext
 except ImportError as error:
-    raise missing("agent-framework", error) from error
+    raise adapting.missing("agent-framework", error) from error
 
 SOURCE_ID: Final = "memory_actors"
 TOKEN_BUDGET: Final = 1_000
@@ -38,14 +30,14 @@ class MemoryActorsProvider(ContextProvider):
 
     def __init__(
         self,
-        user: AnyUser,
+        user: adapting.AnyUser,
         source_id: str = SOURCE_ID,
         *,
         token_budget: int = TOKEN_BUDGET,
         remembers: bool = True,
     ):
         super().__init__(check_name(source_id, "source_id"))
-        self._user = checked_user(user)
+        self._user = adapting.checked_user(user)
         self._token_budget = check_count(token_budget, "token_budget", 1)
         self._remembers = remembers
 
@@ -55,7 +47,7 @@ class MemoryActorsProvider(ContextProvider):
         """Tell the agent what is known about the new messages, as quoted data."""
         del agent, session, state
         query = "\n".join(one.text for one in context.input_messages if one.text)
-        known = await known_about(self._user, query, self._token_budget)
+        known = await adapting.known_about(self._user, query, self._token_budget)
         if known:
             context.extend_messages(self, [Message("user", [known])])
 
@@ -76,9 +68,10 @@ class MemoryActorsProvider(ContextProvider):
                 content=message.text,
                 role=message.role,
                 session_id=session_id,
-                memory_id=message.message_id and lasting_id(session_id, message.message_id),
+                memory_id=message.message_id
+                and adapting.lasting_id(session_id, message.message_id),
             )
             for message in (*context.input_messages, *answer)
-            if message.role in SAID_BY
+            if message.role in adapting.SAID_BY
         ]
-        await add_messages(self._user, items)
+        await adapting.add_messages(self._user, items)

@@ -10,13 +10,7 @@ from typing import Any, Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import check_count
-from memory_actors.integrations.adapting import (
-    AnyUser,
-    checked_user,
-    known_about,
-    missing,
-    reach,
-)
+from memory_actors.integrations import adapting
 
 try:
     from autogen_core import CancellationToken
@@ -30,7 +24,7 @@ try:
     from autogen_core.model_context import ChatCompletionContext
     from autogen_core.models import SystemMessage, UserMessage
 except ImportError as error:
-    raise missing("autogen", error) from error
+    raise adapting.missing("autogen", error) from error
 
 TEXTS: Final = (MemoryMimeType.TEXT.value, MemoryMimeType.MARKDOWN.value)
 
@@ -41,8 +35,8 @@ class MemoryActorsMemory(Memory):
     The memories given to the model take at most `token_budget` tokens.
     """
 
-    def __init__(self, user: AnyUser, *, token_budget: int = 1_000):
-        self._user = checked_user(user)
+    def __init__(self, user: adapting.AnyUser, *, token_budget: int = 1_000):
+        self._user = adapting.checked_user(user)
         self._token_budget = check_count(token_budget, "token_budget", 1)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
@@ -50,7 +44,7 @@ class MemoryActorsMemory(Memory):
         messages = await model_context.get_messages()
         asked = [one.content for one in messages if isinstance(one, UserMessage)]
         query = asked[-1] if asked and isinstance(asked[-1], str) else ""
-        known = await known_about(self._user, query, self._token_budget)
+        known = await adapting.known_about(self._user, query, self._token_budget)
         if known:
             await model_context.add_message(SystemMessage(content=known))
         found = [MemoryContent(content=known, mime_type=MemoryMimeType.TEXT)] if known else []
@@ -65,7 +59,7 @@ class MemoryActorsMemory(Memory):
         """Return the memories that best answer a query; options are those of `retrieve`."""
         del cancellation_token  # a search is short, and a task that is cancelled ends it
         asked = query if isinstance(query, str) else _text(query)
-        hits = await reach(self._user, lambda user: user.retrieve(asked, **kwargs))
+        hits = await adapting.reach(self._user, lambda user: user.retrieve(asked, **kwargs))
         found = [
             MemoryContent(
                 content=hit.content,
@@ -86,11 +80,13 @@ class MemoryActorsMemory(Memory):
         """
         del cancellation_token  # a write that has begun is not undone
         text = _text(content)
-        await reach(self._user, lambda user: user.add(text, metadata=content.metadata))
+        await adapting.reach(self._user, lambda user: user.add(text, metadata=content.metadata))
 
     async def clear(self) -> None:
         """Delete the user's long-term memories."""
-        await reach(self._user, lambda user: user.delete_many({}, memory_types=["long_term"]))
+        await adapting.reach(
+            self._user, lambda user: user.delete_many({}, memory_types=["long_term"])
+        )
 
     async def close(self) -> None:
         """Do nothing: the memory system is yours to close."""

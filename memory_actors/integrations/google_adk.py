@@ -12,15 +12,7 @@ from typing import Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Hit, Item
-from memory_actors.integrations.adapting import (
-    AnyMemory,
-    AnyUser,
-    add_messages,
-    checked_memory,
-    lasting_id,
-    missing,
-    reach,
-)
+from memory_actors.integrations import adapting
 
 try:
     from google.adk.events.event import Event
@@ -29,7 +21,7 @@ try:
     from google.adk.sessions.session import Session
     from google.genai import types
 except ImportError as error:
-    raise missing("google-adk", error) from error
+    raise adapting.missing("google-adk", error) from error
 
 SEARCH_RESULTS: Final = 10
 USER: Final = "user"
@@ -44,12 +36,12 @@ class MemoryActorsService(BaseMemoryService):
 
     def __init__(
         self,
-        memory: AnyMemory,
+        memory: adapting.AnyMemory,
         *,
         user_of: Callable[[str, str], str] = "{}/{}".format,
         max_results: int = SEARCH_RESULTS,
     ):
-        self._memory = checked_memory(memory)
+        self._memory = adapting.checked_memory(memory)
         self._user_of, self._max_results = user_of, max_results
 
     async def add_session_to_memory(self, session: Session) -> None:
@@ -80,12 +72,12 @@ class MemoryActorsService(BaseMemoryService):
                 role=event.author or None,
                 session_id=session_id,
                 occurred_at=event.timestamp,
-                memory_id=lasting_id(session_id, event.id) if event.id else None,
+                memory_id=adapting.lasting_id(session_id, event.id) if event.id else None,
                 metadata=custom_metadata,
             )
             for event in events
         ]
-        await add_messages(self._user(app_name, user_id), items)
+        await adapting.add_messages(self._user(app_name, user_id), items)
 
     async def add_memory(
         self,
@@ -109,7 +101,7 @@ class MemoryActorsService(BaseMemoryService):
             )
             for entry in memories
         ]
-        await add_messages(self._user(app_name, user_id), items)
+        await adapting.add_messages(self._user(app_name, user_id), items)
 
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
@@ -117,7 +109,7 @@ class MemoryActorsService(BaseMemoryService):
         """Return the memories that best answer a query, the best first."""
         if not query.strip():
             return SearchMemoryResponse()
-        hits = await reach(
+        hits = await adapting.reach(
             self._user(app_name, user_id),
             lambda user: user.retrieve(query, top_k=self._max_results),
         )
@@ -132,9 +124,9 @@ class MemoryActorsService(BaseMemoryService):
         """
         if memory_id is None:
             raise InvalidInputError("give the memory_id that search_memory returned as `id`")
-        await reach(self._user(app_name, user_id), lambda user: user.delete(memory_id))
+        await adapting.reach(self._user(app_name, user_id), lambda user: user.delete(memory_id))
 
-    def _user(self, app_name: str, user_id: str) -> AnyUser:
+    def _user(self, app_name: str, user_id: str) -> adapting.AnyUser:
         return self._memory.user(self._user_of(app_name, user_id))
 
 

@@ -9,20 +9,14 @@ block gives back what is known about the last message.
 from typing import Any, Final
 
 from memory_actors.base.records import Item
-from memory_actors.integrations.adapting import (
-    SAID_BY,
-    add_messages,
-    checked_user,
-    known_about,
-    missing,
-)
+from memory_actors.integrations import adapting
 
 try:
     from llama_index.core.base.llms.types import ChatMessage
     from llama_index.core.bridge.pydantic import Field
     from llama_index.core.memory import BaseMemoryBlock
 except ImportError as error:
-    raise missing("llama-index", error) from error
+    raise adapting.missing("llama-index", error) from error
 
 BYTES_A_TOKEN: Final = 4  # about, as everywhere
 
@@ -44,7 +38,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         :raises InvalidInputError: it is none.
         """
         super().model_post_init(context)
-        checked_user(self.user)
+        adapting.checked_user(self.user)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         """Return the memories about the user's last message, as quoted data, or "".
@@ -53,7 +47,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         """
         del block_kwargs
         asked = [one.content or "" for one in messages or () if one.role == "user"]
-        return await known_about(self.user, asked[-1] if asked else "", self.token_budget)
+        return await adapting.known_about(self.user, asked[-1] if asked else "", self.token_budget)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Keep messages of the user and of the model.
@@ -67,9 +61,9 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
                 session_id=message.additional_kwargs.get("session_id"),
             )
             for message in messages
-            if message.role.value in SAID_BY
+            if message.role.value in adapting.SAID_BY
         ]
-        await add_messages(self.user, items)
+        await adapting.add_messages(self.user, items)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Return the content without its last memories, so many tokens less, or None if empty.

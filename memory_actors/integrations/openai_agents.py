@@ -7,11 +7,11 @@ nothing in words (a call of a tool, a picture), or that has more beside its word
 hold, is kept as its JSON. Each item is returned exactly as it was, value for value.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from eventlog.core.waiting import to_the_end
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item, Memory, MemoryType
 from memory_actors.base.validation import LONG_BYTES_MAX, check_count, check_name, content_bytes
@@ -86,20 +86,8 @@ class MemoryActorsSession(SessionABC):
         await self._change(lambda user: user.delete_many(self._filters, memory_types=_KINDS))
 
     async def _change(self, change: Callable[[UserMemory], Awaitable[T]]) -> T:
-        """Make a change, and know its outcome: a caller that is cancelled waits for that, too.
-
-        For the runner takes back what it has added before.
-        """
-        changing, cancelled = asyncio.ensure_future(reach(self._user, change)), None
-        while not changing.done():
-            try:
-                await asyncio.wait({changing})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            changing.exception()  # nobody else asks
-            raise cancelled
-        return changing.result()
+        """Make a change, even if the caller is cancelled: the runner takes back what it added."""
+        return await to_the_end(reach(self._user, change))
 
     async def _newest(self, user: UserMemory, most: int) -> list[Memory]:
         return await user.list_memories(_KINDS, filters=self._filters, limit=most)

@@ -146,8 +146,6 @@ def _replace(owner: type, operation: Operation, tracing: "_Tracing") -> Callable
 
 
 class _Mark(NamedTuple):
-    """The place of a caller in its trace."""
-
     context: "Context"
     span: "Span"
 

@@ -186,7 +186,7 @@ async def _asynchronous(
         await reach(memory.user, partial(memory.after, asked=asked, answer=answer))
 
     if arguments.get("stream") is True:
-        return AsyncStreamed(response, dialect, done)
+        return Streamed(response, dialect, done)
     await done(dialect.answer(response))
     return response
 
@@ -210,7 +210,7 @@ def _synchronous(
 
 
 class Streamed:
-    """A stream of an answer, which is stored when it has been read to its end."""
+    """A stream of an answer, async or not, which is stored when it has been read to its end."""
 
     def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
         self._stream, self._dialect, self._done = stream, dialect, done
@@ -225,23 +225,6 @@ class Streamed:
             yield event
         self._done("".join(said))
 
-    def __enter__(self) -> "Streamed":
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        return self._stream.__exit__(*error)
-
-
-class AsyncStreamed:
-    """The same of an async client."""
-
-    def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
-        self._stream, self._dialect, self._done = stream, dialect, done
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
     async def __aiter__(self) -> AsyncIterator[Any]:
         said = []
         async for event in self._stream:
@@ -249,7 +232,14 @@ class AsyncStreamed:
             yield event
         await self._done("".join(said))
 
-    async def __aenter__(self) -> "AsyncStreamed":
+    def __enter__(self) -> "Streamed":
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        return self._stream.__exit__(*error)
+
+    async def __aenter__(self) -> "Streamed":
         await self._stream.__aenter__()
         return self
 
@@ -299,18 +289,6 @@ def _told_in_system(arguments: dict[str, Any], known: str) -> None:
         arguments["system"] = [*blocks, {"type": "text", "text": known}]
 
 
-def _answer_of_choices(response: Any) -> str:
-    return str(response.choices[0].message.content or "") if response.choices else ""
-
-
-def _delta_of_choices(event: Any) -> str:
-    return str(event.choices[0].delta.content or "") if event.choices else ""
-
-
-def _answer_of_blocks(response: Any) -> str:
-    return "".join(one.text for one in response.content if one.type == "text")
-
-
 def _delta_of_type(kind: str) -> Callable[[Any], str]:
     """Return the reader of events whose `delta` is, or has, the text."""
 
@@ -324,7 +302,12 @@ def _delta_of_type(kind: str) -> Callable[[Any], str]:
 
 
 Dialects = Mapping[str, Dialect]
-_CHOICES: Final = Dialect("messages", _told_in_messages, _answer_of_choices, _delta_of_choices)
+_CHOICES: Final = Dialect(
+    "messages",
+    _told_in_messages,
+    lambda response: str(response.choices[0].message.content or "") if response.choices else "",
+    lambda event: str(event.choices[0].delta.content or "") if event.choices else "",
+)
 OPENAI: Final[Dialects] = {
     "chat.completions.create": _CHOICES,
     "chat.completions.parse": _CHOICES,
@@ -337,6 +320,9 @@ OPENAI: Final[Dialects] = {
 }
 ANTHROPIC: Final[Dialects] = {
     "messages.create": Dialect(
-        "messages", _told_in_system, _answer_of_blocks, _delta_of_type("content_block_delta")
+        "messages",
+        _told_in_system,
+        lambda response: "".join(one.text for one in response.content if one.type == "text"),
+        _delta_of_type("content_block_delta"),
     )
 }

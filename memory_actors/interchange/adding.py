@@ -302,7 +302,6 @@ def named_otherwise(there: Memory | None, parts: EntityParts) -> tuple[str, str]
 
 
 def _own(item: Item) -> dict[str, Any]:
-    """Return the fields that a memory of any kind may have."""
     return {"metadata": item.metadata, "memory_id": item.memory_id, "pinned": item.pinned}
 
 

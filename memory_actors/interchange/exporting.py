@@ -249,30 +249,27 @@ class ChromaWriter(TargetWriter):
         self._begin()
 
     def _begin(self) -> None:
-        self._ids: list[str] = []
-        self._documents: list[str] = []
-        self._metadatas: list[dict[str, Any]] = []
+        self._batch: dict[str, list[Any]] = {"ids": [], "documents": [], "metadatas": []}
         self._characters = 0
 
     def write(self, memory: Memory, user_id: str) -> str | None:
         """Write any memory."""
         own = {"user_id": user_id, "session_id": memory.session_id, "role": memory.role}
         when = {"occurred_at": memory.occurred_at.isoformat()}
-        fields = {**_metadata_for_others(memory), **own, **when}
-        self._ids.append(memory.memory_id)
-        self._documents.append(memory.content)
-        self._metadatas.append(_flat(fields))
+        metadata = _flat({**_metadata_for_others(memory), **own, **when})
+        row = (memory.memory_id, memory.content, metadata)
+        for column, value in zip(self._batch.values(), row, strict=True):
+            column.append(value)
         self._characters += len(memory.content)
-        if len(self._ids) >= RECORDS_A_LINE or self._characters >= CHARACTERS_A_LINE_MAX:
+        is_full = len(self._batch["ids"]) >= RECORDS_A_LINE
+        if is_full or self._characters >= CHARACTERS_A_LINE_MAX:
             self.end()
         return None
 
     def end(self) -> None:
         """Write the batch that was begun."""
-        if self._ids:
-            self._line(
-                {"ids": self._ids, "documents": self._documents, "metadatas": self._metadatas}
-            )
+        if self._batch["ids"]:
+            self._line(self._batch)
             self._begin()
 
 

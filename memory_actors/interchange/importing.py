@@ -40,8 +40,8 @@ from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport, time_of_others, together
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import OF_MARKDOWN, SOURCES
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.interchange.sources.markdown import ENDINGS
+from memory_actors.interchange.sources.port import SourceReading, SourceRecord
 from memory_actors.sharing.system import MemorySystem
 
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
@@ -91,7 +91,6 @@ class ImportPlan:
         return await self._look(None, user_id, None)
 
     def _new_reading(self) -> SourceReading:
-        """Start the notes of one reading."""
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
         return SourceReading(next(named, None))
 
@@ -252,14 +251,14 @@ def _id_of_digest(program: str, digest: bytes, ordinal: int = 0) -> str:
     return f"{program}_{whole}"
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: object) -> bytes:
     try:
         return msgspec.json.encode(value, order="sorted")
     except (ValueError, OverflowError, RecursionError) as error:
         raise InvalidInputError(f"it holds what is not Unicode, or no JSON: {error}") from error
 
 
-def looked_up(record: Any, name: str) -> Any:
+def looked_up(record: object, name: str) -> Any:
     """Return a field of a record by its name, with dots between names inside of each other.
 
     A whole name with dots in it comes first; a number is a place in a list. None: there is none.

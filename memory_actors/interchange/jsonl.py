@@ -21,7 +21,7 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import nothing_understood
 from memory_actors.interchange.noting import ImportReport
 from memory_actors.interchange.records import LineReader, Progress, ReadLine, in_batches
-from memory_actors.interchange.sources.found import SourceReading
+from memory_actors.interchange.sources.port import SourceReading
 from memory_actors.sharing.system import UserMemory
 
 BATCH_LINES: Final = 200  # embedded together, one commit: 0.7 s of the default model

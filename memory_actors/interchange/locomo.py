@@ -67,16 +67,12 @@ class LocomoConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Conversation(msgspec.Struct):
-    """The form of the file."""
-
     sample_id: str
     conversation: dict[str, Any]
     qa: list[dict[str, Any]] = []
 
 
 class _Turn(msgspec.Struct):
-    """The form of the file."""
-
     speaker: str
     dia_id: str
     text: str

@@ -28,8 +28,6 @@ Told: TypeAlias = tuple[str | None, dict[str, Any]]
 
 
 class _Entity(NamedTuple):
-    """An entity as it would be."""
-
     memory_id: str
     observations: set[str]
     metadata: dict[str, Any]

@@ -46,20 +46,11 @@ import msgspec
 
 from memory_actors.api.operations import in_json
 from memory_actors.api.user import TAKES
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
-from memory_actors.base.validation import (
-    CONTENT_BYTES_MAX,
-    LONG_BYTES_MAX,
-    check_memory_type,
-    check_name,
-    check_optional_name,
-    content_bytes,
-    json_copy,
-    metadata_copy,
-)
 from memory_actors.interchange.noting import Notes, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
@@ -264,16 +255,16 @@ class LineReader:
         except msgspec.ValidationError as error:
             reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
             raise InvalidInputError(reason) from error
-        kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
+        kind = validation.check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
         occurred_at_us = micros_of(line.timestamp, "timestamp")
         item = Item(
             content=content,
-            metadata=metadata_copy(line.metadata),
+            metadata=validation.metadata_copy(line.metadata),
             occurred_at=datetime_of(line.timestamp, "timestamp"),
-            session_id=check_optional_name(line.session, "session"),
-            memory_id=check_optional_name(line.id, "id")
+            session_id=validation.check_optional_name(line.session, "session"),
+            memory_id=validation.check_optional_name(line.id, "id")
             or self._own_id(line, kind, occurred_at_us),
             **{name: _plain_in(line, name) for name in PLAIN},
         )
@@ -281,7 +272,7 @@ class LineReader:
         origins = checked(line.origins) or origin(line.source, line.trust)
         return ReadLine(
             place, kind, item, value, parts, origins,
-            agent_id=check_optional_name(line.agent, "agent"),
+            agent_id=validation.check_optional_name(line.agent, "agent"),
             expires_at_us=micros_of(line.expires_at, "expires_at"),
         )  # fmt: skip
 
@@ -344,7 +335,7 @@ def _plain_in(line: Line, name: str) -> Any:
     value = getattr(line, name)
     if name in _TIMES:
         return datetime_of(value, name)
-    return check_name(value, name) if isinstance(value, str) else value
+    return validation.check_name(value, name) if isinstance(value, str) else value
 
 
 def _check_fields(line: Line, kind: MemoryType) -> None:
@@ -366,10 +357,12 @@ def _content(line: Line, kind: MemoryType) -> str:
     """Return the text of a line; of one that says it as JSON, that JSON, or nothing."""
     if line.content is not None:
         is_long = kind in (MemoryType.LONG_TERM, MemoryType.STRUCTURED)
-        content_bytes(line.content, LONG_BYTES_MAX if is_long else CONTENT_BYTES_MAX)
+        validation.content_bytes(
+            line.content, validation.LONG_BYTES_MAX if is_long else validation.CONTENT_BYTES_MAX
+        )
         return line.content
     if kind is MemoryType.WORKING and line.value is not msgspec.UNSET:
-        return msgspec.json.encode(json_copy(line.value, "value")).decode()
+        return msgspec.json.encode(validation.json_copy(line.value, "value")).decode()
     if line.data is None and line.value is msgspec.UNSET:
         wanted = "'content'" if kind not in HAVE_DATA else "'content' and no 'data'"
         raise InvalidInputError(f"it has no {wanted}: give it what to remember")

@@ -74,7 +74,6 @@ class AlertSink(Protocol):
 
     async def send(self, alert: Alert) -> None:
         """Deliver one alert; raise what went wrong. Called for one alert at a time."""
-        ...
 
 
 # --- sinks

@@ -68,11 +68,9 @@ class Metrics(Protocol):
 
     def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
         """Note that an operation on a kind of memory ended, how long it took, and how."""
-        ...
 
     def watch(self, statistics: Statistics) -> Callable[[], None]:
         """Show the numbers that `statistics` gives whenever asked; return what ends that."""
-        ...
 
 
 class NoMetrics:

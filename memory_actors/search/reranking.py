@@ -38,7 +38,6 @@ class Reranker(Protocol):
 
         Called from one thread, never from the event loop.
         """
-        ...
 
 
 class FastembedReranker:

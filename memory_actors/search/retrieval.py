@@ -72,7 +72,6 @@ class Source(Protocol):
     @property
     def log(self) -> EventStore:
         """The log of all users."""
-        ...
 
 
 class Searched(Protocol):
@@ -81,17 +80,14 @@ class Searched(Protocol):
     @property
     def stream(self) -> str:
         """The stream that has the texts."""
-        ...
 
     @property
     def state(self) -> UserState:
         """The confirmed state."""
-        ...
 
     @property
     def indexes(self) -> UserIndexes:
         """The indexes over that state."""
-        ...
 
 
 class _Best(NamedTuple):

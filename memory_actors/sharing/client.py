@@ -27,14 +27,8 @@ from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
 from memory_actors.sharing.declaration import Invocation
-from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import (
-    ERASURES,
-    call_of,
-    from_here,
-    nothing,
-)
+from memory_actors.sharing.invocations import ERASURES, call_of, from_here, nothing
 from memory_actors.sharing.links import Waiting
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
 
@@ -100,7 +94,6 @@ class Client:
         self._closed = False
 
     def _name(self) -> str:
-        """Return a name for this client, of its own in every process."""
         return secrets.token_urlsafe(9)
 
     def address(self) -> Address | None:
@@ -317,7 +310,7 @@ class Client:
 
     # --- hearing
 
-    def heard(self, message: Said) -> None:
+    def heard(self, message: frames.Said) -> None:
         """Handle a message of the owner about a call."""
         if not isinstance(message, Answer) or message.number not in self._waiting:
             return

@@ -27,7 +27,6 @@ from memory_actors.sharing.address import (
 )
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import same
-from memory_actors.sharing.frames import Said
 from memory_actors.sharing.links import FrameLink
 from memory_actors.sharing.values import error_of
 
@@ -120,7 +119,7 @@ class Connection:
 
     # --- hearing
 
-    def _heard(self, link: FrameLink, message: Said) -> None:
+    def _heard(self, link: FrameLink, message: frames.Said) -> None:
         if isinstance(message, frames.Welcome):
             self._settle_welcome(link, message)
         elif isinstance(message, frames.Refused):
@@ -277,11 +276,8 @@ class Connection:
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         if not may_own:
             return None
-        turn, may_end, is_made = (
-            OpeningTurn(self._directory),
-            False,
-            make_lockable(self._directory),
-        )
+        turn, may_end = OpeningTurn(self._directory), False
+        is_made = make_lockable(self._directory)
         if not turn.taken():
             return None
         try:

@@ -26,31 +26,24 @@ class Caller(Protocol):
 
     async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation, and return its result."""
-        ...
 
     def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Yield what an operation does."""
-        ...
 
     def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited, and return its result."""
-        ...
 
     async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
         """Open a replay of a user; return its handle, its moment, and how much of then is lost."""
-        ...
 
     async def end_replay(self, on: On) -> None:
         """Let go of a replay."""
-        ...
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased."""
-        ...
 
     async def close(self) -> None:
         """End the connection."""
-        ...
 
 
 class How(Enum):

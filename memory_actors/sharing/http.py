@@ -303,7 +303,6 @@ class HttpCaller:
 
 
 def _request(name: str, route: Offered, on: On, given: dict[str, object]) -> HttpRequest:
-    """Return the request that stands for a call."""
     parts = {"user_id": on.user_id}
     if "{memory_id}" in route.path:
         parts["memory_id"] = check_name(given.pop("memory_id"), "memory_id")
@@ -342,7 +341,6 @@ def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, object]) -
 
 
 def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]:
-    """Return arguments as JSON has them, with the server's names."""
     own = signature(DECLARED[name].takes).parameters
     said = {}
     for argument, value in given.items():
@@ -358,10 +356,7 @@ def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]
 
 
 def _plain(value: object, what: str) -> Any:
-    """Return an argument as JSON has it.
-
-    :raises InvalidInputError: JSON has nothing like it.
-    """
+    """Return an argument as JSON has it."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -379,7 +374,6 @@ def _plain(value: object, what: str) -> Any:
 
 
 def _in_query(said: dict[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a query: of a list, each item."""
     for name, value in said.items():
         for each in value if isinstance(value, list) else [value]:
             yield name, each if isinstance(each, str) else msgspec.json.encode(each).decode()
@@ -389,7 +383,6 @@ def _in_query(said: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _error(problem: ProblemDetails) -> BaseException:
-    """Convert problem details to the error that the server raised."""
     name = problem.type.removeprefix(TYPE_PREFIX)
     if name in ("unauthorized", "forbidden"):
         return AccessDeniedError(problem.detail)

@@ -8,16 +8,6 @@ from typing import Any
 
 from memory_actors.sharing import frames
 from memory_actors.sharing.declaration import How
-from memory_actors.sharing.frames import (
-    FRAME_BYTES_MAX,
-    LARGE_BYTES,
-    UNREAD_BYTES_MAX,
-    Frames,
-    Message,
-    NotAFrameError,
-    Said,
-    framed,
-)
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import ERASURES
 
@@ -31,13 +21,13 @@ class FrameLink(asyncio.Protocol):
 
     def __init__(
         self,
-        heard: Callable[["FrameLink", Said], None],
+        heard: Callable[["FrameLink", frames.Said], None],
         lost: Callable[["FrameLink", Exception | None], None],
-        bytes_max: int = FRAME_BYTES_MAX,
+        bytes_max: int = frames.FRAME_BYTES_MAX,
         swollen: Callable[[], object] = lambda: None,
     ):
         self._heard, self._lost, self._swollen = heard, lost, swollen
-        self.frames = Frames(bytes_max)
+        self.frames = frames.Frames(bytes_max)
         self.alive_s = 0.0
         """The time at which the peer was last heard of, by the clock of the loop."""
         self.transport: asyncio.Transport | None = None
@@ -56,14 +46,14 @@ class FrameLink(asyncio.Protocol):
         self.alive_s = asyncio.get_running_loop().time()
         try:
             messages = self.frames.fed(data)
-        except NotAFrameError:
+        except frames.NotAFrameError:
             self.abort()
             return
         for message in messages:
             if self.is_closing:
                 return
             self._heard(self, message)
-        if self.frames.waiting_bytes > LARGE_BYTES:
+        if self.frames.waiting_bytes > frames.LARGE_BYTES:
             self._swollen()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -83,15 +73,15 @@ class FrameLink(asyncio.Protocol):
         """Return when the peer has read most of what was written, or has gone."""
         await self._writable.wait()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: frames.Message) -> None:
         """Send a message; a peer that has not read what came before has lost its connection."""
         if self.transport is None or self.transport.is_closing():
             return
-        self.transport.write(framed(message))
+        self.transport.write(frames.framed(message))
         unread_bytes = self.transport.get_write_buffer_size()
-        if unread_bytes > UNREAD_BYTES_MAX:
+        if unread_bytes > frames.UNREAD_BYTES_MAX:
             self.transport.abort()
-        elif unread_bytes > LARGE_BYTES:
+        elif unread_bytes > frames.LARGE_BYTES:
             self._swollen()
 
     @property

@@ -31,7 +31,6 @@ from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE, OwnedHere
 from memory_actors.sharing.choices import Choices, as_text, check
 from memory_actors.sharing.declaration import Caller, How
-from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import FORGET
 from memory_actors.sharing.links import FrameLink
@@ -258,7 +257,7 @@ class _Peer:
         loop = asyncio.get_running_loop()
         self._late = loop.call_later(HELLO_S_MAX, self.link.abort)
 
-    def _heard(self, _: FrameLink, message: Said) -> None:
+    def _heard(self, _: FrameLink, message: frames.Said) -> None:
         if isinstance(message, frames.Hello) and self._session is None:
             self._hello(message)
         elif isinstance(message, frames.Hello) or self._session is None:

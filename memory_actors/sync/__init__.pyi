@@ -65,7 +65,6 @@ from memory_actors.base.reports import CompactionReport
 from memory_actors.base.reports import CompactionStats
 from memory_actors.base.usage import SystemUsage
 from memory_actors.base.statistics import SystemStatistics
-from types import TracebackType
 from memory_actors.base.records import Episode
 from memory_actors.base.reports import Moment
 from memory_actors.base.context_documents import ContextReceipt
@@ -542,12 +541,7 @@ class MemorySystem:
         "Return counters of each part since the system was opened."
 
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 class Episodes:
     def lasting(self, ttl_s: float | None) -> Self:
@@ -593,12 +587,7 @@ class PastMemory(UserMemory):
         "Let go of it, as the end of its block does. It answers nothing more."
 
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 class ContextDocument:
     def lasting(self, ttl_s: float | None) -> Self:

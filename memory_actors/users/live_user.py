@@ -64,20 +64,16 @@ class UserView(Searched, Protocol):
     @property
     def values(self) -> Values:
         """The documents of it."""
-        ...
 
     @property
     def epoch(self) -> int:
         """The epoch that the user is live under; of a past one, 0."""
-        ...
 
     def touch(self, memory_id: str) -> None:
         """Note that a memory of a cache was used."""
-        ...
 
     def note_read(self, entry_id: str, now_us: int) -> None:
         """Note that an entry of a context document was read."""
-        ...
 
 
 class LiveUser:

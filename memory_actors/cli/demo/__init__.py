@@ -23,7 +23,7 @@ from memory_actors.base.processes import python, started
 from memory_actors.base.records import Item, Relationship
 from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
-from memory_actors.cli.options import App, SharedCommand, pass_app
+from memory_actors.cli.options import App
 from memory_actors.cli.output import print_json, say, shortened
 from memory_actors.cli.past import print_why
 from memory_actors.cli.plotting import TERMINAL, Bar, draw
@@ -52,10 +52,9 @@ WRITES: Final = (20, 60)
 """From how many acknowledged writes to how many, by chance, the writing process lives."""
 
 
-@click.command(cls=SharedCommand, shared=(*options.OF_DIRECTORY, "user", "embedder"))
+@options.command(shared=(*options.OF_DIRECTORY, "user", "embedder"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--ui", is_flag=True, help="See it in a browser afterwards, until Ctrl-C.")
-@pass_app
 def demo(app: App, /, path: Path | None, ui: bool) -> None:
     """Import a conversation, ask questions, kill a writer and see that nothing is lost.
 

@@ -91,7 +91,6 @@ class Summarizer(Protocol):
     @property
     def name(self) -> str:
         """Say how the summary was made, for the record: at most 100 printable characters."""
-        ...
 
     async def summarize(self, cluster: Cluster) -> str:
         """Return the body of a summary; `cluster.heading` goes in front of it.
@@ -101,7 +100,6 @@ class Summarizer(Protocol):
 
         :raises SummarizerError: there is no summary; the originals stay.
         """
-        ...
 
 
 def heading(count: int, start: datetime, end: datetime) -> str:

@@ -8,10 +8,12 @@ first turn, and rewritten where the caller says so and more has come. The source
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from eventlog.core.records import Returned
 from memory_actors.base.errors import (
     InvalidInputError,
     NotFoundError,
@@ -21,9 +23,11 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
+from memory_actors.integrations.coding_agents.pausing import is_paused
 from memory_actors.integrations.coding_agents.private import Cleaner
-from memory_actors.integrations.coding_agents.projects import Project
-from memory_actors.integrations.coding_agents.transcripts import Turn
+from memory_actors.integrations.coding_agents.projects import Project, project_of
+from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
+from memory_actors.integrations.coding_agents.transcripts import Turn, turns
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 if TYPE_CHECKING:
@@ -38,6 +42,8 @@ ERROR_CHARACTERS_MAX: Final = 300
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
 LAST_TURN: Final = "last_turn"
 """The metadata of a summary that names the last turn which it is about."""
+NO_KIND: Final = {"exists": False}
+"""The filter of messages, which have no `kind`."""
 REPLY: Final = ":reply"
 """The end of the id of a reply, behind that of its prompt."""
 CHAINED: Final = re.compile(r"&&|;|\n")
@@ -101,8 +107,9 @@ async def capture(
         return Captured()
     fixes = dict(_fixes(turns))
     told = [(turn, fixes.get(number, [])) for number, turn in enumerate(turns)]
-    last = await _last_stored(user, session)
-    known = next((n for n, turn in enumerate(turns) if turn.prompt.id == last), -1)
+    stored = await _newest(user, session, NO_KIND)
+    last = "" if stored is None else stored.memory_id.removesuffix(REPLY)
+    known = next((n for n, turn in enumerate(turns) if _id(session, turn) == last), -1)
     memories = episodes = 0
     if known >= 0:
         memories += await _renewed(user, list(_items(session, turns[known], (), cleaner))[1:])
@@ -112,7 +119,7 @@ async def capture(
         worked = [_episode(session, turn, cleaner) for turn, _ in some if turn.runs]
         memories += await _added(user, items)
         episodes += sum(await asyncio.gather(*(_put(user, one) for one in worked)))
-    summary = await _summary_of(user, session)
+    summary = await _newest(user, session, SUMMARY)
     if summary is None or (
         summarise and (memories or summary.metadata.get(LAST_TURN) != turns[-1].prompt.id)
     ):
@@ -120,14 +127,11 @@ async def capture(
     return Captured(len(turns) - known - 1, memories, episodes)
 
 
-async def _last_stored(user: UserMemory, session: Session) -> str | None:
-    """Return the id of the last prompt that is stored, of itself or of its reply."""
+async def _newest(user: UserMemory, session: Session, kind: object) -> Memory | None:
     found = await user.list_memories(
-        ["long_term"], filters={"kind": {"exists": False}}, sources=[session.source], limit=1
+        ["long_term"], filters={"kind": kind}, sources=[session.source], limit=1
     )
-    if not found:
-        return None
-    return found[0].memory_id.removeprefix(f"{session.source}:").removesuffix(REPLY)
+    return found[0] if found else None
 
 
 async def _added(user: UserMemory, items: Sequence[Item]) -> int:
@@ -160,13 +164,6 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
     return changed
 
 
-async def _summary_of(user: UserMemory, session: Session) -> Memory | None:
-    found = await user.list_memories(
-        ["long_term"], filters={"kind": SUMMARY}, sources=[session.source], limit=1
-    )
-    return found[0] if found else None
-
-
 async def _summarise(
     user: UserMemory,
     session: Session,
@@ -183,7 +180,7 @@ async def _summarise(
 
     said = await user.list_memories(
         ["long_term"],
-        filters={"kind": {"exists": False}},
+        filters={"kind": NO_KIND},
         sources=[session.source],
         limit=SUMMARY_MEMORIES_MAX,
     )
@@ -214,9 +211,13 @@ async def _summarise(
     await _added(user, [item])
 
 
+def _id(session: Session, turn: Turn) -> str:
+    return f"{session.source}:{turn.prompt.id}"
+
+
 def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
     """Yield the prompt of a turn, its reply, and what was fixed in it."""
-    its_id = f"{session.source}:{turn.prompt.id}"
+    its_id = _id(session, turn)
     said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
     if turn.reply is not None:
         said.append((f"{its_id}{REPLY}", "assistant", turn.reply.text, turn.reply.time))
@@ -247,7 +248,7 @@ def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
         action = cleaner.clean(run.command.strip() or used, STEP_CHARACTERS_MAX)
         steps.append(Step(number=number, action=action, error=_failure(run.error, cleaner) or None))
     return Episode(
-        memory_id=f"{session.source}:{turn.prompt.id}:episode",
+        memory_id=f"{_id(session, turn)}:episode",
         agent_id=session.host,
         goal=cleaner.clean(turn.prompt.text),
         status="failed" if turn.runs[-1].error else "done",
@@ -303,3 +304,73 @@ def _says(fix: Fix, cleaner: Cleaner) -> str:
     if passed != command:
         after = f"{after}, as `{passed}`" if changed else f"`{passed}`"
     return f"`{command}` failed: {_failure(fix.error, cleaner)}\nIt worked after {after}."
+
+
+# --- backfill: the transcripts that a host has kept, each message once
+
+UNREADABLE: Final = (OSError, ValueError, RecursionError)
+
+
+class Backfilled(Returned, frozen=True, kw_only=True):
+    """The counts of sessions and turns that a backfill read, and of memories that were new."""
+
+    sessions: int
+    turns: int
+    memories: int
+    episodes: int
+    projects: tuple[str, ...]
+    skipped: tuple[str, ...]
+    """Transcripts that could not be read, or whose directory is not known."""
+
+
+async def backfill(
+    memory: MemorySystem | None,
+    hosts: list[str],
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
+) -> Backfilled:
+    """Capture all transcripts of some hosts. Without a memory, only say what there is.
+
+    It can be stopped and run again: what is stored is not stored twice.
+    """
+    found = [(host, path) for host in hosts for path in _transcripts(host)]
+    captured: list[Captured] = []
+    projects, skipped = set(), []
+    for done, (host, path) in enumerate(found):
+        progress(done, len(found))
+        try:
+            reader = reader_of(host)
+            directory = reader.working_directory(path)
+            said = list(turns(reader.entries(path)))
+            project = None if directory is None else project_of(directory)
+            session = Session(host, reader.session_id(path))
+        except UNREADABLE:
+            project = None
+        if project is None:
+            skipped.append(str(path))
+        elif said and not is_paused(project.user_id):
+            new = Captured(len(said))
+            try:
+                if memory is not None:
+                    new = await capture(memory, project, session, said)
+            except InvalidInputError:  # a session or a directory whose name no memory can have
+                skipped.append(str(path))
+            else:
+                captured.append(new)
+                projects.add(project.user_id)
+    progress(len(found), len(found))
+    sums = [sum(each) for each in zip(*captured, strict=True)] or [0, 0, 0]
+    return Backfilled(
+        sessions=len(captured),
+        turns=sums[0],
+        memories=sums[1],
+        episodes=sums[2],
+        projects=tuple(sorted(projects)),
+        skipped=tuple(skipped),
+    )
+
+
+def _transcripts(host: str) -> list[Path]:
+    try:
+        return list(transcripts(host))
+    except OSError:  # one file that has them all
+        return []

@@ -41,7 +41,7 @@ class Host(NamedTuple):
     began_in: str = ""
     """The variable that says where a session began: the agent may be elsewhere by now."""
     reader: str = ""
-    """The module here that reads its transcripts; none: they are not captured."""
+    """The name in `readers.py` of what reads its transcripts; none: they are not captured."""
     home: tuple[str, str] = ("", "")
     """The variable that moves its files, and their directory in the home directory otherwise."""
     transcripts: str = ""

@@ -21,16 +21,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
 from memory_actors.base.version import version
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.mcp import jsonc
-from memory_actors.integrations.mcp.clients import (
-    NAME,
-    Change,
-    changing,
-    config_path,
-    installing,
-    program,
-    removing,
-)
+from memory_actors.integrations.mcp import clients, jsonc
 
 OURS: Final = re.compile(r"memory_actors.integrations.coding_agents")
 """Matches the command of a hook of ours."""
@@ -75,10 +66,10 @@ class Command(NamedTuple):
     @property
     def server(self) -> list[str]:
         """The command line of the MCP server."""
-        return [*program(), "mcp", "--data", self.data, "--user", self.user]
+        return [*clients.program(), "mcp", "--data", self.data, "--user", self.user]
 
 
-def changes_of(host: str, command: Command | None) -> list[Change]:
+def changes_of(host: str, command: Command | None) -> list[clients.Change]:
     """Return the changes that add our hooks and our server to a host, or remove them (None).
 
     :raises InvalidInputError: a file is damaged.
@@ -86,19 +77,19 @@ def changes_of(host: str, command: Command | None) -> list[Change]:
     it = HOSTS[host]
     if it.events and it.hooks_file is None:
         return [plugin_change(command)]
-    path = config_path(host)
+    path = clients.config_path(host)
     if command is None:
-        server = removing(host, path)
+        server = clients.removing(host, path)
     else:
-        server = installing(host, path, command.server, replace=True)
-    changes: dict[Path, Any] = {path: server}
+        server = clients.installing(host, path, command.server, replace=True)
+    changes = {path: server}
     if it.hooks_file is not None:
         place = path.parent / Path(it.hooks_file).expanduser()
         edit = partial(_with_plugin if place.suffix == ".js" else _with_hooks, host, command)
-        changes[place] = changing(place, edit, changes.get(place))
+        changes[place] = clients.changing(place, edit, changes.get(place))
     if it.rules_file is not None:
         place = path.parent / it.rules_file
-        changes[place] = changing(place, partial(_with_rules, command))
+        changes[place] = clients.changing(place, partial(_with_rules, command))
     return [*changes.values()]
 
 
@@ -133,12 +124,13 @@ def _with_hooks(host: str, command: Command | None, text: str) -> str:
     return "" if command is None and text == empty else text
 
 
-def _without_ours(entry: Any) -> list[Any]:
+def _without_ours(entry: object) -> list[object]:
     """Return a hook, or a group without our hooks, or nothing if it is ours or had no others."""
     if not OURS.search(json.dumps(entry)):
         return [entry]
-    listed = entry.get("hooks") if isinstance(entry, dict) else None
-    theirs = [one for one in listed or () if not OURS.search(json.dumps(one))]
+    if not isinstance(entry, dict):
+        return []
+    theirs = [one for one in entry.get("hooks") or () if not OURS.search(json.dumps(one))]
     return [{**entry, "hooks": theirs}] if theirs else []
 
 
@@ -158,7 +150,7 @@ def _with_rules(command: Command | None, text: str) -> str:
 
 def plugin_directory() -> Path:
     """Return where the plugin is: a marketplace with this plugin alone."""
-    return platformdirs.user_data_path(NAME) / "claude-code"
+    return platformdirs.user_data_path(clients.NAME) / "claude-code"
 
 
 def plugin_files(command: Command) -> dict[str, str]:
@@ -166,13 +158,13 @@ def plugin_files(command: Command) -> dict[str, str]:
     server = command.server
     shown: dict[str, Any] = {
         ".claude-plugin/marketplace.json": {
-            "name": NAME,
+            "name": clients.NAME,
             "owner": {"name": "Memory Actors"},
             "description": DESCRIPTION,
-            "plugins": [{"name": NAME, "source": "./plugin", "description": DESCRIPTION}],
+            "plugins": [{"name": clients.NAME, "source": "./plugin", "description": DESCRIPTION}],
         },
         "plugin/.claude-plugin/plugin.json": {
-            "name": NAME,
+            "name": clients.NAME,
             "version": version(),
             "description": DESCRIPTION,
             "author": {"name": "Memory Actors"},
@@ -180,7 +172,9 @@ def plugin_files(command: Command) -> dict[str, str]:
         },
         "plugin/hooks/hooks.json": {"hooks": hooks_of("claude-code", command)},
         "plugin/.mcp.json": {
-            "mcpServers": {NAME: {"type": "stdio", "command": server[0], "args": server[1:]}}
+            "mcpServers": {
+                clients.NAME: {"type": "stdio", "command": server[0], "args": server[1:]}
+            }
         },
     }
     files = {path: json.dumps(data, indent=2) + "\n" for path, data in shown.items()}
@@ -228,10 +222,12 @@ class PluginChange(NamedTuple):
 
 def plugin_change(command: Command | None) -> PluginChange:
     """Return the change that adds the plugin, or removes it (None)."""
-    plugin = f"{NAME}@{NAME}"
+    plugin = f"{clients.NAME}@{clients.NAME}"
     uninstall = ["claude", "plugin", "uninstall", plugin]
     if command is None:
-        return PluginChange(None, [uninstall, ["claude", "plugin", "marketplace", "remove", NAME]])
+        return PluginChange(
+            None, [uninstall, ["claude", "plugin", "marketplace", "remove", clients.NAME]]
+        )
     commands = [
         *([uninstall] if plugin_directory().exists() else []),  # it keeps a copy of the former
         ["claude", "plugin", "marketplace", "add", str(plugin_directory())],

@@ -17,7 +17,8 @@ from memory_actors.integrations.coding_agents.hook import Command, Event, recall
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.pausing import log
 from memory_actors.integrations.coding_agents.projects import Project
-from memory_actors.integrations.coding_agents.transcripts import reader_of, transcripts, turns
+from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
+from memory_actors.integrations.coding_agents.transcripts import turns
 from memory_actors.sharing.address import server_url
 from memory_actors.sharing.system import MemorySystem, open_or_join
 
@@ -101,7 +102,6 @@ def team_key() -> str | None:
 
 
 def _opened(place: str) -> Any:
-    """Open a store, or become a client of the process that has it."""
     if server_url(place) is not None or "://" in place:
         return open_or_join(place)
     keys = known_key_file(place, None)

@@ -1,20 +1,18 @@
 """The transcript of a session, whatever host wrote it: turns, each with what was run for it.
 
-A host writes one line of JSON for each message. The reader of its row in `hosts.py` yields them as
-`Prompt`, `Reply` and `Ran`; here those become turns. A line that cannot be read costs itself alone.
+A host writes one line of JSON for each message. `readers.py` yields them as `Prompt`, `Reply` and
+`Ran`; here those become turns. A line that cannot be read costs itself alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from eventlog.files.datafile import opened
 from memory_actors.base.json_text import without_halves
-from memory_actors.integrations.coding_agents.hosts import HOSTS
 
 ERROR_CHARACTERS_MAX: Final = 20_000
 """The limit for the end of a failed command's output: more than is kept, so that it is cleaned."""
@@ -61,31 +59,6 @@ class Turn(NamedTuple):
     prompt: Prompt
     runs: Sequence[Ran]
     reply: Reply | None
-
-
-class Reader(Protocol):
-    """The module that reads the transcripts of a host."""
-
-    def working_directory(self, path: Path, /) -> str | None:
-        """Return the directory in which a session was held, if it is known."""
-
-    def session_id(self, path: Path, /) -> str:
-        """Return the id of a session as hooks name it."""
-
-    def entries(self, path: Path, /) -> Iterator[Entry]:
-        """Yield what was said and done."""
-
-
-def reader_of(host: str) -> Reader:
-    """Return the reader of a host's transcripts."""
-    return cast("Reader", import_module(f"{__package__}.{HOSTS[host].reader}"))
-
-
-def transcripts(host: str) -> Iterator[Path]:
-    """Yield all transcripts of a host."""
-    within = getattr(reader_of(host), "within", None)  # of one file with many
-    for path in sorted(Path(HOSTS[host].place()).glob(HOSTS[host].transcripts)):
-        yield from within(path) if within else (path,)
 
 
 def turns(entries: Iterable[Entry]) -> Iterator[Turn]:

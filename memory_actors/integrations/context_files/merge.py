@@ -32,16 +32,7 @@ from typing import Literal, TypeAlias, TypeVar
 from eventlog.core.records import Returned
 from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.errors import ContextFileError
-from memory_actors.kinds.context.alignment import (
-    NewId,
-    Placed,
-    aligned,
-    as_shown,
-    changes_between,
-    matched,
-    new_block_id,
-    runs,
-)
+from memory_actors.kinds.context import alignment
 from memory_actors.kinds.context.markdown import ParsedBlock, entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
@@ -69,17 +60,19 @@ class FileBlock:
         """Return the block as it was read."""
         return ParsedBlock(self.raw, self.heading)
 
-    def placed(self) -> Placed:
+    def placed(self) -> alignment.Placed:
         """Return the block under its id, which is set by this time."""
         assert self.name is not None
-        return Placed(self.name, self.raw, self.heading)
+        return alignment.Placed(self.name, self.raw, self.heading)
 
 
-def weave(document: Sequence[Placed], read: Sequence[FileBlock], new_id: NewId) -> list[Placed]:
+def weave(
+    document: Sequence[alignment.Placed], read: Sequence[FileBlock], new_id: alignment.NewId
+) -> list[alignment.Placed]:
     """Return the document's blocks with the file's own among them, which get their ids here."""
     places = {block.block_id: n for n, block in enumerate(document)}
     in_file = {block.name for block in read if not block.goes}
-    added: dict[int, list[Placed]] = {}
+    added: dict[int, list[alignment.Placed]] = {}
     at = 0
     for block in read:
         if block.goes:
@@ -103,8 +96,8 @@ def weave(document: Sequence[Placed], read: Sequence[FileBlock], new_id: NewId) 
 
 
 def added_by_both(
-    document: Sequence[Placed], mine: set[str], read: Sequence[FileBlock]
-) -> Iterator[tuple[Placed, FileBlock]]:
+    document: Sequence[alignment.Placed], mine: set[str], read: Sequence[FileBlock]
+) -> Iterator[tuple[alignment.Placed, FileBlock]]:
     """Yield pairs of blocks that both sides added in sections of one name and that say the same.
 
     `mine` are the ids that the document added; the file's blocks are those without an id. Blank
@@ -112,9 +105,9 @@ def added_by_both(
     """
     ours = [(k, b) for k, b in _keyed(document) if b.block_id in mine]
     theirs = [(k, b) for k, b in _keyed(read) if b.name is None and b.behind is None]
-    left: dict[_Key, list[Placed]] = {}
+    left: dict[_Key, list[alignment.Placed]] = {}
     rest: list[tuple[_Key, FileBlock]] = []
-    for old, new, equal in runs([key for key, _ in ours], [key for key, _ in theirs]):
+    for old, new, equal in alignment.runs([key for key, _ in ours], [key for key, _ in theirs]):
         if equal:
             yield from ((ours[i][1], theirs[j][1]) for i, j in zip(old, new, strict=True))
             continue
@@ -127,24 +120,23 @@ def added_by_both(
 
 
 _Key = tuple[str, str]
-_Some = TypeVar("_Some", Placed, FileBlock)
+_Some = TypeVar("_Some", alignment.Placed, FileBlock)
 
 
 def _keyed(blocks: Sequence[_Some]) -> Iterator[tuple[_Key, _Some]]:
-    """Yield blocks with their section and what they say."""
     section = ""
     for block in blocks:
         section = section if block.heading is None else block.heading
         yield (section, block.raw.strip()), block
 
 
-def whole(blocks: Sequence[Placed], new_id: NewId) -> list[Placed]:
+def whole(blocks: Sequence[alignment.Placed], new_id: alignment.NewId) -> list[alignment.Placed]:
     """Return blocks as they show, so that they are what their text is taken apart into."""
-    apart = as_shown(blocks)
+    apart = alignment.as_shown(blocks)
     found = parse("".join(block.raw for block in apart))
     if [block.raw for block in found] == [block.raw for block in apart]:
         return apart
-    return aligned(apart, found, new_id)  # without what has blank lines alone
+    return alignment.aligned(apart, found, new_id)  # without what has blank lines alone
 
 
 # --- the merge
@@ -182,11 +174,11 @@ class Merged(Returned, frozen=True):
 
 
 def merge(
-    document: Sequence[Placed],
+    document: Sequence[alignment.Placed],
     file_text: str,
     base: Base | None,
-    archived: Mapping[str, Placed],
-    new_id: NewId = new_block_id,
+    archived: Mapping[str, alignment.Placed],
+    new_id: alignment.NewId = alignment.new_block_id,
 ) -> Merged:
     """Merge a document and the text of its file; no base on the first time.
 
@@ -202,14 +194,14 @@ def merge(
         )
     read = [FileBlock(*block) for block in found]
     text = render(block.raw for block in document)
-    live = aligned(as_shown(document), parse(text), new_id)
+    live = alignment.aligned(alignment.as_shown(document), parse(text), new_id)
     if text == file_text:  # in step, whatever a sync that was cut off has noted
         base = base_of(live)
     merging = _Merging(live, read)
     merging.settle(base or (), archived)
     final = whole(weave(list(merging.shown.values()), merging.read, new_id), new_id)
     return Merged(
-        changes=tuple(changes_between(document, final)),
+        changes=tuple(alignment.changes_between(document, final)),
         text=render(block.raw for block in final),
         file_base=base_of(block.placed() for block in merging.read),
         base=base_of(final),
@@ -218,23 +210,19 @@ def merge(
 
 
 class _Edit(IntEnum):
-    """The change of an entry on one side since the base."""
-
     NONE = 0
     SPACING = 1  # other blank lines behind it
     TEXT = 2
 
 
 class _Merging:
-    """Both sides, and what will be of them."""
-
-    def __init__(self, live: Sequence[Placed], read: list[FileBlock]):
+    def __init__(self, live: Sequence[alignment.Placed], read: list[FileBlock]):
         self.live = {block.block_id: block for block in live}
         self.shown = dict(self.live)  # the document's blocks as they will be, without those that go
         self.read = read
         self.conflicts: list[Conflict] = []
 
-    def settle(self, base: Base, archived: Mapping[str, Placed]) -> None:
+    def settle(self, base: Base, archived: Mapping[str, alignment.Placed]) -> None:
         """Decide on each entry of the base, then find what both sides added alike."""
         of_name = dict(self._of_base(base, archived))
         for name, digest in base:
@@ -244,7 +232,9 @@ class _Merging:
             block.name = placed.block_id
             self.shown[placed.block_id] = placed._replace(raw=block.raw)
 
-    def _of_base(self, base: Base, archived: Mapping[str, Placed]) -> list[tuple[str, FileBlock]]:
+    def _of_base(
+        self, base: Base, archived: Mapping[str, alignment.Placed]
+    ) -> list[tuple[str, FileBlock]]:
         """Match the file's blocks with the entries of the base."""
         digests = {digest for _, digest in base}
         if not digests:
@@ -255,7 +245,7 @@ class _Merging:
         ]
         known = [self.live.get(name) or archived.get(name) for name, _ in base]
         blocks = [block.block() for block in self.read]
-        same, edited = matched([digest for _, digest in base], keys, known, blocks)
+        same, edited = alignment.matched([digest for _, digest in base], keys, known, blocks)
         return [(base[i][0], self.read[j]) for i, j in (*same, *edited)]
 
     def _decide(self, name: str, digest: bytes, block: FileBlock | None) -> None:
@@ -285,14 +275,14 @@ class _Merging:
             self.shown[mine.block_id] = mine
 
     def _conflict(
-        self, name: str, reason: Reason, mine: Placed | None, block: FileBlock | None
+        self, name: str, reason: Reason, mine: alignment.Placed | None, block: FileBlock | None
     ) -> None:
         here = None if mine is None else entry_text(mine.raw)
         there = None if block is None else entry_text(block.raw)
         self.conflicts.append(Conflict(name, reason, here, there))
 
 
-def base_of(blocks: Iterable[Placed]) -> Base:
+def base_of(blocks: Iterable[alignment.Placed]) -> Base:
     """Return blocks as a base."""
     return tuple((block.block_id, text_digest(block.raw)) for block in blocks)
 

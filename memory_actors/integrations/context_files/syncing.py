@@ -20,6 +20,7 @@ way, to a separate file beside it.
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -123,10 +124,7 @@ def label_of(path: Path) -> str:
 
 
 def _check_text(text: str, path: Path) -> None:
-    """Refuse the mirror of an archive, and a text without line feeds.
-
-    :raises ContextFileError: it is one of them.
-    """
+    """Refuse the mirror of an archive, and a text without line feeds."""
     if text.startswith(MARK):
         raise ContextFileError(f"{path} mirrors an archive: sync the document's own file")
     if "\r" in text.strip() and "\n" not in text:
@@ -136,17 +134,15 @@ def _check_text(text: str, path: Path) -> None:
         )
 
 
+@dataclass(eq=False)
 class _Sync:
-    """One sync on its way."""
-
-    def __init__(self, document: ContextDocument, path: Path, *, auto_archive: bool):
-        self.document = document
-        self.path = path
-        self.auto_archive = auto_archive
-        self.changes = 0
-        self.file_changed = False
-        self.conflicts: list[Conflict] = []
-        self.archived: list[str] = []
+    document: ContextDocument
+    path: Path
+    auto_archive: bool
+    changes: int = 0
+    file_changed: bool = False
+    conflicts: list[Conflict] = field(default_factory=list)
+    archived: list[str] = field(default_factory=list)
 
     async def round(self) -> bool:
         """Take the first step that is due; return whether there was none."""

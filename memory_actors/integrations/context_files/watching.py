@@ -29,8 +29,6 @@ logger = get_logger(__name__)
 
 
 class _Sight(NamedTuple):
-    """Both sides as one look shows them."""
-
     file: tuple[int, int, int] | None
     document: bytes
     archive: bytes
@@ -65,8 +63,6 @@ async def watch(
 
 
 class _Watched:
-    """Both sides as they were last seen, and last found in step."""
-
     def __init__(self, document: ContextDocument, path: Path, *, auto_archive: bool):
         self._document = document
         self._path = path

@@ -37,10 +37,10 @@ from langgraph.store.base import Item, PutOp, SearchItem
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import LONG_BYTES_MAX, json_copy, own_metadata
+from memory_actors.interchange.sources.langgraph import place_of
 
 Namespace = tuple[str, ...]
 
-SHARED_USER = "langgraph"
 _COLLECTION = re.compile(r"langgraph(?:@(\d+))?/(.*)", re.DOTALL)
 
 
@@ -58,25 +58,13 @@ class NamespaceNames:
 
     def place(self, namespace: Sequence[str]) -> tuple[str, str]:
         """Return the user and the collection of a namespace."""
-        at = self._user
-        if isinstance(at, int) and self._is_named(namespace):
-            others = [*namespace[:at], *namespace[at + 1 :]]
-            return namespace[at], f"langgraph@{at}/{'.'.join(others)}"
-        user_id = at if isinstance(at, str) else SHARED_USER
-        return user_id, f"langgraph/{'.'.join(namespace)}"
+        user_id, collection = place_of(namespace, self._user)
+        return str(user_id), collection
 
     def user_below(self, prefix: Sequence[str]) -> str | None:
         """Return the user who has all namespaces that begin so; None: several may."""
-        if isinstance(self._user, str):
-            return self._user
-        if self._user >= len(prefix):
-            return None
-        return prefix[self._user] if self._is_named(prefix) else SHARED_USER
-
-    def _is_named(self, namespace: Sequence[str]) -> bool:
-        """Tell whether a namespace has the label that names the user."""
-        at = self._user
-        return isinstance(at, int) and at < len(namespace) and bool(namespace[at].strip())
+        is_open = isinstance(self._user, int) and self._user >= len(prefix)
+        return None if is_open else self.place(prefix)[0]
 
 
 def namespace_of(user_id: str, collection: str) -> Namespace | None:

@@ -5,6 +5,7 @@ items.py says what an item is. Reads of a batch see what was there before its pu
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -24,18 +25,8 @@ from langgraph.store.base import (
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import MemoryType
 from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_name, check_text
+from memory_actors.integrations.langgraph import items
 from memory_actors.integrations.langgraph.filters import Filter, documents_filter
-from memory_actors.integrations.langgraph.items import (
-    MINUTE_US,
-    Namespace,
-    NamespaceNames,
-    StoredItem,
-    checked_metadata,
-    checked_value,
-    item_of,
-    items_of,
-    namespace_of,
-)
 from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
@@ -49,20 +40,15 @@ AT_ONCE: Final = 64  # commands that wait for the same commit, and batches that 
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Operations:
     """Carries out operations on an open memory system, on its event loop."""
 
-    def __init__(
-        self,
-        memory: MemorySystem,
-        names: NamespaceNames,
-        index: Index | None,
-        *,
-        clock: Callable[[], int],
-        ttl: Callable[[], TTLConfig],
-    ):
-        self._memory, self._names, self._index = memory, names, index
-        self._clock, self._ttl = clock, ttl
+    _memory: MemorySystem
+    _names: items.NamespaceNames
+    _index: Index | None
+    _clock: Callable[[], int]
+    _ttl: Callable[[], TTLConfig]
 
     async def batch(self, given: Sequence[Op]) -> list[Result]:
         """Check operations, and carry them out.
@@ -76,7 +62,9 @@ class Operations:
     async def carry_out(self, given: Sequence[Op]) -> list[Result]:
         """Carry out checked operations: reads see what was there before, the last put counts."""
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
-        values = {at: checked_value(op.value) for at, op in puts.items() if op.value is not None}
+        values = {
+            at: items.checked_value(op.value) for at, op in puts.items() if op.value is not None
+        }
         if self._index is not None:
             index = self._index
             texts = [
@@ -93,7 +81,9 @@ class Operations:
         swept = 0
         for user_id in await self._users(()):
             user = self._memory.user(user_id)
-            over = items_of(user_id, await user.list_memories(KINDS, filters=expired, limit=ALL))
+            over = items.items_of(
+                user_id, await user.list_memories(KINDS, filters=expired, limit=ALL)
+            )
             # Each only if it is over still: a put or a read may have renewed it since.
             swept += sum(
                 await self._all(
@@ -111,8 +101,8 @@ class Operations:
                 for name, what in ((user_id, "user"), (collection, "collection"), (op.key, "key")):
                     check_name(name, what)
                 if op.value is not None:
-                    checked_value(op.value)
-                    checked_metadata(op, self._clock())
+                    items.checked_value(op.value)
+                    items.checked_metadata(op, self._clock())
             if isinstance(op, SearchOp | ListNamespacesOp):
                 check_count(op.limit, "limit")
                 check_count(op.offset, "offset")
@@ -133,7 +123,7 @@ class Operations:
             return await self._search(op)
         return await self._list(op) if isinstance(op, ListNamespacesOp) else None
 
-    async def _find(self, namespace: Sequence[str], key: str) -> StoredItem | None:
+    async def _find(self, namespace: Sequence[str], key: str) -> items.StoredItem | None:
         user_id, collection = self._names.place(namespace)
         user = self._memory.user(user_id)
         try:
@@ -142,7 +132,7 @@ class Operations:
             return None
         if (document.collection, document.key) != (collection, key):
             return None  # it was found by its memory id
-        return item_of(user_id, collection, key, document.value, document)
+        return items.item_of(user_id, collection, key, document.value, document)
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         query = op.query or ""
@@ -159,7 +149,7 @@ class Operations:
             await self._all(self._refresh(found) for found, _ in page)
         return [found.search_item(score) for found, score in page]
 
-    async def _matching(self, op: SearchOp, limit: int = ALL) -> list[StoredItem]:
+    async def _matching(self, op: SearchOp, limit: int = ALL) -> list[items.StoredItem]:
         """Return the items that a search may return, those put last first; `limit` of each user."""
         users = await self._users(op.namespace_prefix)
         if op.filter:
@@ -170,34 +160,35 @@ class Operations:
             for user_id in users:
                 user = self._memory.user(user_id)
                 listed = await user.list_memories(KINDS, filters=self._about(op), limit=limit)
-                each.append(items_of(user_id, listed))
+                each.append(items.items_of(user_id, listed))
         found = [one for some in each for one in some]
         return sorted(found, key=lambda one: one.updated_at, reverse=True)
 
-    async def _with_values(self, user_id: str, op: SearchOp, asked: Filter) -> list[StoredItem]:
-        """Return a user's items below a prefix whose values match a filter."""
+    async def _with_values(
+        self, user_id: str, op: SearchOp, asked: Filter
+    ) -> list[items.StoredItem]:
         documents, prefix, now_us = self._memory.user(user_id).documents, op.namespace_prefix, 0
         if self._omits:
             now_us = self._clock()
-        found: list[StoredItem] = []
+        found: list[items.StoredItem] = []
         for collection in await documents.collections():
-            namespace = namespace_of(user_id, collection)
+            namespace = items.namespace_of(user_id, collection)
             if namespace is None or namespace[: len(prefix)] != tuple(prefix):
                 continue
             for document in await documents.find(collection, asked, limit=ALL):
-                one = item_of(user_id, collection, document.key, document.value, document)
+                one = items.item_of(user_id, collection, document.key, document.value, document)
                 if one is not None and not (now_us and one.is_over(now_us)):
                     found.append(one)
         return found
 
     async def _by_retrieval(
         self, op: SearchOp, query: str
-    ) -> list[tuple[StoredItem, float | None]]:
+    ) -> list[tuple[items.StoredItem, float | None]]:
         """Rank by our own retrieval; what it does not return comes behind what it does."""
         wanted = op.offset + op.limit
         matching = await self._matching(op) if op.filter else []
         among = {one.memory_id for one in matching} if op.filter else None
-        hits: list[tuple[StoredItem, float | None]] = []
+        hits: list[tuple[items.StoredItem, float | None]] = []
         # Other stores take a query of any length, and a model reads no more than its beginning.
         query = query.strip().encode()[:QUERY_BYTES_MAX].decode(errors="ignore")
         for user_id in await self._users(op.namespace_prefix):
@@ -210,8 +201,7 @@ class Operations:
 
     async def _retrieved(
         self, user_id: str, op: SearchOp, query: str, among: Set[str] | None
-    ) -> list[tuple[StoredItem, float | None]]:
-        """Retrieve the wanted number of matching items of one user."""
+    ) -> list[tuple[items.StoredItem, float | None]]:
         user = self._memory.user(user_id)
         about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
         wanted = min(max(op.offset + op.limit, 1), RANKED_MAX)
@@ -225,9 +215,9 @@ class Operations:
                 break
             top_k = min(top_k * 4, RANKED_MAX)
         scores = {hit.memory_id: hit.score for hit in asked}
-        return [(one, scores[one.memory_id]) for one in items_of(user_id, asked)]
+        return [(one, scores[one.memory_id]) for one in items.items_of(user_id, asked)]
 
-    async def _list(self, op: ListNamespacesOp) -> list[Namespace]:
+    async def _list(self, op: ListNamespacesOp) -> list[items.Namespace]:
         conditions = op.match_conditions or ()
         prefixes = [one.path for one in conditions if one.match_type == "prefix"]
         # The user is known where one of the prefixes says it, and not by a wildcard.
@@ -243,15 +233,14 @@ class Operations:
         cut = sorted({namespace[: op.max_depth] for namespace in found})
         return cut[op.offset : op.offset + op.limit]
 
-    async def _namespaces(self, user_id: str) -> list[Namespace]:
-        """Return the namespaces of a user that have an item."""
+    async def _namespaces(self, user_id: str) -> list[items.Namespace]:
         user = self._memory.user(user_id)
         counts = dict(await user.documents.collections())
         if self._omits:
             over = {"langgraph.expires_us": {"lte": self._clock()}}
             for memory in await user.list_memories(KINDS, filters=over, limit=ALL):
                 counts[memory.data["collection"]] -= 1
-        places = (namespace_of(user_id, name) for name, count in counts.items() if count > 0)
+        places = (items.namespace_of(user_id, name) for name, count in counts.items() if count > 0)
         return [namespace for namespace in places if namespace is not None]
 
     # --- writes
@@ -264,10 +253,10 @@ class Operations:
             if found is not None:
                 await self._if_still_so(user.delete, found.memory_id)
             return
-        metadata = checked_metadata(op, self._clock())
+        metadata = items.checked_metadata(op, self._clock())
         await user.documents.put(collection, value, key=op.key, metadata=metadata)
 
-    async def _refresh(self, found: StoredItem) -> None:
+    async def _refresh(self, found: items.StoredItem) -> None:
         """Restart the time to live of an item, if it has one.
 
         LangGraph puts the store's default into `refresh_ttl` of a read that does not choose.
@@ -275,8 +264,8 @@ class Operations:
         ttl, expires_us = found.about.get("ttl"), found.about.get("expires_us")
         if ttl is None or expires_us is None:
             return
-        later_us = self._clock() + int(ttl * MINUTE_US)
-        if later_us - expires_us < ttl * MINUTE_US * REFRESH_SHARE:
+        later_us = self._clock() + int(ttl * items.MINUTE_US)
+        if later_us - expires_us < ttl * items.MINUTE_US * REFRESH_SHARE:
             return
         user = self._memory.user(found.user_id)
         about = found.about | {"expires_us": later_us}
@@ -326,13 +315,13 @@ class Operations:
 
 
 def _best_first(
-    found: Iterable[tuple[StoredItem, float | None]],
-) -> list[tuple[StoredItem, float | None]]:
+    found: Iterable[tuple[items.StoredItem, float | None]],
+) -> list[tuple[items.StoredItem, float | None]]:
     """Return by score; those without one behind the others, in their order."""
     return sorted(found, key=lambda one: -1e9 if one[1] is None else one[1], reverse=True)
 
 
-def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
+def _matches(condition: MatchCondition, namespace: items.Namespace) -> bool:
     """Tell whether a namespace begins or ends as a condition says; `*` is any one label."""
     path, length = tuple(condition.path), len(condition.path)
     if condition.match_type not in ("prefix", "suffix"):

@@ -85,8 +85,8 @@ class MemoryActorsStore(BaseStore):
             sync.on_loop(given, itself) if isinstance(given, sync.MemorySystem) else given,
             NamespaceNames(user),
             None if index is None else Index(index),
-            clock=clock or system_clock_us,
-            ttl=lambda: self.ttl_config or {},
+            clock or system_clock_us,
+            lambda: self.ttl_config or {},
         )
         self._joined = None if self._loop is None else Joined(self._operations)
 

@@ -57,7 +57,6 @@ DIRECTORIES: Final = {
 
 
 def _application(directory: str, file: str) -> Mapping[str, str]:
-    """Return where applications keep their files, by platform."""
     return {
         "linux": f"$XDG_CONFIG_HOME/{directory}/{file}",
         "darwin": f"Library/Application Support/{directory}/{file}",

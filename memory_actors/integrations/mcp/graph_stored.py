@@ -161,5 +161,4 @@ async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str
 
 
 def _metadata(memory: Memory) -> dict[str, Any]:
-    """Return the metadata that callers gave a memory."""
     return {name: value for name, value in memory.metadata.items() if name != IS_COMPRESSED}

@@ -172,10 +172,7 @@ async def _relate(call: ToolCall) -> ToolAnswer:
 
 
 async def _is_there(user: UserMemory, name: str) -> bool:
-    """Say whether there is an entity of a name.
-
-    :raises NotFoundError: there is none, and the name is an id: nothing is named so.
-    """
+    """Say whether there is an entity of a name."""
     try:
         await user.entities.get(name)
     except NotFoundError as error:
@@ -234,7 +231,13 @@ FACTS: Final = Annotated[
 
 
 def _tool(
-    name: str, title: str, run: Run, takes: Any, returns: Any, words: Sequence[str], **hints: bool
+    name: str,
+    title: str,
+    run: Run,
+    takes: type[msgspec.Struct],
+    returns: type[msgspec.Struct],
+    words: Sequence[str],
+    **hints: bool,
 ) -> Tool:
     """Return a tool; `words` are what it does, when to use it, and an example."""
     what, when, example = words

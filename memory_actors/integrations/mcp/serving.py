@@ -124,8 +124,6 @@ def agent_of(context: Context) -> str | None:
 
 
 class _Serving:
-    """The handlers of a server."""
-
     def __init__(self, whose: Whose, tool_sets: Sequence[str], watched: bool):
         self._whose = whose
         for name in tool_sets:
@@ -172,7 +170,7 @@ class _Serving:
         tool = self._tools.get(name)
         return None if tool is None else schema(tool.takes)
 
-    async def _list_tools(self, _context: Context, _params: Any) -> types.ListToolsResult:
+    async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
 
     async def _call_tool(
@@ -200,7 +198,9 @@ class _Serving:
 
     # --- resources
 
-    async def _list_resources(self, _context: Context, _params: Any) -> types.ListResourcesResult:
+    async def _list_resources(
+        self, _context: Context, _params: object
+    ) -> types.ListResourcesResult:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(name=name, title=title, uri=uri, description=words, mime_type=JSON)
@@ -210,7 +210,7 @@ class _Serving:
         )
 
     async def _list_templates(
-        self, _context: Context, _params: Any
+        self, _context: Context, _params: object
     ) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
             name="memory",
@@ -241,7 +241,6 @@ class _Serving:
         return types.ReadResourceResult(contents=[content])
 
     async def _resource(self, user: UserMemory, uri: str) -> Any:
-        """Return the resource at an address, or None."""
         if uri == graph.RESOURCE and "graph" in self._sets:
             return await graph.read_graph(user)
         if "memory" not in self._sets:
@@ -269,7 +268,7 @@ class _Serving:
 
     # --- prompts
 
-    async def _list_prompts(self, _context: Context, _params: Any) -> types.ListPromptsResult:
+    async def _list_prompts(self, _context: Context, _params: object) -> types.ListPromptsResult:
         topic = types.PromptArgument(
             name="topic", description="What the conversation is about", required=True
         )

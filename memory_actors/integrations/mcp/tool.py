@@ -132,18 +132,14 @@ def _reason(
     known |= {name: own for name, own in SYNONYMS.items() if own in known and name not in known}
     if not known:
         return f"there is no argument `{unknown[0]:.80}`. {takes_all}"
-    nearest = process.extractOne(unknown[0], known.keys(), processor=_without_case)[0]
+    nearest = process.extractOne(  # camel case is snake case
+        unknown[0], known.keys(), processor=lambda name: name.replace("_", "").casefold()
+    )[0]
     meant = f"did you mean `{known[nearest]}`?"
     return f"there is no argument `{unknown[0]:.80}`: {meant} {takes_all}"
 
 
-def _without_case(name: str) -> str:
-    """Return a name as it is compared: camel case is snake case."""
-    return name.replace("_", "").casefold()
-
-
 def _names(wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of a schema's properties, at any depth."""
     for name, one in wanted.get("properties", {}).items():
         yield name
         yield from _names(one.get("items", one))
@@ -181,6 +177,6 @@ def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) ->
     return kept
 
 
-def builtins(value: Any) -> Any:
+def builtins(value: object) -> Any:
     """Return a struct as JSON has it."""
     return msgspec.to_builtins(value, str_keys=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from memory_actors.extraction import OpenAIExtractor
+from memory_actors.interchange.sources.mem0 import SCOPES
 
 Fields: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = dict[str, Any]
@@ -42,7 +43,6 @@ class ValidationError(MemoryError):
     """A scope, a type of memory or messages are not what they must be."""
 
 
-SCOPES: Final = ("user_id", "agent_id", "run_id")
 PROCEDURAL: Final = "procedural_memory"
 WILDCARD: Final = "*"
 """In filters of mem0's: anything."""

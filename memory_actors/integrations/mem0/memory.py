@@ -13,6 +13,7 @@ from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.integrations.mem0 import checks, shapes
 from memory_actors.integrations.mem0.checks import Fields, Filter, Told, translated
+from memory_actors.interchange.sources.mem0 import owner_of
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
@@ -105,7 +106,7 @@ class AsyncMemory:
             _logger.warning("add(): prompt is passed over: give the extractor one")
         if infer:
             return {"results": await self._inferred(said, scope, kept)}
-        owner = shapes.owner_of(scope)
+        owner = owner_of(scope)
         user = (await self._opened()).user(owner, agent_id=scope.get("agent_id"))
         items = [
             Item(
@@ -280,7 +281,7 @@ class AsyncMemory:
         """Yield those who may have memories of a scope: one if it names a user, else all."""
         memory = await self._opened()
         if "user_id" in scope:
-            yield memory.user(shapes.owner_of(scope))
+            yield memory.user(owner_of(scope))
             return
         for user_id in await memory.users():
             yield memory.user(user_id)
@@ -294,10 +295,7 @@ class AsyncMemory:
                 yield memory.user(user_id)
 
     async def _found(self, memory_id: str) -> tuple[UserMemory, Kept]:
-        """Return a memory, and whose it is.
-
-        :raises ValueError: there is none.
-        """
+        """Return a memory, and whose it is."""
         async for user in self._may_own(memory_id):
             try:
                 memory = await user.get(memory_id)
@@ -321,7 +319,7 @@ class AsyncMemory:
                 "infer=True needs an extractor: Memory(..., extractor=), a function or an "
                 "OpenAIExtractor(); or keep messages as they are with infer=False"
             )
-        owner = shapes.owner_of(scope)
+        owner = owner_of(scope)
         user = (await self._opened()).user(
             owner, agent_id=scope.get("agent_id"), session_id=shapes.session_of(scope)
         )
@@ -333,7 +331,6 @@ class AsyncMemory:
 
 
 def _parts(said: Sequence[Told]) -> Iterator[list[Told]]:
-    """Yield messages as many at a time as are read at once."""
     part: list[Told] = []
     size = 0
     for one in said:

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from memory_actors.base.records import HistoryEntry, Memory
-from memory_actors.integrations.mem0.checks import SCOPES, Fields, Told
+from memory_actors.integrations.mem0.checks import Fields, Told
+from memory_actors.interchange.sources.mem0 import SCOPES
 
 PROMOTED: Final = (*SCOPES, "actor_id", "role", "expiration_date")
 """The keys of the payload that are told beside the text, and not in its metadata."""
@@ -24,18 +25,8 @@ _OWN: Final = frozenset(
     {*PROMOTED, *_COMPUTED, "attributed_to", "created_at", "updated_at", "id", "is_compressed"}
 )
 _IDENTITY: Final = frozenset({*SCOPES, "actor_id"})
-_ESCAPED: Final = (*(f"{name}=" for name in SCOPES),)
 
 # --- whose memory, and its id
-
-
-def owner_of(scope: Mapping[str, str]) -> str:
-    """Return the user here that has the memories of a scope: its user, else its agent or run."""
-    name = next(name for name in SCOPES if name in scope)
-    value = scope[name]
-    if name == "user_id" and not value.startswith(_ESCAPED):
-        return value
-    return f"{name}={value}"
 
 
 def session_of(scope: Mapping[str, str]) -> str:

@@ -12,26 +12,8 @@ from typing import Any, ClassVar
 
 import anyio.to_thread
 
-from memory_actors.base.errors import (
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
-    StaleDocumentError,
-    UnavailableError,
-)
-from memory_actors.integrations.memory_tool.paths import (
-    ROOT,
-    MemoryToolError,
-    is_reachable,
-    is_under,
-    name_of,
-    parents,
-    path_of,
-    refused,
-    snippet,
-    view_of_directory,
-    view_of_file,
-)
+from memory_actors.base import errors
+from memory_actors.integrations.memory_tool import paths
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import LINES, render
 from memory_actors.kinds.phrasing import text_digest
@@ -93,14 +75,16 @@ def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
     :raises MemoryToolError: it is no command, or an argument is missing or none.
     """
     if not isinstance(command, Mapping):
-        raise refused("bad input", what='a command is an object such as {"command": "view", …}')
+        raise paths.refused(
+            "bad input", what='a command is an object such as {"command": "view", …}'
+        )
     name = command.get("command")
     if not isinstance(name, str) or name not in _PROPERTIES["command"]["enum"]:
-        raise refused("bad input", what=f"Unknown command: {name}")
+        raise paths.refused("bad input", what=f"Unknown command: {name}")
     required, optional = command_parameters(name)
     for key in required:
         if command.get(key) is None:
-            raise refused("bad input", what=f"Missing required parameter `{key}` of {name}")
+            raise paths.refused("bad input", what=f"Missing required parameter `{key}` of {name}")
     given = (key for key in (*required, *optional) if command.get(key) is not None)
     return name, {key: _checked(key, command[key]) for key in given}
 
@@ -115,7 +99,7 @@ def _checked(key: str, value: object) -> object:
         return value
     if kind == "array" and isinstance(value, list | tuple) and [*map(_is_int, value)] == [True] * 2:
         return tuple(value)
-    raise refused(
+    raise paths.refused(
         "bad input", what=f"Invalid `{key}` parameter: {value!r:.200}. It should be {_A[kind]}"
     )
 
@@ -172,7 +156,7 @@ class MemoryTool:
         """
         try:
             return await self.execute(command)
-        except MemoryToolError as error:
+        except paths.MemoryToolError as error:
             return str(error)
 
     async def execute(self, command: object) -> str:
@@ -183,37 +167,39 @@ class MemoryTool:
         name, arguments = arguments_of(command)
         try:
             return str(await getattr(self, f"_{name}")(**arguments))
-        except QuotaExceededError as error:
+        except errors.QuotaExceededError as error:
             # A model has no command that archives.
             said = str(error).removesuffix(".")
-            raise MemoryToolError(f"Error: {said}. Shorten or delete something first.") from error
-        except (InvalidInputError, NotFoundError) as error:
-            raise MemoryToolError(f"Error: {error}") from error
+            raise paths.MemoryToolError(
+                f"Error: {said}. Shorten or delete something first."
+            ) from error
+        except (errors.InvalidInputError, errors.NotFoundError) as error:
+            raise paths.MemoryToolError(f"Error: {error}") from error
 
     async def clear(self) -> None:
         """Delete all files. This is no command of the tool: models do not have it."""
         for _ in range(TRIES_MAX):
-            with suppress(NotFoundError):  # somebody else deleted one of them
+            with suppress(errors.NotFoundError):  # somebody else deleted one of them
                 return await self._context.delete_all(list(await self._sizes()))
-        raise _busy(ROOT)
+        raise _busy(paths.ROOT)
 
     # --- the commands: a parameter with a default may be left out
 
     async def _view(self, path: str, view_range: tuple[int, int] | None = None) -> str:
-        name, sizes = name_of(path), await self._sizes()
+        name, sizes = paths.name_of(path), await self._sizes()
         if name in sizes:
             first, last = view_range or (1, -1)
             blocks = await self._context.document(name).blocks()
-            return view_of_file(path, render(block.raw for block in blocks), first, last)
-        if name and not any(is_under(file, name) for file in sizes):
-            raise refused("missing to view", path=path)
-        return view_of_directory(path, name, sizes)
+            return paths.view_of_file(path, render(block.raw for block in blocks), first, last)
+        if name and not any(paths.is_under(file, name) for file in sizes):
+            raise paths.refused("missing to view", path=path)
+        return paths.view_of_directory(path, name, sizes)
 
     async def _create(self, path: str, file_text: str) -> str:
         name = await self._new_name(path, "exists")
         try:
             await self._context.create(name, file_text)
-        except InvalidInputError:
+        except errors.InvalidInputError:
             await self._new_name(path, "exists")  # somebody else was first
             raise
         return f"File created successfully at: {path}"
@@ -221,14 +207,16 @@ class MemoryTool:
     async def _str_replace(self, path: str, old_str: str, new_str: str = "") -> str:
         def edit(text: str) -> tuple[str, str]:
             if not old_str or old_str not in text:
-                raise refused("not found", old_str=old_str, path=path)
+                raise paths.refused("not found", old_str=old_str, path=path)
             if text.count(old_str) > 1:
-                raise refused("found often", old_str=old_str, lines=_lines_with(text, old_str))
+                raise paths.refused(
+                    "found often", old_str=old_str, lines=_lines_with(text, old_str)
+                )
             at = text.index(old_str)
             new = text[:at] + new_str + text[at + len(old_str) :]
             return new, (
                 "The memory file has been edited. Here is the snippet showing the change (with "
-                f"line numbers):\n{snippet(new, at)}"
+                f"line numbers):\n{paths.snippet(new, at)}"
             )
 
         return await self._edit(path, "missing to edit", edit)
@@ -237,7 +225,7 @@ class MemoryTool:
         def edit(text: str) -> tuple[str, str]:
             lines = LINES.findall(text)
             if not 0 <= insert_line <= len(lines):
-                raise refused("bad insert_line", line=insert_line, lines=len(lines))
+                raise paths.refused("bad insert_line", line=insert_line, lines=len(lines))
             added = insert_text if insert_text.endswith("\n") else f"{insert_text}\n"
             before = "".join(lines[:insert_line])
             end = "" if before.endswith("\n") or not before else "\n"
@@ -248,25 +236,25 @@ class MemoryTool:
         return await self._edit(path, "missing to insert", edit)
 
     async def _delete(self, path: str) -> str:
-        name = name_of(path)
+        name = paths.name_of(path)
         if not name:
-            raise refused("root", verb="delete")
+            raise paths.refused("root", verb="delete")
         for _ in range(TRIES_MAX):
-            with suppress(NotFoundError):  # somebody else deleted one of them
+            with suppress(errors.NotFoundError):  # somebody else deleted one of them
                 await self._context.delete_all(await self._files_at(name, path))
                 return f"Successfully deleted {path}"
         raise _busy(path)
 
     async def _rename(self, old_path: str, new_path: str) -> str:
-        old = name_of(old_path)
+        old = paths.name_of(old_path)
         if not old:
-            raise refused("root", verb="rename")
+            raise paths.refused("root", verb="rename")
         for _ in range(TRIES_MAX):
             files = await self._files_at(old, old_path)
             new = await self._new_name(new_path, "destination exists")
-            if is_under(new, old):
-                raise refused("bad input", what=f"{old_path} cannot be moved into itself")
-            with suppress(NotFoundError):  # somebody else moved one of them
+            if paths.is_under(new, old):
+                raise paths.refused("bad input", what=f"{old_path} cannot be moved into itself")
+            with suppress(errors.NotFoundError):  # somebody else moved one of them
                 await self._rename_all({file: new + file.removeprefix(old) for file in files})
                 return f"Successfully renamed {old_path} to {new_path}"
         raise _busy(old_path)
@@ -275,43 +263,43 @@ class MemoryTool:
 
     async def _sizes(self) -> dict[str, int]:
         found = await self._context.documents()
-        return {one.name: one.size_bytes for one in found if is_reachable(one.name)}
+        return {one.name: one.size_bytes for one in found if paths.is_reachable(one.name)}
 
     async def _files_at(self, name: str, path: str) -> list[str]:
         """Return the file of a name, or all that lie in the directory of this name."""
         sizes = await self._sizes()
-        files = [name] if name in sizes else [file for file in sizes if is_under(file, name)]
+        files = [name] if name in sizes else [file for file in sizes if paths.is_under(file, name)]
         if not files:
-            raise refused("missing", path=path)
+            raise paths.refused("missing", path=path)
         return files
 
     async def _new_name(self, path: str, taken: str) -> str:
         """Return the name for something new: nothing is there, and no file where directories go."""
-        name, sizes = name_of(path), await self._sizes()
-        if not name or name in sizes or any(is_under(file, name) for file in sizes):
-            raise refused(taken, path=path)
-        for parent in parents(name):
+        name, sizes = paths.name_of(path), await self._sizes()
+        if not name or name in sizes or any(paths.is_under(file, name) for file in sizes):
+            raise paths.refused(taken, path=path)
+        for parent in paths.parents(name):
             if parent in sizes:
-                raise refused("no directory", path=path_of(parent))
+                raise paths.refused("no directory", path=paths.path_of(parent))
         return name
 
     async def _rename_all(self, names: Mapping[str, str]) -> None:
         try:
             await self._context.rename_all(names)
-        except InvalidInputError:
+        except errors.InvalidInputError:
             sizes = await self._sizes()
             for new in names.values():
                 if new in sizes:  # somebody else was first
-                    raise refused("destination exists", path=path_of(new)) from None
+                    raise paths.refused("destination exists", path=paths.path_of(new)) from None
             raise
 
     async def _edit(self, path: str, missing: str, edit: Edit) -> str:
         """Edit a file; again if somebody else has written to it since it was read."""
-        name = name_of(path)
+        name = paths.name_of(path)
         document = self._context.document(name) if name else None
         for _ in range(TRIES_MAX):
             if document is None or name not in await self._sizes():
-                raise refused(missing, path=path)
+                raise paths.refused(missing, path=path)
             blocks = [Placed(b.block_id, b.raw, b.heading) for b in await document.blocks()]
             text = render(block.raw for block in blocks)
             new, answer = edit(text)
@@ -320,14 +308,14 @@ class MemoryTool:
             changes = await anyio.to_thread.run_sync(align, blocks, new, new_id)
             try:
                 await document.change(changes, expected=text_digest(text))
-            except StaleDocumentError:
+            except errors.StaleDocumentError:
                 continue
             return answer
         raise _busy(path)
 
 
-def _busy(path: str) -> UnavailableError:
-    return UnavailableError(f"{path} keeps changing: try again later")
+def _busy(path: str) -> errors.UnavailableError:
+    return errors.UnavailableError(f"{path} keeps changing: try again later")
 
 
 def _lines_with(text: str, old_str: str) -> str:

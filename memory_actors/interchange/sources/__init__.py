@@ -17,7 +17,7 @@ from memory_actors.interchange.sources import (
     mempalace,
     zep,
 )
-from memory_actors.interchange.sources.found import Read
+from memory_actors.interchange.sources.port import Read
 
 SOURCES: Final[Mapping[str, Read]] = {
     "mem0": mem0.read,

@@ -15,18 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    check_names,
-    entity,
-    entity_key,
-    of_graph,
-    present,
-    relationship,
-)
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.markdown import (
     MarkdownBlock,
     facts,
@@ -49,7 +38,7 @@ Known: TypeAlias = dict[str, tuple[str, list[Any]]]
 """The names of the entities that links name, and their keys, by what a link may say."""
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the notes as entities, then what relates them, then what they say besides."""
     known: Known = {}
     for place, title, note in _notes(path, reading):
@@ -57,14 +46,14 @@ def read(path: Path, reading: SourceReading) -> Records:
         file = PurePosixPath(note["file"])
         for name in (title, note["permalink"], file.stem, file.with_suffix("")):
             known.setdefault(str(name).casefold(), (title, key))
-        check_names(known, str(path))
+        port.check_names(known, str(path))
         yield _entity(place, title, note)
-    for place, title, note in _notes(path, SourceReading()):
+    for place, title, note in _notes(path, port.SourceReading()):
         yield from _relations(place, title, note, known, reading)
         yield from _others(place, title, note)
 
 
-def _notes(path: Path, reading: SourceReading) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _notes(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str, dict[str, Any]]]:
     titles: set[str] = set()
     for name, text in markdown_files(path, reading):
         fields, body = front_matter(text, reading)
@@ -75,35 +64,37 @@ def _notes(path: Path, reading: SourceReading) -> Iterator[tuple[str, str, dict[
         yield f"{path}, {name}", title, note | {"permalink": fields.get("permalink") or name}
 
 
-def _key(title: str, note: Raw) -> list[Any]:
-    return entity_key("note", title, note["fields"].get("type"))
+def _key(title: str, note: port.Raw) -> list[Any]:
+    return port.entity_key("note", title, note["fields"].get("type"))
 
 
-def _entity(place: str, title: str, note: Raw) -> SourceRecord:
+def _entity(place: str, title: str, note: port.Raw) -> port.SourceRecord:
     fields = note["fields"]
     said = [one.text for one in passages(note["body"]) if _observes(one)]
     own = {name: value for name, value in fields.items() if name not in ("title", "type")}
-    return of_graph(
+    return port.of_graph(
         place,
         {"title": title, "file": note["file"], **fields},
         _key(title, note),
-        entity(title, fields.get("type"), list(dict.fromkeys(said))),
+        port.entity(title, fields.get("type"), list(dict.fromkeys(said))),
         timestamp=_when(fields),
-        metadata=present(**{**own, "file": note["file"]}),
+        metadata=port.present(**{**own, "file": note["file"]}),
     )
 
 
-def _relations(place: str, title: str, note: Raw, known: Known, reading: SourceReading) -> Records:
+def _relations(
+    place: str, title: str, note: port.Raw, known: Known, reading: port.SourceReading
+) -> port.Records:
     for relation, link in dict.fromkeys(_links(note["body"], known)):
         if link.casefold() not in known:
             missing = {"fields": {}, "body": "", "file": note["file"]}
             known[link.casefold()] = link, _key(link, missing)
-            check_names(known, place)
+            port.check_names(known, place)
             reading.note(MISSING)
             yield _entity(place, link, missing)
         target, target_key = known[link.casefold()]
-        data = relationship(title, relation, target)
-        yield of_graph(
+        data = port.relationship(title, relation, target)
+        yield port.of_graph(
             f"{place}, {link!r:.60}",
             {"title": title, **data},
             ["relation", title, relation, target],
@@ -152,7 +143,7 @@ def _named(link: str, known: Known) -> str:
     return name.partition("#")[0].strip().removesuffix(".md")
 
 
-def _others(place: str, title: str, note: Raw) -> Records:
+def _others(place: str, title: str, note: port.Raw) -> port.Records:
     metadata = {"note": title, "file": note["file"]}
     yield from facts(
         note["body"],
@@ -163,5 +154,5 @@ def _others(place: str, title: str, note: Raw) -> Records:
     )
 
 
-def _when(fields: Raw) -> Any:
+def _when(fields: port.Raw) -> Any:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)

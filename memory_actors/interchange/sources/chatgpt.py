@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import UNSPOKEN, conversations, message, spoken
-from memory_actors.interchange.sources.found import Raw, Records, SourceReading
+from memory_actors.interchange.sources.port import Raw, Records, SourceReading
 
 SPEAKERS: Final = ("user", "assistant", "tool")
 SETTINGS: Final = ("user_editable_context", "model_editable_context")

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.interchange.sources.archives import files_in
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
+from memory_actors.interchange.files import files_in
 from memory_actors.interchange.sources.json_items import Room, json_items
+from memory_actors.interchange.sources.port import SourceReading, SourceRecord, as_object, present
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""

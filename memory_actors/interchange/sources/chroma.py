@@ -17,15 +17,8 @@ from typing import Any, Final
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.databases import Database, database, has_table, rows
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    is_ours,
-    present,
-)
 from memory_actors.interchange.sources.json_items import json_lines
 
 FILE: Final = "chroma.sqlite3"
@@ -44,7 +37,7 @@ FIELDS: Final = "SELECT key, string_value, int_value, float_value, bool_value FR
 FIELDS_MAX: Final = 10_000
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the records of all collections, each collection in the order it was filled."""
     path = path / FILE if path.is_dir() else path
     with open_file(path) as file:
@@ -59,7 +52,7 @@ def read(path: Path, reading: SourceReading) -> Records:
 # --- the directory
 
 
-def _read_database(path: Path) -> Records:
+def _read_database(path: Path) -> port.Records:
     tables = ("collections", "segments", "embeddings", "embedding_metadata")
     with database(path, *tables) as connection:
         has_lists = has_table(connection, "embedding_metadata_array")
@@ -93,7 +86,7 @@ def _fields(connection: Database, table: str, number: int) -> Iterator[tuple[str
 # --- JSON
 
 
-def _of_batch(batch: object, place: str, reading: SourceReading) -> Records:
+def _of_batch(batch: object, place: str, reading: port.SourceReading) -> port.Records:
     if not isinstance(batch, dict):
         raise InvalidInputError(f"{place} is no object with a list of 'ids'. Nothing was added")
     ids = batch.get("ids")
@@ -112,19 +105,19 @@ def _of_batch(batch: object, place: str, reading: SourceReading) -> Records:
         yield _found({"id": own_id, "document": text, "metadata": metadata or {}}, one)
 
 
-def _found(record: Raw, place: str) -> SourceRecord:
+def _found(record: port.Raw, place: str) -> port.SourceRecord:
     metadata = dict(record["metadata"])
     times = (metadata[name] for name in TIMES if is_time(metadata.get(name)))
     own = {name: metadata.pop(name, None) for name in OURS}
-    our_id = record["id"] if is_ours(record["id"]) else None
-    kept = present(collection=record.get("collection"), chroma_id=record["id"])
-    return SourceRecord(
+    our_id = record["id"] if port.is_ours(record["id"]) else None
+    kept = port.present(collection=record.get("collection"), chroma_id=record["id"])
+    return port.SourceRecord(
         place=place,
         raw=record,
         user=own["user_id"],
         key=None if record["id"] is None else [record.get("collection"), record["id"]],
         own_id=our_id,
-        fields=present(
+        fields=port.present(
             content=record["document"],
             timestamp=next(times, record.get("added_at")),
             session=own["session_id"],

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import MESSAGES, conversations, message, spoken
-from memory_actors.interchange.sources.found import Raw, Records, SourceReading, present
 from memory_actors.interchange.sources.markdown import facts
+from memory_actors.interchange.sources.port import Raw, Records, SourceReading, present
 
 ROLES: Final = {"human": "user", "user": "user", "assistant": "assistant"}
 MEMORIES: Final = "memories.json"

@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.base.json_text import without_halves
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.databases import Database, columns, database, has_table, rows
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    present,
-)
 
 FILE: Final = "claude-mem.db"
 OBSERVATIONS: Final = "observations"
@@ -37,7 +31,7 @@ ABOUT: Final = ("type", "concepts", "files_read", "files_modified", "files_edite
 """Columns that are kept as metadata."""
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the prompts, then the observations, then the summaries, each in their order."""
     path = path / FILE if path.is_dir() else path
     with database(path, SESSIONS, OBSERVATIONS) as connection:
@@ -72,44 +66,43 @@ def _rows(connection: Database, table: str) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, row, strict=True))
 
 
-def _name(row: Raw, names: tuple[str, str]) -> str:
-    """Return the name that a column has in this version."""
+def _name(row: port.Raw, names: tuple[str, str]) -> str:
     return next((name for name in names if name in row), names[0])
 
 
 def _record(
     path: Path,
     kind: str,
-    row: Raw,
+    row: port.Raw,
     project: object,
     session: object,
     text: object,
     **fields: Any,
-) -> SourceRecord:
+) -> port.SourceRecord:
     about = {name: _list(row.get(name)) if name in LISTS else row.get(name) for name in ABOUT}
-    return SourceRecord(
+    return port.SourceRecord(
         place=f"{path}, {kind} {row.get('id')}",
         raw=row,
         user=None if project is None else str(project),
         key=[kind, row.get("id"), row.get("created_at_epoch")],
-        fields=present(
+        fields=port.present(
             content=text,
             timestamp=row.get("created_at") or row.get("created_at_epoch"),
             session=None if session is None else str(session),
-            metadata=present(**about) | {"kind": kind},
+            metadata=port.present(**about) | {"kind": kind},
             **fields,
         ),
     )
 
 
-def _observation(row: Raw) -> str:
+def _observation(row: port.Raw) -> str:
     title = ": ".join(str(one) for one in (row.get("title"), row.get("subtitle")) if one)
     facts = [f"- {one}" for one in _list(row.get("facts"))]
     parts = [title, row.get("narrative"), row.get("text"), *facts]
     return "\n".join(dict.fromkeys(str(one) for one in parts if one))
 
 
-def _summary(row: Raw) -> str:
+def _summary(row: port.Raw) -> str:
     said = ((name.replace("_", " ").capitalize(), row.get(name)) for name in ANSWERS)
     return "\n".join(f"{name}: {one}" for name, one in said if one)
 

@@ -19,7 +19,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
 from memory_actors.base.validation import JSON_INT_MAX
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.sources.found import SourceReading
+from memory_actors.interchange.sources.port import SourceReading
 
 ITEM_CHARACTERS_MAX: Final = 32 << 20  # a conversation of years; its images are elsewhere
 ITEM_PARTS_MAX: Final = 1_000_000

@@ -21,15 +21,8 @@ from typing import Any, Final
 
 from eventlog.core.records import to_us
 from memory_actors.base.json_text import without_halves
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.databases import columns, database, rows
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    document,
-    present,
-)
 
 SHARED_USER: Final = "langgraph"
 """Has the items whose namespaces are too short to name a user."""
@@ -46,7 +39,7 @@ ONE_USER: Final = (
 )
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the items, in the order in which they were first put."""
     place_of_user = OF_NAMESPACE.fullmatch(reading.user_field or "")
     at = int(place_of_user[1]) if place_of_user else None
@@ -67,7 +60,7 @@ def read(path: Path, reading: SourceReading) -> Records:
             if reading.user_field is None:
                 reading.note(ONE_USER)
             created_us = _moment_us(created_at)
-            life = present(ttl=ends[1], expires_us=expires_us, created_us=created_us)
+            life = port.present(ttl=ends[1], expires_us=expires_us, created_us=created_us)
             yield _found(item, at, when, life, place)
 
 
@@ -87,25 +80,32 @@ def _moment_us(time: object) -> int | None:
     return to_us(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
-def _found(item: Raw, at: int | None, when: object, life: Raw, place: str) -> SourceRecord:
-    user, collection = _whose(item["namespace"], at)
+def _found(
+    item: port.Raw, at: int | None, when: object, life: port.Raw, place: str
+) -> port.SourceRecord:
+    user, collection = place_of(item["namespace"], at)
     about = {"namespace": item["namespace"], **life}
-    return SourceRecord(
+    return port.SourceRecord(
         place=place,
         raw=item,
         user=user,
         key=[collection, item["key"]],
         replaces=True,
         fields={
-            **document(collection, item["key"], item["value"]),
-            **present(timestamp=when, metadata={"langgraph": about}),
+            **port.document(collection, item["key"], item["value"]),
+            **port.present(timestamp=when, metadata={"langgraph": about}),
         },
     )
 
 
-def _whose(namespace: Sequence[str], at: int | None) -> tuple[str | None, str]:
-    """Return the user of a namespace, if it names one, and the collection."""
-    if at is not None and at < len(namespace) and namespace[at].strip():
-        others = [*namespace[:at], *namespace[at + 1 :]]
-        return namespace[at], f"langgraph@{at}/{'.'.join(others)}"
-    return None if at is None else SHARED_USER, f"langgraph/{'.'.join(namespace)}"
+def place_of(namespace: Sequence[str], user: int | str | None) -> tuple[str | None, str]:
+    """Return the user and the collection of a namespace; `user` is the place of a label, or fixed.
+
+    A namespace that is too short for the label, or in which it is blank, is of `SHARED_USER`.
+    """
+    if not isinstance(user, int):
+        return user, f"langgraph/{'.'.join(namespace)}"
+    if user >= len(namespace) or not namespace[user].strip():
+        return SHARED_USER, f"langgraph/{'.'.join(namespace)}"
+    others = [*namespace[:user], *namespace[user + 1 :]]
+    return namespace[user], f"langgraph@{user}/{'.'.join(others)}"

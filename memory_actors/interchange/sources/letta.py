@@ -22,21 +22,11 @@ from typing import Any, Final
 import msgspec
 
 from memory_actors.base.json_text import without_halves
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    as_object,
-    check_names,
-    document,
-    metadata_of,
-    present,
-    words,
-)
 from memory_actors.interchange.sources.json_items import json_values
+from memory_actors.interchange.sources.port import words
 
 COLLECTION: Final = "letta"
 SPEAKERS: Final = ("user", "assistant", "tool")
@@ -52,7 +42,7 @@ KNOWN: Final = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
 TOOL_THAT_SPEAKS: Final = "send_message"
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield what a file has, in its order."""
     agents = _Agents(path, reading)
     names = iter(agents.names)
@@ -62,7 +52,7 @@ def read(path: Path, reading: SourceReading) -> Records:
         members.add(member)
         if member in KNOWN:
             agent = next(names) if member == "agents" else agents.only
-            record = as_object(value, place, reading)
+            record = port.as_object(value, place, reading)
             if record is not None:
                 yield from _of(member, record, agent, agents, place)
         elif isinstance(value, dict | list) and value and member != "metadata":
@@ -77,7 +67,7 @@ def read(path: Path, reading: SourceReading) -> Records:
 class _Agents:
     """The agents of a file, and the places of their blocks, each its own."""
 
-    def __init__(self, path: Path, reading: SourceReading):
+    def __init__(self, path: Path, reading: port.SourceReading):
         self.reading = reading
         named: dict[str, None] = {}
         self._of_blocks: dict[str, list[str | None]] = {}
@@ -98,7 +88,7 @@ class _Agents:
             blocks = agent.get("block_ids")
             for block_id in blocks if isinstance(blocks, list) else []:
                 self._of_blocks.setdefault(str(block_id), []).append(name)
-            check_names(named, str(path))
+            port.check_names(named, str(path))
         self.names = list(named) or own
         """The name of each agent, in order; agents of one name are told apart by their ids."""
         self.only = self.names[0] if len(self.names) == 1 else None
@@ -108,7 +98,7 @@ class _Agents:
         self._taken: set[tuple[str | None, str]] = set()
         self._repeats: Counter[tuple[str | None, str]] = Counter()
 
-    def owners(self, block: Raw) -> list[str | None]:
+    def owners(self, block: port.Raw) -> list[str | None]:
         """Return the agents that have a block, or None for a block that nobody has."""
         return self._of_blocks.get(str(block.get("id")), [self.only])
 
@@ -119,7 +109,7 @@ class _Agents:
             self._repeats[owner, label] += 1
             key = f"{label} ({self._repeats[owner, label] + 1})"
         self._taken.add((owner, key))
-        check_names(self._taken, "the file")
+        port.check_names(self._taken, "the file")
         apart = self._together and owner is not None
         return f"{COLLECTION}/{owner}" if apart else COLLECTION, key
 
@@ -127,7 +117,9 @@ class _Agents:
 # --- its parts
 
 
-def _of(member: str, record: Raw, agent: str | None, agents: _Agents, place: str) -> Records:
+def _of(
+    member: str, record: port.Raw, agent: str | None, agents: _Agents, place: str
+) -> port.Records:
     if member == "agents":
         yield from _agent(record, str(agent), agents, place)
     elif member == "messages":
@@ -139,14 +131,14 @@ def _of(member: str, record: Raw, agent: str | None, agents: _Agents, place: str
         yield _passage(record, agent, place, agents.reading)
 
 
-def _agent(agent: Raw, name: str, agents: _Agents, place: str) -> Records:
+def _agent(agent: port.Raw, name: str, agents: _Agents, place: str) -> port.Records:
     messages, blocks = agent.get("messages") or [], agent.get("memory_blocks") or []
     if not isinstance(messages, list) or not isinstance(blocks, list):
         agents.reading.leave_out(place, "its messages or blocks are no list")
         return
     for number, one in enumerate(chain(blocks, messages), start=1):
         inner = f"{place}, {name!r:.60}, {number}"
-        record = as_object(one, inner, agents.reading)
+        record = port.as_object(one, inner, agents.reading)
         if record is None:
             continue
         if number <= len(blocks):
@@ -155,40 +147,44 @@ def _agent(agent: Raw, name: str, agents: _Agents, place: str) -> Records:
             yield from _message(record, name, inner, agents.reading)
 
 
-def _block(block: Raw, owner: str | None, agents: _Agents, place: str) -> Records:
+def _block(block: port.Raw, owner: str | None, agents: _Agents, place: str) -> port.Records:
     label, text = block.get("label"), block.get("value") or ""
     if not isinstance(label, str) or not isinstance(text, str):
         agents.reading.leave_out(place, "a block must have a label, and a value that is a text")
         return
     collection, key = agents.place(label, owner)
-    value = present(label=label, description=block.get("description"), text=text.strip())
-    yield SourceRecord(
+    value = port.present(label=label, description=block.get("description"), text=text.strip())
+    yield port.SourceRecord(
         place=place,
-        raw={**block, **present(agent=owner)},
+        raw={**block, **port.present(agent=owner)},
         key=["block", collection, key],
         replaces=True,
-        fields=document(collection, key, value),
+        fields=port.document(collection, key, value),
     )
 
 
-def _passage(passage: Raw, agent: str | None, place: str, reading: SourceReading) -> SourceRecord:
+def _passage(
+    passage: port.Raw, agent: str | None, place: str, reading: port.SourceReading
+) -> port.SourceRecord:
     own = passage.get("metadata") or passage.get("metadata_")
     own = own if isinstance(own, dict) else {}
-    return SourceRecord(
+    return port.SourceRecord(
         place=place,
-        raw={**present(agent=agent), **passage},
+        raw={**port.present(agent=agent), **passage},
         key=["passage", passage.get("id")] if passage.get("id") else None,
-        fields=present(
+        fields=port.present(
             content=passage.get("text"),
             timestamp=passage.get("created_at"),
-            metadata=metadata_of(passage, PASSAGE, reading)
+            metadata=port.metadata_of(passage, PASSAGE, reading)
             | own
-            | present(tags=passage.get("tags"), letta_id=passage.get("id")),
+            | port.present(tags=passage.get("tags"), letta_id=passage.get("id")),
         ),
     )
 
 
-def _message(message: Raw, agent: str, place: str, reading: SourceReading) -> Records:
+def _message(
+    message: port.Raw, agent: str, place: str, reading: port.SourceReading
+) -> port.Records:
     role = message.get("role")
     if role not in SPEAKERS:
         reading.note(f"a message of the role {role!r:.60} was not taken over")
@@ -201,12 +197,12 @@ def _message(message: Raw, agent: str, place: str, reading: SourceReading) -> Re
         place, {**message, "agent": agent}, role=role, text=text, conversation=agent, title=None,
         own_id=message.get("id"), said_at=message.get("created_at"), program="letta", agent=agent,
     ):  # fmt: skip
-        more = one.key[2:] if one.key else []
+        more = one.key[2:] if isinstance(one.key, list) else []
         key = ["message", agent, *which, *more] if any(which) else None
         yield msgspec.structs.replace(one, key=key)
 
 
-def _text(message: Raw, reading: SourceReading) -> str:
+def _text(message: port.Raw, reading: port.SourceReading) -> str:
     """Return the words of a message: of its parts, or of the tool that speaks to the user."""
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -217,7 +213,7 @@ def _text(message: Raw, reading: SourceReading) -> str:
     return "\n".join(_unwrapped(message, one, reading) for one in words)
 
 
-def _unwrapped(message: Raw, text: str, reading: SourceReading) -> str:
+def _unwrapped(message: port.Raw, text: str, reading: port.SourceReading) -> str:
     """Return the words in the JSON in which the server wraps what users and tools say."""
     said = _json(text)
     sort = said.get("type")

@@ -20,13 +20,7 @@ from markdown_it.token import Token
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    present,
-)
+from memory_actors.interchange.sources import port
 from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, entry_text
 
 FILE_BYTES_MAX: Final = 16 << 20
@@ -51,7 +45,7 @@ RULE: Final = re.compile(r"[ \t]*-{1,3}[ \t]*")
 """A line below a text that makes it a heading, and is meant as a rule: `---`."""
 
 
-def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, str]]:
+def markdown_files(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str]]:
     """Yield each Markdown file below a path, by its name there, and its text.
 
     :raises InvalidInputError: there is none, or it cannot be read.
@@ -75,7 +69,7 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
         raise InvalidInputError(f"the directory {path} has no Markdown files (.md)")
 
 
-def _if_text(path: Path, name: str, reading: SourceReading) -> Iterator[tuple[str, str]]:
+def _if_text(path: Path, name: str, reading: port.SourceReading) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of a file, if it is a text."""
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
@@ -92,7 +86,7 @@ def _if_text(path: Path, name: str, reading: SourceReading) -> Iterator[tuple[st
         yield name, text
 
 
-def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str]:
+def front_matter(text: str, reading: port.SourceReading) -> tuple[dict[str, Any], str]:
     """Return the fields that a text begins with, and the rest of it."""
     found = FRONT.match(text)
     if found is None:
@@ -214,17 +208,17 @@ def _replaced(text: str, by: Callable[[re.Match[str]], str]) -> str:
 def facts(
     text: str,
     place: str,
-    metadata: Raw,
+    metadata: port.Raw,
     when: Any = None,
     *,
     but: Callable[[MarkdownBlock], bool] = lambda _passage: False,
-) -> Records:
+) -> port.Records:
     """Yield each passage of a text as a fact, but for some, with the headings it stands under."""
     for number, passage in enumerate(passages(text), start=1):
-        own = present(section=" > ".join(passage.headings), **metadata)
+        own = port.present(section=" > ".join(passage.headings), **metadata)
         if not but(passage):
-            yield SourceRecord(
+            yield port.SourceRecord(
                 place=f"{place}, block {number}",
                 raw={"text": passage.text, **own},
-                fields=present(content=passage.text, timestamp=when, metadata=own),
+                fields=port.present(content=passage.text, timestamp=when, metadata=own),
             )

@@ -13,19 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    as_object,
-    check_names,
-    entity,
-    entity_key,
-    metadata_of,
-    of_graph,
-    relationship,
-)
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.json_items import json_lines, json_values
 from memory_actors.kinds.entity.graph import name_key
 
@@ -35,33 +23,33 @@ MISSING: Final = "a relation names an entity that is not there: it was added wit
 MEMBERS: Final = {"entities": "entity", "relations": "relation"}
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the entities, then the relations: in the file they stand in any order."""
     keys: dict[str, list[Any]] = {}
     for place, record in _records(path, reading):
         if record.get("type") == "entity":
             _know(record, keys)
-            check_names(keys, str(path))
+            port.check_names(keys, str(path))
             yield _entity(record, place, reading)
-    quiet = SourceReading()
+    quiet = port.SourceReading()
     for place, record in _records(path, quiet):
         if record.get("type") == "relation":
             for name in (record.get(end) for end in ("from", "to")):
                 if isinstance(name, str) and name_key(name) not in keys:
                     missing = {"name": name}
                     _know(missing, keys)
-                    check_names(keys, place)
+                    port.check_names(keys, place)
                     reading.note(MISSING)
                     yield _entity(missing, place, reading)
             yield _relation(record, place, keys, reading)
 
 
-def _records(path: Path, reading: SourceReading) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, dict[str, Any]]]:
     with open_file(path) as file:
         beginning = file.read(200)
     is_graph = any(f'"{member}"'.encode() in beginning for member in MEMBERS)
     for place, value in _of_graph(path) if is_graph else json_lines(path, reading):
-        record = as_object(value, place, reading)
+        record = port.as_object(value, place, reading)
         if record is None:
             continue
         if record.get("type") in MEMBERS.values():
@@ -76,25 +64,25 @@ def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}, {member} {number}", named or value
 
 
-def _know(record: Raw, keys: dict[str, list[Any]]) -> None:
+def _know(record: port.Raw, keys: dict[str, list[Any]]) -> None:
     """Remember the key of an entity by its name: of several that share one, the first."""
     name = record.get("name")
     if isinstance(name, str):
         keys.setdefault(name_key(name), _key(record))
 
 
-def _key(record: Raw) -> list[Any]:
-    return entity_key("entity", record.get("name"), record.get("entityType"))
+def _key(record: port.Raw) -> list[Any]:
+    return port.entity_key("entity", record.get("name"), record.get("entityType"))
 
 
-def _entity(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
+def _entity(record: port.Raw, place: str, reading: port.SourceReading) -> port.SourceRecord:
     name, kind = record.get("name"), record.get("entityType")
-    data = entity(name, kind, _observations(record, reading))
-    metadata = metadata_of(record, ENTITY, reading)
-    return of_graph(place, record, _key(record), data, metadata=metadata)
+    data = port.entity(name, kind, _observations(record, reading))
+    metadata = port.metadata_of(record, ENTITY, reading)
+    return port.of_graph(place, record, _key(record), data, metadata=metadata)
 
 
-def _observations(record: Raw, reading: SourceReading) -> Any:
+def _observations(record: port.Raw, reading: port.SourceReading) -> Any:
     """Return the observations that are texts; one that is none costs the others nothing."""
     given = record.get("observations")
     if not isinstance(given, list):
@@ -106,16 +94,16 @@ def _observations(record: Raw, reading: SourceReading) -> Any:
 
 
 def _relation(
-    record: Raw, place: str, keys: Mapping[str, list[Any]], reading: SourceReading
-) -> SourceRecord:
+    record: port.Raw, place: str, keys: Mapping[str, list[Any]], reading: port.SourceReading
+) -> port.SourceRecord:
     ends = [record.get("from"), record.get("to")]
     source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)
     relation = record.get("relationType")
-    return of_graph(
+    return port.of_graph(
         place,
         record,
         ["relation", source, target, relation],
-        relationship(ends[0], relation, ends[1]),
+        port.relationship(ends[0], relation, ends[1]),
         ends=(source, target),
-        metadata=metadata_of(record, RELATION, reading),
+        metadata=port.metadata_of(record, RELATION, reading),
     )

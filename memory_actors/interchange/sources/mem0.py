@@ -17,18 +17,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    as_object,
-    is_ours,
-    metadata_of,
-    present,
-    words,
-)
 from memory_actors.interchange.sources.json_items import json_values
 from memory_actors.interchange.sources.points import fields_of
 
@@ -38,7 +28,7 @@ KEPT: Final = (
     *SCOPES, "app_id", "actor_id", "role", "categories", "attributed_to", "expiration_date",
     "created_at", "updated_at",
 )  # fmt: skip
-KNOWN: Final = words(
+KNOWN: Final = port.words(
     "memory text data content agent_id app_id actor_id categories attributed_to expiration_date",
     "id user_id run_id role created_at updated_at metadata hash score score_details",
     "text_lemmatized",
@@ -52,7 +42,7 @@ PARTS_MAX: Final = 200_000  # of one payload, its names among them
 DEPTH_MAX: Final = 100
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the memories of a file or a store."""
     stores = [path] if path.name == STORAGE else []
     if path.is_dir():
@@ -70,12 +60,12 @@ def read(path: Path, reading: SourceReading) -> Records:
             reading.note(f"{member[:60]!r} beside the memories was not taken over")
             continue
         place = f"{path}, memory {number}"
-        record = as_object(value, place, reading)
+        record = port.as_object(value, place, reading)
         if record is not None:
             yield from _found(record, place, reading)
 
 
-def _found(record: Raw, place: str, reading: SourceReading) -> Records:
+def _found(record: port.Raw, place: str, reading: port.SourceReading) -> port.Records:
     with suppress(ValueError):
         day = date.fromisoformat(str(record.get("expiration_date"))[:10])
         if day < datetime.now(UTC).date():
@@ -86,28 +76,28 @@ def _found(record: Raw, place: str, reading: SourceReading) -> Records:
         reading.leave_out(place, "its metadata is no JSON object")
         return
     own_id = record.get("id")
-    kept = present(**{name: record.get(name) for name in KEPT})
-    keeps_id = _is_uuid(own_id) or is_ours(own_id)
+    kept = port.present(**{name: record.get(name) for name in KEPT})
+    keeps_id = _is_uuid(own_id) or port.is_ours(own_id)
     if not keeps_id:
-        kept |= present(mem0_id=own_id)
-    yield SourceRecord(
+        kept |= port.present(mem0_id=own_id)
+    yield port.SourceRecord(
         place=place,
-        user=_owner(record),
+        user=owner_of(record),
         key=own_id,
         own_id=own_id if keeps_id else None,
         raw=record,
-        fields=present(
+        fields=port.present(
             content=next((record[name] for name in TEXTS if name in record), None),
             timestamp=record.get("created_at"),
             session=record.get("run_id"),
             role=record.get("role"),
-            metadata={**metadata_of(record, KNOWN, reading), **(given or {}), **kept},
+            metadata={**port.metadata_of(record, KNOWN, reading), **(given or {}), **kept},
         ),
     )
 
 
-def _owner(record: Raw) -> Any:
-    """Return the user who has a memory: its user, else its agent or run."""
+def owner_of(record: port.Raw) -> Any:
+    """Return the user here who has what a record or a scope names: its user, else agent or run."""
     name = next((name for name in SCOPES if record.get(name)), None)
     value = record.get(name) if name else None
     if name == "user_id" and not str(value).startswith(tuple(f"{one}=" for one in SCOPES)):
@@ -125,7 +115,7 @@ def _is_uuid(own_id: object) -> bool:
 # --- the store
 
 
-def _read_store(store: Path, reading: SourceReading) -> Records:
+def _read_store(store: Path, reading: port.SourceReading) -> port.Records:
     with database(store, "points") as connection:
         for number, (blob,) in enumerate(rows(connection, POINTS), start=1):
             place = f"{store}, point {number}"

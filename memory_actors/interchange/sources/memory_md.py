@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources.found import Records, SourceReading
 from memory_actors.interchange.sources.markdown import facts, front_matter, markdown_files
+from memory_actors.interchange.sources.port import Records, SourceReading
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIMES: Final = ("date", "created", "created_at")

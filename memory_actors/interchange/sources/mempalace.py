@@ -14,19 +14,8 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources import chroma
+from memory_actors.interchange.sources import chroma, port
 from memory_actors.interchange.sources.databases import Database, database, rows
-from memory_actors.interchange.sources.found import (
-    Records,
-    SourceReading,
-    SourceRecord,
-    check_names,
-    entity,
-    entity_key,
-    of_graph,
-    present,
-    relationship,
-)
 
 GRAPH: Final = "knowledge_graph.sqlite3"
 CLOSETS: Final = "mempalace_closets"
@@ -40,7 +29,7 @@ FROM triples ORDER BY rowid
 """
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the drawers, then the entities, then the relationships."""
     directory = path if path.is_dir() else path.parent
     stores = [one / chroma.FILE for one in (directory, directory / "palace")]
@@ -65,39 +54,40 @@ def read(path: Path, reading: SourceReading) -> Records:
             yield from _graph(connection, reading)
 
 
-def _drawer(record: SourceRecord) -> SourceRecord:
+def _drawer(record: port.SourceRecord) -> port.SourceRecord:
     said = record.raw["metadata"]
     time = next((said[name] for name in TIMES if is_time(said.get(name))), None)
     wing = said.get("wing")
     return replace(
         record,
         user=None if wing is None else str(wing),
-        fields=record.fields | present(timestamp=time),
+        fields=record.fields | port.present(timestamp=time),
     )
 
 
-def _graph(connection: Database, reading: SourceReading) -> Records:
+def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
     keys: dict[str, tuple[str, list[Any]]] = {}
     """The name and the key of an entity, by its id there."""
     for own_id, name, kind, properties in rows(connection, ENTITIES):
-        keys[str(own_id)] = str(name), entity_key("entity", name, kind)
-        check_names(keys, str(connection.path))
+        keys[str(own_id)] = str(name), port.entity_key("entity", name, kind)
+        port.check_names(keys, str(connection.path))
         raw = {"id": own_id, "name": name, "type": kind, "properties": properties}
         place = f"{connection.path}, entity {own_id!r:.60}"
         about = _object(properties, reading)
-        yield of_graph(place, raw, keys[str(own_id)][1], entity(name, kind), metadata=about)
+        yield port.of_graph(
+            place, raw, keys[str(own_id)][1], port.entity(name, kind), metadata=about
+        )
     for own_id, source, relation, target, since, until, sure, file in rows(connection, TRIPLES):
         ends = [keys.get(str(end), (end, None)) for end in (source, target)]
         raw = {"id": own_id, "subject": source, "predicate": relation, "object": target}
-        data = relationship(ends[0][0], relation, ends[1][0], valid_from=since, valid_to=until)
+        data = port.relationship(ends[0][0], relation, ends[1][0], valid_from=since, valid_to=until)
         place = f"{connection.path}, triple {own_id!r:.60}"
-        about = present(confidence=sure, source_file=file)
+        about = port.present(confidence=sure, source_file=file)
         both = ends[0][1], ends[1][1]
-        yield of_graph(place, raw, ["triple", own_id], data, ends=both, metadata=about)
+        yield port.of_graph(place, raw, ["triple", own_id], data, ends=both, metadata=about)
 
 
-def _object(text: object, reading: SourceReading) -> dict[str, Any]:
-    """Return a JSON object that a column has."""
+def _object(text: object, reading: port.SourceReading) -> dict[str, Any]:
     if text in (None, "", "{}"):
         return {}
     try:

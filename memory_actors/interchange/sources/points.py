@@ -20,8 +20,6 @@ STEPS_MAX: Final = 200_000
 
 
 class _Object:
-    """An object of a class of qdrant-client."""
-
     def __init__(self) -> None:
         self.state: Any = None
 
@@ -50,8 +48,6 @@ def fields_of(blob: object) -> dict[str, Any]:
 
 
 class _Machine:
-    """Runs one program."""
-
     def __init__(self, program: bytes):
         self._program = BytesIO(program)
         self.stack: list[Any] = []

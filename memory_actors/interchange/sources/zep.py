@@ -20,36 +20,22 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from memory_actors.interchange.noting import is_time, micros_of, time_of_others
-from memory_actors.interchange.sources.found import (
-    Raw,
-    Records,
-    SourceReading,
-    SourceRecord,
-    as_object,
-    check_names,
-    entity,
-    entity_key,
-    metadata_of,
-    of_graph,
-    present,
-    relationship,
-    words,
-)
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.json_items import json_values
 from memory_actors.kinds.entity.graph import name_key, relation_key
 
 USERS: Final = ("user_id", "user_uuid", "group_id")
-NODE: Final = words(
+NODE: Final = port.words(
     "user_id user_uuid group_id graph_uuid uuid uuid_ name labels summary attributes created_at",
     "score relevance degree name_embedding episode_uuids episode_uuids_truncated",
 )
-EDGE: Final = words(
+EDGE: Final = port.words(
     "user_id user_uuid group_id graph_uuid uuid uuid_ name fact attributes created_at expired_at",
     "valid_at invalid_at score relevance fact_embedding episodes episode_uuids scope",
     "hyperedge_uuid source_node_uuid source_node_name source_node_labels",
     "target_node_uuid target_node_name target_node_labels reference_time",
 )
-SAID: Final = words(
+SAID: Final = port.words(
     "user_id user_uuid group_id graph_uuid uuid uuid_ name content role role_name role_type",
     "metadata created_at reference_time valid_at thread_id thread_uuid session_id score relevance",
     "processed source source_description content_policy document_id entity_edges labels",
@@ -74,12 +60,12 @@ Nodes: TypeAlias = dict[tuple[str, str], ZepNode]
 """Nodes by their uuids, and by their names: of several that share a name, the first."""
 
 
-def read(path: Path, reading: SourceReading) -> Records:
+def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
     nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
         _know(record, nodes)
-        check_names(nodes, str(path))
+        port.check_names(nodes, str(path))
         yield _node(record, place, reading)
     told = _KnownFacts()
     for place, member, record in _records(path, reading, LISTS[1:]):
@@ -88,47 +74,50 @@ def read(path: Path, reading: SourceReading) -> Records:
             continue
         edge = _edge(record, place, nodes, reading)
         yield _fact_of(edge, reading) if told.before(edge) else edge
-        check_names(told.facts, str(path))
+        port.check_names(told.facts, str(path))
     for _, member, _ in json_values(path, LISTS):
         if member not in LISTS:
             reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
 
 def _records(
-    path: Path, reading: SourceReading, members: tuple[str, ...]
+    path: Path, reading: port.SourceReading, members: tuple[str, ...]
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for number, member, value in json_values(path, LISTS):
         if member in members:
             place = f"{path}, {member} {number}"
-            record = as_object(value, place, reading)
+            record = port.as_object(value, place, reading)
             if record is not None:
                 yield place, member, record
 
 
-def _uuid(record: Raw) -> str | None:
+def _uuid(record: port.Raw) -> str | None:
     uuid = record.get("uuid") or record.get("uuid_")
     return None if uuid is None else str(uuid)
 
 
-def _user(record: Raw) -> Any:
+def _user(record: port.Raw) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(record: Raw, reading: SourceReading, known: frozenset[str]) -> dict[str, Any]:
+def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> dict[str, Any]:
     """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
     own = record.get("attributes") or record.get("metadata")
     own = own if isinstance(own, dict) else {}
-    return {**metadata_of(record, known, reading), **own, **present(zep_uuid=_uuid(record))}
+    return {
+        **port.metadata_of(record, known, reading),
+        **own,
+        **port.present(zep_uuid=_uuid(record)),
+    }
 
 
-def _label(record: Raw) -> Any:
+def _label(record: port.Raw) -> Any:
     labels = record.get("labels")
     others = (one for one in labels if one not in USUAL_LABELS) if isinstance(labels, list) else ()
     return next(iter(others), None)
 
 
-def _know(record: Raw, nodes: Nodes) -> None:
-    """Remember a node by its uuid and by its name."""
+def _know(record: port.Raw, nodes: Nodes) -> None:
     uuid, name = _uuid(record), record.get("name")
     if not isinstance(name, str):
         return
@@ -138,7 +127,7 @@ def _know(record: Raw, nodes: Nodes) -> None:
         nodes.setdefault(("uuid", uuid), node)
 
 
-def _end(record: Raw, end: str, nodes: Nodes) -> ZepNode | None:
+def _end(record: port.Raw, end: str, nodes: Nodes) -> ZepNode | None:
     """Return the node that an edge names as its source or target, by its uuid or else its name."""
     by_uuid = nodes.get(("uuid", str(record.get(f"{end}_node_uuid"))))
     name = record.get(f"{end}_node_name")
@@ -148,28 +137,30 @@ def _end(record: Raw, end: str, nodes: Nodes) -> ZepNode | None:
     return ZepNode(name, None) if by_name is None else by_name
 
 
-def _key_of_node(record: Raw) -> list[Any]:
+def _key_of_node(record: port.Raw) -> list[Any]:
     uuid = _uuid(record)
-    by_name = entity_key("node", record.get("name"), _label(record))
+    by_name = port.entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]
 
 
-def _node(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
+def _node(record: port.Raw, place: str, reading: port.SourceReading) -> port.SourceRecord:
     summary = record.get("summary")
-    return of_graph(
+    return port.of_graph(
         place,
         record,
         _key_of_node(record),
-        entity(record.get("name"), _label(record), [summary] if summary else None),
+        port.entity(record.get("name"), _label(record), [summary] if summary else None),
         user=_user(record),
         timestamp=record.get("created_at"),
         metadata=_more(record, reading, NODE),
     )
 
 
-def _edge(record: Raw, place: str, nodes: Nodes, reading: SourceReading) -> SourceRecord:
+def _edge(
+    record: port.Raw, place: str, nodes: Nodes, reading: port.SourceReading
+) -> port.SourceRecord:
     source, target = (_end(record, end, nodes) for end in ("source", "target"))
-    data = relationship(
+    data = port.relationship(
         source and source.name,
         record.get("name"),
         target and target.name,
@@ -178,7 +169,7 @@ def _edge(record: Raw, place: str, nodes: Nodes, reading: SourceReading) -> Sour
         valid_to=record.get("invalid_at"),
     )
     uuid = _uuid(record)
-    return of_graph(
+    return port.of_graph(
         place,
         record,
         ["edge", data if uuid is None else uuid],
@@ -198,7 +189,7 @@ class _KnownFacts:
         self._spans: dict[bytes, list[tuple[float, float]]] = {}
         """The spans of time in which each holds."""
 
-    def before(self, edge: SourceRecord) -> bool:
+    def before(self, edge: port.SourceRecord) -> bool:
         """Say whether an edge has another fact of a relationship that was told; remember it."""
         data = edge.fields["data"]
         relation = data["relation"]
@@ -227,34 +218,34 @@ def _moment(when: object, otherwise: float) -> float:
     return otherwise if micros is None else micros
 
 
-def _fact_of(edge: SourceRecord, reading: SourceReading) -> SourceRecord:
+def _fact_of(edge: port.SourceRecord, reading: port.SourceReading) -> port.SourceRecord:
     """Convert an edge to a fact, with the entities and times of the edge in its metadata."""
     reading.note(ANOTHER_FACT)
     data = edge.fields["data"]
     about = {name: data.get(name) for name in ("source", "relation", "target", "valid_to")}
-    fields = present(
+    fields = port.present(
         content=data["fact"],
         timestamp=data.get("valid_from"),
-        metadata={**edge.fields.get("metadata", {}), **present(**about)},
+        metadata={**edge.fields.get("metadata", {}), **port.present(**about)},
     )
     return msgspec.structs.replace(edge, ends=(None, None), replaces=False, fields=fields)
 
 
-def _said(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
+def _said(record: port.Raw, place: str, reading: port.SourceReading) -> port.SourceRecord:
     when = (record.get(name) for name in ("reference_time", "valid_at", "created_at"))
     threads = (record.get(name) for name in ("thread_id", "session_id", "thread_uuid"))
     speaker = record.get("role_name") or record.get("name")
     uuid = _uuid(record)
-    return SourceRecord(
+    return port.SourceRecord(
         place=place,
         raw=record,
         user=_user(record),
         key=None if uuid is None else ["said", uuid],
-        fields=present(
+        fields=port.present(
             content=record.get("content"),
             timestamp=next(filter(None, when), None),
             session=next(filter(None, threads), None),
             role=record.get("role") or record.get("role_type"),
-            metadata=present(**_more(record, reading, SAID), speaker=speaker),
+            metadata=port.present(**_more(record, reading, SAID), speaker=speaker),
         ),
     )

@@ -63,12 +63,10 @@ class Embedder(Protocol):
         Vectors with different fingerprints are never compared, so anything that changes a vector,
         or the codebook of token states, must change this. At most 100 printable characters.
         """
-        ...
 
     @property
     def dimension(self) -> int:
         """Length of each vector."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> AnyVectors:
         """Return a float32 array `[len(texts), dimension]` whose rows have length 1.
@@ -77,7 +75,6 @@ class Embedder(Protocol):
         Called from one worker thread at a time, unless it is `parallel`; never from the event loop.
         The same text must give the same vector, whatever else is in the batch (up to rounding).
         """
-        ...
 
 
 def codebook_of(embedder: Embedder) -> Codebook:

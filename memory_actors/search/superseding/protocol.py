@@ -57,14 +57,12 @@ class Superseding(Protocol):
 
     def reach(self, text: str) -> Reach:
         """Return with which facts to compare a text."""
-        ...
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return the older facts, nearest first, that the newer one contradicts.
 
         Whatever it raises is logged, and nothing is superseded.
         """
-        ...
 
 
 # --- a decision by a function of yours

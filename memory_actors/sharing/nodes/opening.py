@@ -138,10 +138,7 @@ def _check(parts: StoreParts) -> None:
 
 
 def _own_host(url: str) -> str:
-    """Return the address of this machine on the network that the database is reached through.
-
-    :raises InvalidInputError: that cannot be told.
-    """
+    """Return the address of this machine on the network that the database is reached through."""
     hosts = hosts_of(url)
     if not hosts:  # a socket of this machine
         return LOOPBACK
@@ -207,10 +204,7 @@ def _locked(directory: Path) -> int:
 
 
 def _remove_if_dead(directory: Path) -> None:
-    """Remove the directory of a node that no longer runs.
-
-    :raises OSError: it runs.
-    """
+    """Remove the directory of a node that no longer runs."""
     descriptor = _locked(directory)
     try:
         shutil.rmtree(directory, ignore_errors=True)

@@ -5,14 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from eventlog import (
-    EventLogError,
-    EventStore,
-    LeaseLapsed,
-    Leases,
-    LeasingStore,
-    require,
-)
+from eventlog import EventLogError, EventStore, LeaseLapsed, Leases, LeasingStore, require
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import MovedError
 from memory_actors.base.privacy import reason

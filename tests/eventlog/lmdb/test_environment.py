@@ -66,7 +66,7 @@ def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
         raise OSError("no sync")
 
     with monkeypatch.context() as patched:
-        patched.setattr("eventlog.lmdb.environment.sync_to_disk", fail)
+        patched.setattr("eventlog.files.datafile.sync_to_disk", fail)
         with pytest.raises(LogUnavailable, match="no sync"):
             Environment(path, TABLES)
     with opened(path) as env:

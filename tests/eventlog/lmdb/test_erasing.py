@@ -194,7 +194,7 @@ async def test_a_long_stream_is_erased_piece_by_piece(
             versions += 1
 
         assert (await erasing).events == 400
-        assert versions > 10
+        assert versions > 4  # other streams are appended to between the pieces
         assert (await log.verify()).findings == []
         assert canaries_in(tmp_path) == set()
 

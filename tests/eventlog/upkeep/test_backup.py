@@ -28,7 +28,7 @@ from eventlog import (
     StorageFailed,
     restore,
 )
-from eventlog.files import datafile
+from eventlog.files import datafile, log_directory
 from eventlog.upkeep import backup
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
@@ -192,11 +192,11 @@ DIES_RESTORING = """
 import asyncio, os, sys
 import msgspec
 from eventlog import EventRegistry, restore
-from eventlog.upkeep import backup
+from eventlog.files import log_directory
 registry = EventRegistry()
 noted = registry.event("test.noted", keys=lambda event: [event.text[:2]])
 noted(msgspec.defstruct("Noted", [("text", str)], frozen=True))
-backup.put_in_place = lambda scratch, directory: os._exit(9)
+log_directory.put_in_place = lambda scratch, directory: os._exit(9)
 asyncio.run(restore(sys.argv[1], sys.argv[2], registry))
 """
 
@@ -260,7 +260,7 @@ async def test_a_read_only_disk_is_said_to_be_so(tmp_path: Path, monkeypatch: py
     def refuse(*_: Any) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("eventlog.files.log_directory.lock", refuse)
+    monkeypatch.setattr("eventlog.files.datafile.lock", refuse)
     with pytest.raises(LogUnavailable, match="Read-only file system: make it writable, or name"):
         await restore(tmp_path / "backup", tmp_path / "log", registry)
 
@@ -488,15 +488,22 @@ async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
     def fail(*_: Any) -> None:
         raise OSError(code, "no")
 
-    def fail_at_manifest(path: Path, *flags: int) -> Any:
-        return fail() if path.name == "backup.json" else datafile.opened(path, *flags)
+    open_file = datafile.opened
 
-    harms = {"copied": fail, "_listed": fail, "opened": fail_at_manifest, "put_in_place": fail}
+    def fail_at_manifest(path: Path, *flags: int) -> Any:
+        return fail() if path.name == "backup.json" else open_file(path, *flags)
+
+    harms = {
+        (backup, "copied"): fail,
+        (backup, "_listed"): fail,
+        (datafile, "opened"): fail_at_manifest,
+        (log_directory, "put_in_place"): fail,
+    }
     async with opened(tmp_path / "log") as log:
         await filled(log)
-        for name, harm in harms.items():
+        for (module, name), harm in harms.items():
             with monkeypatch.context() as patched:
-                patched.setattr(backup, name, harm)
+                patched.setattr(module, name, harm)
                 with pytest.raises(DiskFull if code == errno.ENOSPC else StorageFailed):
                     await log.backup(tmp_path / "backup")
             assert {path.name for path in tmp_path.iterdir()} == {"log"}

@@ -33,7 +33,6 @@ from eventlog import (
 )
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.files import datafile
-from eventlog.lmdb import environment
 from eventlog.lmdb import file as lmdb_file
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
@@ -360,7 +359,7 @@ def test_a_directory_that_cannot_be_synced_closes_the_environment(
     env = Environment(path, NAMES)
     fill(env)
     with monkeypatch.context() as failing:
-        failing.setattr(environment, "sync_to_disk", refuse)
+        failing.setattr("eventlog.files.datafile.sync_to_disk", refuse)
         with pytest.raises(StorageFailed, match="open it again"):
             env.shrink()
     with pytest.raises(LogClosed):

@@ -24,7 +24,8 @@ from memory_actors import (
 )
 from memory_actors.integrations.mem0 import AsyncMemory, Memory, ValidationError
 from memory_actors.integrations.mem0 import MemoryError as Mem0Error
-from memory_actors.integrations.mem0.shapes import may_own, new_id, owner_of
+from memory_actors.integrations.mem0.shapes import may_own, new_id
+from memory_actors.interchange.sources.mem0 import owner_of
 
 PARTS: Any = {
     "embedder": FakeEmbedder(), "alerts": [], "settings": Settings(latency_targets_ms={}),

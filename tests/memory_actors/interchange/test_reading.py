@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError
 from memory_actors.interchange import files, plan_import
+from memory_actors.interchange.files import files_in
 from memory_actors.interchange.sources import json_items as module
-from memory_actors.interchange.sources.archives import files_in
-from memory_actors.interchange.sources.found import SourceReading
 from memory_actors.interchange.sources.json_items import json_items, json_lines
 from memory_actors.interchange.sources.markdown import front_matter, passages
+from memory_actors.interchange.sources.port import SourceReading
 
 MIB = 1 << 20
 JSON = st.recursive(

@@ -11,8 +11,8 @@ from support.foreign import AT, write_json
 
 from memory_actors import InvalidInputError
 from memory_actors.interchange import import_from, plan_import
-from memory_actors.interchange.sources.found import SourceReading
 from memory_actors.interchange.sources.markdown import front_matter, passages
+from memory_actors.interchange.sources.port import SourceReading
 
 pytestmark = pytest.mark.anyio
 

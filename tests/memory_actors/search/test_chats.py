@@ -249,6 +249,21 @@ async def test_hits_say_whether_anything_answers(memory) -> None:
     assert (await memory.user("nobody").retrieve("anything")).answered == 0
 
 
+async def test_a_question_about_nothing_is_told_in_a_store_of_three_memories(memory) -> None:
+    for session, text in (
+        ("monday", "I'm Ada. I live in Bern and work as a nurse"),
+        ("tuesday", "I go skiing in Davos each winter, and nuts make me ill"),
+        ("friday", "I have moved: I live in Oslo now"),
+    ):
+        user = memory.user("ada", session_id=session)
+        await user.turn(text, role="user")
+        await user.turn("I will keep that in mind.", role="assistant")
+    known = await user.retrieve("Where do I live?")
+    implied = await user.retrieve("Which snack should I pack for the slopes?")
+    unknown = await user.retrieve("What is the capital of Peru?")
+    assert known.answered > 0.5 > implied.answered > 0.2 > unknown.answered
+
+
 async def test_a_long_text_is_found_by_its_passage(memory) -> None:
     filler = "The committee discussed the weather and the agenda of the next meeting. " * 60
     text = f"# Minutes\n{filler}\n# Decisions\nThe bakery gets the lease at 900 euros.\n{filler}"

@@ -36,9 +36,9 @@ async def test_an_opening_finishes_a_restore_that_died_before_its_last_rename(
         await memory.user("ada").add("of the backup")
         await memory.backup(tmp_path / "backup")
     code = (
-        "import asyncio, os, sys; from eventlog.upkeep import backup; "
+        "import asyncio, os, sys; from eventlog.files import log_directory; "
         "from memory_actors import MemorySystem; "
-        "backup.put_in_place = lambda *_: os._exit(9); "
+        "log_directory.put_in_place = lambda *_: os._exit(9); "
         "asyncio.run(MemorySystem.restore_backup(sys.argv[1], sys.argv[2]))"
     )
     places = str(tmp_path / "backup"), str(tmp_path / "memory")

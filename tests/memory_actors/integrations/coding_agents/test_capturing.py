@@ -23,8 +23,7 @@ from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing
-from memory_actors.integrations.coding_agents.backfill import backfill
-from memory_actors.integrations.coding_agents.capturing import Captured, Session, capture
+from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
 from memory_actors.integrations.coding_agents.hook import event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import (
@@ -34,6 +33,7 @@ from memory_actors.integrations.coding_agents.installing import (
 )
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
+from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
 from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
 from memory_actors.integrations.coding_agents.transcripts import (
     EPOCH,
@@ -43,8 +43,6 @@ from memory_actors.integrations.coding_agents.transcripts import (
     Reply,
     Turn,
     lines,
-    reader_of,
-    transcripts,
     turns,
 )
 from memory_actors.integrations.mcp.clients import config_path

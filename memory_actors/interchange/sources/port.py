@@ -43,11 +43,11 @@ class SourceRecord(msgspec.Struct, kw_only=True):
     """The record as its program has it, where `--user-field` and `--map` look."""
     user: str | None = None
     """The user whose memory it is, if the record says so."""
-    key: Any = None
+    key: object = None
     """The key that tells it from others of its file, if it has one; JSON."""
-    ends: tuple[Any, Any] = (None, None)
+    ends: tuple[object, object] = (None, None)
     """Of a relationship: the keys of the records that are its source and its target, if known."""
-    own_id: Any = None
+    own_id: object = None
     """Its id, if that is one in all the world: it keeps it, unless another memory has it here."""
     replaces: bool = False
     """True if it stays the same memory when it says something else: its key alone makes its id."""
@@ -109,17 +109,19 @@ def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> d
     return {name: value for name, value in others.items() if value is not None}
 
 
-def present(**fields: Any) -> dict[str, Any]:
+def present(**fields: object) -> dict[str, Any]:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-def entity(name: object, kind: object, observations: Any = None) -> dict[str, Any]:
+def entity(name: object, kind: object, observations: object = None) -> dict[str, Any]:
     """Return an entity as the `data` of a line."""
     return present(name=name, type=kind, observations=observations)
 
 
-def relationship(source: object, relation: object, target: object, **more: Any) -> dict[str, Any]:
+def relationship(
+    source: object, relation: object, target: object, **more: object
+) -> dict[str, Any]:
     """Return a relationship as the `data` of a line; without a relation it is refused as none."""
     return present(source=source, target=target, **more) | {"relation": relation}
 
@@ -127,12 +129,12 @@ def relationship(source: object, relation: object, target: object, **more: Any) 
 def of_graph(
     place: str,
     raw: Raw,
-    key: Any,
+    key: object,
     data: Mapping[str, Any],
     *,
     user: str | None = None,
-    ends: tuple[Any, Any] = (None, None),
-    **fields: Any,
+    ends: tuple[object, object] = (None, None),
+    **fields: object,
 ) -> SourceRecord:
     """Return the record of an entity or a relationship: it stays the same memory."""
     return SourceRecord(
