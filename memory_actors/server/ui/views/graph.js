@@ -8,7 +8,7 @@ import { Empty, HELP, Said, VirtualList, Waiting, useLoaded, when } from "../par
 import { T } from "../texts.js";
 
 const PAGE = 1000;
-const DRAWN = 80; // more relationships than this nobody can read
+const DRAWN = 60; // more relationships than this nobody can read
 const STEPS = 1000;
 const PILL = 28; // pixels: the height of a node
 const pill = (node) => node.w - 20;
