@@ -143,9 +143,8 @@ class Chosen(NamedTuple):
 
     def takes(self, row: Any) -> bool:
         """Return True if a row is of the session, and was true within the times."""
-        sessions = (getattr(row, "session_id", None), *getattr(row, "session_ids", ()))
         return (
-            (self.session_id is None or self.session_id in sessions)
+            (self.session_id is None or getattr(row, "session_id", None) == self.session_id)
             and (self.since_us is None or last_true_us(row) >= self.since_us)
             and (self.until_us is None or row.occurred_at_us <= self.until_us)
         )

@@ -226,8 +226,8 @@ class UserReads:
         """Return memories, newest first by the time they were true.
 
         `sources`, `min_trust`, `agent_id`, `since` and `until` are as in `retrieve`. `session_id`
-        lists a session, with the summaries that are made of it. `contains` lists contents with this
-        text, in any case; it reads each content until enough are found.
+        lists what was added in a session. `contains` lists contents with this text, in any case; it
+        reads each content until enough are found.
         """
         which = chosen(
             memory_types, filters, sources, min_trust, agent_id, session_id, since, until

@@ -225,7 +225,7 @@ export const T = {
 
   noSessions: "No memory of this user belongs to a session: name one when you add turns.",
   seeMemories: "See all memories",
-  sessionOf: (id, count, at) => `${id} · ${many(count, "memory", "memories")} · ${at}`,
+  sessionOf: (id, at) => `${id} · ${at}`,
   turns: "Turns",
   turnsCount: (count) => many(count, "turn"),
   fates: {

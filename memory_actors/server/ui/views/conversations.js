@@ -10,21 +10,18 @@ const LISTED = 1000; // of the newest memories: their sessions are offered
 const TURNS = ["long_term", "short_term"];
 const GONE = ["deleted", "pruned", "expired"];
 
-/** The sessions of the newest memories, the last one first: {id, count, at}. */
+/** The sessions of the newest memories, the last one first, and the summaries among these. */
 async function sessionsOf(user) {
   const newest = await call("list_memories", { user_id: user }, { memory_types: TURNS, limit: LISTED });
-  const found = new Map();
-  for (const { session_id: id, occurred_at: at } of newest) {
-    if (!id) continue;
-    const session = found.get(id);
-    if (session) session.count += 1;
-    else found.set(id, { id, at, count: 1 });
-  }
-  return [...found.values()];
+  const summaries = newest.filter((memory) => memory.source === "compressed");
+  const named = new Map();
+  for (const memory of newest)
+    for (const id of memory.data?.session_ids ?? [memory.session_id]) if (id && !named.has(id)) named.set(id, memory.occurred_at);
+  return { summaries, named: [...named] };
 }
 
 /** The turns of a session in order, also those that are gone, each with its fate. */
-async function turnsOf(user, session) {
+async function turnsOf(user, session, summaries) {
   const on = { user_id: user };
   const [living, extractions, events] = await Promise.all([
     call("list_memories", on, { memory_types: TURNS, session_id: session, limit: LISTED }),
@@ -33,16 +30,17 @@ async function turnsOf(user, session) {
   ]);
   const turns = new Map();
   const fates = new Map();
-  const say = (id, fate) => fates.set(id, [...(fates.get(id) ?? []), fate]);
+  const say = (id, fate) => {
+    const said = fates.get(id) ?? [];
+    if (!said.some((one) => one.text === fate.text && one.to === fate.to)) fates.set(id, [...said, fate]);
+  };
   const drawn = new Set(extractions.flatMap((one) => one.facts.filter((fact) => fact.came === "added").map((fact) => fact.memory_id)));
-  for (const memory of living) {
-    if (memory.source !== "compressed") turns.set(memory.memory_id, memory);
-    else {
-      for (const original of await call("expand", on, { compressed_id: memory.memory_id })) {
-        if (original.session_id !== session) continue;
-        turns.set(original.memory_id, { ...original, isGone: true });
-        say(original.memory_id, { text: T.fates.compacted, to: memory.memory_id });
-      }
+  for (const memory of living) turns.set(memory.memory_id, memory);
+  for (const { memory_id: to } of summaries.filter((one) => one.data?.session_ids?.includes(session))) {
+    for (const original of await call("expand", on, { compressed_id: to })) {
+      if (original.session_id !== session) continue;
+      turns.set(original.memory_id, { ...original, isGone: true });
+      say(original.memory_id, { text: T.fates.compacted, to });
     }
   }
   for (const { event, data, recorded_at: at } of events) {
@@ -55,7 +53,8 @@ async function turnsOf(user, session) {
     if (GONE.includes(happened)) for (const id of data.memory_ids ?? [data.memory_id]) say(id, { text: T.fates[happened] });
     if (happened === "added") for (const id of data.evicted_ids ?? []) say(id, { text: T.fates.evicted });
     if (happened === "superseded") say(data.memory_id, { text: T.fates.superseded, to: data.superseded_by_id });
-    if (["unmarked", "reinstated"].includes(happened)) fates.delete(data.memory_id);
+    if (happened === "compressed") for (const id of data.compressed_from_ids) say(id, { text: T.fates.compacted, to: data.memory_id });
+    if (["unmarked", "reinstated", "restored"].includes(happened)) fates.delete(data.memory_id);
   }
   for (const { facts, undone_at: undone } of extractions) {
     for (const fact of undone ? [] : facts.filter((one) => one.memory_id))
@@ -65,22 +64,22 @@ async function turnsOf(user, session) {
   return shown.sort((a, b) => a.occurred_at.localeCompare(b.occurred_at)).map((turn) => ({ turn, fates: fates.get(turn.memory_id) ?? [] }));
 }
 
-export default function Conversations({ user, params, set, go, toast }) {
+export default function Conversations({ user, params, set, toast }) {
   const sessions = useLoaded(() => sessionsOf(user), [user]);
   const [chosen, choose] = useState(params.session ?? "");
-  const named = sessions.result ?? [];
-  const session = chosen || named[0]?.id;
-  const options = named.some((one) => one.id === session) || !session ? named : [{ id: session }, ...named];
+  const { named = [], summaries } = sessions.result ?? {};
+  const session = chosen || named[0]?.[0];
+  const options = named.map(([id, at]) => [id, T.sessionOf(id, when(at))]);
+  if (session && !named.some(([id]) => id === session)) options.unshift([session, session]);
   if (sessions.result && !session) return html`<${Empty} text=${T.noSessions} link=${T.seeMemories} to=${`#/memories?user=${encodeURIComponent(user)}`} />`;
   return html`<${Waiting} of=${sessions} />
-    ${session && html`<div class="row"><${Select} label=${T.fields.session_id} value=${session} wide
-      options=${options.map((one) => [one.id, one.count ? T.sessionOf(one.id, one.count, when(one.at)) : one.id])}
-      change=${(id) => { choose(id); set({ session: id }); }} /></div>
-    <${Session} key=${session} ...${{ user, session, go, toast }} />`}`;
+    ${session && sessions.result && html`<div class="row"><${Select} label=${T.fields.session_id} value=${session} wide
+      options=${options} change=${(id) => { choose(id); set({ session: id }); }} /></div>
+    <${Session} key=${session} ...${{ user, session, summaries, toast }} />`}`;
 }
 
-function Session({ user, session, go, toast }) {
-  const turns = useLoaded(() => turnsOf(user, session), [user, session]);
+function Session({ user, session, summaries, toast }) {
+  const turns = useLoaded(() => turnsOf(user, session, summaries), [user, session]);
   const [chosen, choose] = useState(null);
   const sides = useMemo(() => [...new Set((turns.result ?? []).map(({ turn }) => turn.role))], [turns.result]);
   const open = (id) => call("get", { user_id: user }, { memory_id: id }).then(choose, () => toast(T.itIsGone));

@@ -58,7 +58,7 @@ export function layout(nodes, edges) {
       for (let j = i + 1; j < bodies.length; j += 1) {
         const [a, b] = [bodies[i], bodies[j]];
         const [dx, dy] = [b.x - a.x || 0.1, b.y - a.y || 0.1];
-        const push = (heat * 130) / (dx * dx + dy * dy + 100);
+        const push = (heat * (a.isNode && b.isNode ? 450 : 70)) / (dx * dx + dy * dy + 100);
         let [px, py] = [dx * push, dy * push];
         const [overX, overY] = [(a.w + b.w) / 2 - Math.abs(dx), (a.h + b.h) / 2 - Math.abs(dy)];
         if (overX > 0 && overY > 0) {
@@ -154,10 +154,11 @@ function Drawing({ nodes, edges, chosen, choose }) {
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" /></marker></defs>
       ${edges.map((edge) => {
         const [a, m, b] = [edge.source_id, edge.memory_id, edge.target_id].map((id) => place.get(id));
-        const [dx, dy] = [b.x - m.x, b.y - m.y];
+        const [cx, cy] = [2 * m.x - (a.x + b.x) / 2, 2 * m.y - (a.y + b.y) / 2]; // the curve goes through the label
+        const [dx, dy] = [b.x - cx, b.y - cy];
         const back = Math.min(1, (pill(b) / 2 + 3) / Math.abs(dx || 0.1), (PILL / 2 + 3) / Math.abs(dy || 0.1)); // the arrow ends at the rim
         return html`<path key=${edge.memory_id} class=${`edge ${shade(edge.memory_id)}`} marker-end="url(#arrow)"
-          d=${`M${a.x} ${a.y}L${m.x} ${m.y}L${b.x - dx * back} ${b.y - dy * back}`} />`;
+          d=${`M${a.x} ${a.y}Q${cx} ${cy} ${b.x - dx * back} ${b.y - dy * back}`} />`;
       })}
       ${edges.map((edge) => { const m = place.get(edge.memory_id);
         return html`<text key=${edge.memory_id} class=${`relation ${shade(edge.memory_id)}`} x=${m.x} y=${m.y + 4}>${m.label}</text>`; })}

@@ -17,6 +17,12 @@ function reason(part, hit) {
   return signal ? `${ranked} ${signal}.` : ranked;
 }
 
+/** A text, and before it its speaker, who may write in the other direction. */
+function Spoken({ text }) {
+  const [, role, said] = text.match(/^([^:\n]{1,40}): ([^]*)$/) ?? [null, null, text];
+  return html`${role && html`<bdi class="who">${role}: </bdi>`}<${Said} text=${said} />`;
+}
+
 export default function Prompt({ user, params, set }) {
   const [form, fill] = useState({ q: params.q ?? "", session: params.session ?? "", budget: params.budget ?? "" });
   const [found, find] = useState(null);
@@ -55,7 +61,7 @@ export default function Prompt({ user, params, set }) {
       <ol class="parts">${found.parts.map((part, at) => html`<li key=${at} class="box">
         <p class="small"><span class="tag">${T.sources[part.source] ?? part.source}</span> ${when(part.occurred_at)}
           ${part.held_until && html` · ${T.heldUntil(when(part.held_until))}`}${part.trust === "untrusted" && html` <span class="tag bad">${T.trusts.untrusted}</span>`}</p>
-        <p><${Said} text=${part.text} /></p>
+        <p><${Spoken} text=${part.text} /></p>
         <p class="small quiet">${T.why}: ${reason(part, found.byId.get(part.memory_id))}</p>
         <div class="row tight"><span class="small figure">${T.tokensOf(part.tokens)}</span>
           <div class="track"><div class="bar" style=${{ width: `${(100 * part.tokens) / most}%` }}></div></div></div>
