@@ -225,9 +225,9 @@ class UserReads:
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true.
 
-        `sources`, `min_trust`, `agent_id`, `since` and `until` are as in `retrieve`. `session_id`
-        lists what was added in a session. `contains` lists contents with this text, in any case; it
-        reads each content until enough are found.
+        `sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the time
+        at which a memory was true, `session_id` names its session. `contains` is a text in its
+        content, in any case: contents are read until enough are found.
         """
         which = chosen(
             memory_types, filters, sources, min_trust, agent_id, session_id, since, until

@@ -194,13 +194,15 @@ export const Meter = ({ label, used, limit, calm }) => {
   ><div style=${{ width: `${part * 100}%` }}></div></div>`;
 };
 
+const signalName = (name) => (name === "newer" ? T.newer : named(T.weights, name));
+
 /** The signal that lifts a hit most, and its part of all that lifts it. */
 export function because(signals) {
   const lifting = Object.entries(signals).filter(([, value]) => value > 0);
   const sum = lifting.reduce((total, [, value]) => total + value, 0);
   if (!sum) return null;
   const [name, most] = lifting.reduce((best, one) => (one[1] > best[1] ? one : best));
-  return T.rankBecause(named(T.weights, name), `${Math.round((100 * most) / sum)} %`);
+  return T.rankBecause(signalName(name), `${Math.round((100 * most) / sum)} %`);
 }
 
 const strongest = (values) => Math.max(0, ...Object.values(values).map(Math.abs));
@@ -208,12 +210,12 @@ const strongest = (values) => Math.max(0, ...Object.values(values).map(Math.abs)
 /** The greatest of the numbers of several hits: the common scale of their bars. */
 export const scaleOf = (hits) => Math.max(1e-9, ...hits.map((hit) => strongest(hit.signals ?? {})));
 
-/** Numbers by name, each with a bar of its size in `most`; those that are nought are left out. */
-export function Bars({ values, names, label, most }) {
+/** Signals by name, each with a bar of its size in `most`; those that are nought are left out. */
+export function Bars({ values, label, most }) {
   const sorted = Object.entries(values).filter(([, value]) => value !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   return html`<table class="bars" aria-label=${label}><tbody>${sorted.map(
     ([name, value]) => html`<tr key=${name}>
-      <th scope="row">${named(names, name)}</th>
+      <th scope="row">${signalName(name)}</th>
       <td class="figure">${value.toFixed(3)}</td>
       <td><div class=${value < 0 ? "bar minus" : "bar"}
         style=${{ width: `${(100 * Math.abs(value)) / most}%` }}></div></td>

@@ -122,6 +122,7 @@ export const T = {
   answered: (chance) => `chance that the first hits answer: ${Math.round(100 * chance)} %`,
   nothingRelevant: "Nothing relevant: none of these is likely to answer. The closest are below.",
   nothingFound: "Nothing is found. Try other words, or fewer filters.",
+  newer: "Newer than the others",
   found: (count) => `${many(count, "memory", "memories")} found`,
   rankBecause: (signal, part) => `Ranked here most of all by: ${signal} (${part})`,
   signalsOf: "Signals of this hit",

@@ -61,7 +61,7 @@ export default function Overview({ go }) {
       <section class="box"><h3>${T.roomTitle}</h3>${(usage.result?.quotas ?? []).map((one) => {
         const size = one.unit === "bytes" ? T.bytes : T.number;
         const [kind, what] = one.quota.split(".");
-        const said = T.userFull(`${named(T.kinds, kind)} ${what.replace("_", " ")}`, size(one.used), size(one.limit));
+        const said = T.userFull(`${named(T.kinds, kind)} ${what.replace("_bytes", "")}`, size(one.used), size(one.limit));
         return html`<div key=${one.quota}><span class="small">${said}</span><${Meter} label=${said} used=${one.used} limit=${one.limit} /></div>`;
       })}</section>
       <section class="box"><h3>${T.alertsTitle}</h3><${Waiting} of=${events} />

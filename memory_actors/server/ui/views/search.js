@@ -105,7 +105,7 @@ function Hits({ hits, side, most, other, choose, chosen }) {
       <p class="small quiet"><${Tags} memory=${hit} /><${SaidBy} memory=${hit} /> · ${T.fields.score} ${hit.score.toFixed(3)}
         ${side !== null && html` · ${T.rankMoved(rank(hit.memory_id))}`}</p>
       ${hit.signals && html`<p class="small">${because(hit.signals)}</p>
-        <${Bars} values=${hit.signals} names=${T.weights} most=${most} label=${T.signalsOf} />`}
+        <${Bars} values=${hit.signals} most=${most} label=${T.signalsOf} />`}
       <button aria-pressed=${chosen?.memory_id === hit.memory_id} onClick=${() => choose(hit)}>${T.why}</button>
     </li>`)}</ol></section>`;
 }

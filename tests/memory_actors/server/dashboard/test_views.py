@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from memory_actors.server.dashboard import _UI, FILES
 from tests.memory_actors.server.dashboard.conftest import MANY
 from tests.memory_actors.server.dashboard.pages import HOSTILE, USER, VIEWS, Dashboard
-from tests.memory_actors.server.helpers import Service
+from tests.memory_actors.server.helpers import Service, serving
 
 SIZE_MAX = 240_000
 
@@ -271,11 +272,16 @@ def test_a_conversation_tells_what_became_of_each_turn(
         gone = await user.add("I live in Bristol", role="user", occurred_at="2024-01-01")
         await user.add("אני גר בלונדון", role="assistant", occurred_at="2024-01-02")
         await user.delete(gone.memory_id)
+        await user.short_term.add_message("we keep bees", role="user")
+        await user.extract()
 
     service.call(talk)
     page = dashboard.see("conversations", "talker")
     turns = page.locator(".turn")
-    expect(turns).to_have_count(2)
+    expect(turns).to_have_count(3)
+    expect(turns.last).to_contain_text("fact extracted")
+    turns.last.get_by_role("button", name="WE KEEP BEES").click()
+    expect(page.locator(".content")).to_have_text("WE KEEP BEES")
     expect(turns.first).to_contain_text("user")
     expect(turns.first).to_contain_text("deleted")
     hebrew = turns.nth(1).locator("> .text")
@@ -299,6 +305,20 @@ def test_health_verifies_the_log(dashboard: Dashboard) -> None:
     page.get_by_role("button", name="Verify the log").click()
     expect(page.get_by_text("the log is whole")).to_be_visible()
     expect(page.get_by_role("img", name="Events each second")).to_be_visible()
+
+
+def test_an_empty_store_says_so_and_the_only_user_is_chosen(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with (
+        serving(tmp_path) as running,
+        Dashboard.opened(browser, running.url, running.root) as dashboard,
+    ):
+        page = dashboard.see("memories", None)
+        expect(page.get_by_role("link", name="How to add memories")).to_be_visible()
+        running.add("only", "The only user likes tea")
+        page.reload()
+        expect(rows(page)).to_contain_text("The only user likes tea")
 
 
 def test_a_users_key_sees_that_user_and_no_other(browser: Browser, service: Service) -> None:
