@@ -225,8 +225,8 @@ class UserReads:
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true.
 
-        `sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the time
-        at which a memory was true, `session_id` names its session. `contains` is a text in its
+        `sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the
+        time at which a memory was true, `session_id` names its session. `contains` is a text in its
         content, in any case: contents are read until enough are found.
         """
         which = chosen(

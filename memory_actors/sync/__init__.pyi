@@ -133,7 +133,7 @@ class UserMemory:
         until: Time | None = None,
         contains: str | None = None,
     ) -> list[Memory]:
-        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the time\nat which a memory was true, `session_id` names its session. `contains` is a text in its\ncontent, in any case: contents are read until enough are found."
+        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the\ntime at which a memory was true, `session_id` names its session. `contains` is a text in its\ncontent, in any case: contents are read until enough are found."
     def count(
         self,
         filters: Mapping[str, Any] | None = None,
