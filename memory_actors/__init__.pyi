@@ -58,6 +58,7 @@ from memory_actors.base.errors import QuotaExceededError as QuotaExceededError
 from memory_actors.base.errors import ReaderFailedError as ReaderFailedError
 from memory_actors.base.errors import ReadOnlyError as ReadOnlyError
 from memory_actors.base.errors import RerankerError as RerankerError
+from memory_actors.base.errors import SensitiveTextError as SensitiveTextError
 from memory_actors.base.errors import StaleDocumentError as StaleDocumentError
 from memory_actors.base.errors import StorageFullError as StorageFullError
 from memory_actors.base.errors import StoreBusyError as StoreBusyError
@@ -88,6 +89,7 @@ from memory_actors.base.records import Relationship as Relationship
 from memory_actors.base.records import Step as Step
 from memory_actors.base.records import Tier as Tier
 from memory_actors.base.records import Trust as Trust
+from memory_actors.base.redaction import Redaction as Redaction
 from memory_actors.base.reports import Change as Change
 from memory_actors.base.reports import ClusterReport as ClusterReport
 from memory_actors.base.reports import CompactionProgress as CompactionProgress

@@ -73,8 +73,9 @@ def test_the_chat_agent_prints_what_it_says(tmp_path: Path) -> None:
     check_printed(program, printed_by(tmp_path, "-c", program))
 
 
-def test_the_example_of_extraction_prints_what_it_says(tmp_path: Path) -> None:
-    program, _ = blocks("docs/extraction.md")
+@pytest.mark.parametrize("page", ["extraction", "redaction"])
+def test_the_example_of_a_page_prints_what_it_says(tmp_path: Path, page: str) -> None:
+    program, _ = blocks(f"docs/{page}.md")
     check_printed(program, printed_by(tmp_path, "-c", program))
 
 

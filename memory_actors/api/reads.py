@@ -56,6 +56,7 @@ from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
+from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
 from memory_actors.users.totals import estimate, usage
@@ -63,8 +64,10 @@ from memory_actors.users.totals import estimate, usage
 LIST_PAGE = 256
 
 
-class UserReads:
+class UserReads(Redacting):
     """The reads of one user's memory. See `UserMemory`."""
+
+    _left = OF_HANDLES | {"source", "sources", "document"}
 
     context: UserContext
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import MemoryType
+from memory_actors.base.redaction import Redactor
 from memory_actors.base.settings import Settings
 from memory_actors.base.tokens import ESTIMATES
 from memory_actors.compaction.schedule import check_expression
@@ -116,9 +117,10 @@ def _check_schedule(value: object) -> None:
         raise InvalidInputError(f"compaction_schedule must be a cron expression, not {value!r:.40}")
 
 
-_OTHERWISE: Mapping[str, Callable[[Any], None]] = {
+_OTHERWISE: Mapping[str, Callable[[Any], object]] = {
     "token_counter": _check_counter,
     "compaction_schedule": _check_schedule,
     "latency_targets_ms": _check_targets,
+    "redact": lambda value: value is None or Redactor(value),
 }
 """Checks of settings whose types do not say enough."""

@@ -44,7 +44,6 @@ from memory_actors.base.usage import SystemUsage
 from memory_actors.base.validation import (
     check_choice,
     check_count,
-    check_name,
     check_optional_name,
     time_us,
 )
@@ -191,9 +190,10 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: an argument is not what it must be.
         """
-        return await self._open.recalls.read(
-            recall_stream_of(check_name(user_id, "user_id")),
-            query=query,
+        scope = Scope(self._open, On(user_id))
+        return await scope.services.recalls.read(
+            recall_stream_of(scope.user_id),
+            query=await scope.masked(query),
             memory_id=check_optional_name(memory_id, "memory_id"),
             since_us=time_us(since, "since"),
             until_us=time_us(until, "until"),

@@ -64,6 +64,7 @@ from memory_actors.search.reranking import Reranker, Reranking, reranker_of
 from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
+from memory_actors.users.handles.redacting import UserRedaction
 from memory_actors.users.handles.scope import Services, new_memory_id
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
@@ -289,6 +290,7 @@ def _services(
         superseding=parts.superseding,
         extractor=parts.extractor,
         reranking=_reranking(parts),
+        redaction=None if settings.redact is None else UserRedaction(settings.redact, key),
         metrics=parts.metrics,
         latency=LatencyWatch(settings.latency_targets_ms, warns=settings.latency_warnings),
         settings=settings,

@@ -1,5 +1,6 @@
 """Context documents as callers get them, and the changes of their blocks that callers ask for."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeAlias
 
@@ -68,6 +69,8 @@ class ContextReceipt(Returned, frozen=True, kw_only=True):
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float
+    masked: Mapping[str, int] = {}
+    """How often each label was masked in what was written (`Settings.redact`)."""
 
 
 class ContextEntry(Returned, frozen=True, kw_only=True):

@@ -16,6 +16,16 @@ class InvalidInputError(MemoryActorsError, ValueError):
     """The request can never succeed as it is: change the input."""
 
 
+class SensitiveTextError(InvalidInputError):
+    """A text holds what this store refuses: leave it out. The message has its label only."""
+
+    def __init__(self, label: str):
+        super().__init__(
+            f"the text holds {label}, which this store refuses (Settings.redact): leave it out"
+        )
+        self.label = label
+
+
 class NotFoundError(MemoryActorsError, LookupError):
     """No such memory, key or session: it was never there, or it has gone."""
 

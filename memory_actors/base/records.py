@@ -145,6 +145,8 @@ class Receipt(Returned, frozen=True, kw_only=True):
     """False when the embedder failed: the memory is kept, and indexed when it works again."""
     unindexed_reason: str | None = None
     """Why it is not indexed yet; None where it is."""
+    masked: Mapping[str, int] = {}
+    """How often each label was masked in what was written (`Settings.redact`)."""
 
 
 class Memory(Sourced, frozen=True, kw_only=True):

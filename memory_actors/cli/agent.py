@@ -1,10 +1,8 @@
 """agent: coding agents that remember by themselves: hooks, backfill, pausing."""
 
-from importlib.util import find_spec
-
 import click
 
-from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.cli import options
 from memory_actors.cli.mcp import carried_out, dry_run_option, place_in_configuration, yes_option
 from memory_actors.cli.options import App, Group
@@ -53,8 +51,6 @@ def install(app: App, /, host: str, team: str | None, dry_run: bool, yes: bool) 
     which only you may read.
     """
     check_installed()
-    if find_spec("detect_secrets") is None:
-        raise MissingExtraError("hooks need the extra: pip install 'memory-actors[agents]'")
     in_data_directory(app)
     if team is not None and (server_url(team) is None or has_password(team)):
         raise InvalidInputError(

@@ -172,7 +172,8 @@ def _command(
         named.append("--encrypt")
     if isinstance(app.embedder, str):
         named += ["--embedder", app.embedder]
-    for option, given in (("--node-host", app.node_host), ("--node-port", app.node_port)):
+    others = (app.redact, app.node_host, app.node_port)
+    for option, given in zip(("--redact", "--node-host", "--node-port"), others, strict=True):
         if given is not None:
             named += [option, str(given)]
     if tool_sets != TOOL_SETS[:1]:

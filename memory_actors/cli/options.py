@@ -24,6 +24,7 @@ from memory_actors.sharing.address import place_of, server_url, shown
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
 EMBEDDER_VARIABLE = "MEMORY_ACTORS_EMBEDDER"
+REDACT_VARIABLE = "MEMORY_ACTORS_REDACT"
 HOST_VARIABLE = "MEMORY_ACTORS_NODE_HOST"
 PORT_VARIABLE = "MEMORY_ACTORS_NODE_PORT"
 DEFAULT_DATA = "./memory"
@@ -46,6 +47,7 @@ class App:
     trust: str | None = None
     embedder: Embedder | str | None = None
     """One's own, or the name of one; None: what the environment says, or the store's own."""
+    redact: str | None = None
     node_host: str | None = None
     node_port: int | None = None
     extractor: Extractor | Extract | str | None = None
@@ -108,7 +110,8 @@ class App:
         """The parts of a store that the command line names: whoever has it must have the same."""
         keys = self.keys is not None or self.encrypt_new
         named = isinstance(self.embedder, str)  # else it comes with the program
-        return ("embedder",) * named + ("encrypt",) * keys
+        redacts = self.redact is not None
+        return ("embedder",) * named + ("encrypt",) * keys + ("settings",) * redacts
 
     @property
     def key_file(self) -> Path | None:
@@ -152,11 +155,11 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return callback
 
 
-OF_USER = ("data", "user", "key_file", "embedder", "json", "debug")
+OF_USER = ("data", "user", "key_file", "embedder", "redact", "json", "debug")
 """Options of a command that is about one user of a store that is there."""
 OF_NEW = (*OF_USER, "encrypt")
 """Options of commands that may create the store."""
-OF_STORE = ("data", "key_file", "embedder", "json", "debug")
+OF_STORE = ("data", "key_file", "embedder", "redact", "json", "debug")
 """Options of commands that concern the whole store."""
 OF_NODE = ("node_host", "node_port")
 """Options of commands that keep the store open: with a database, the process is a node, and other
@@ -165,7 +168,7 @@ OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
 
 
-RARE = ("key_file", "embedder", "encrypt")
+RARE = ("key_file", "embedder", "redact", "encrypt")
 """Options of every command; only the help of the program shows them."""
 
 
@@ -209,6 +212,13 @@ def shared_options(names: Collection[str], hidden: Collection[str]) -> list[clic
             help="The embedding model: default, multilingual, openai:…, ollama:…, fastembed:…, "
             "onnx:… or the URL of an endpoint.  "
             f"[default: the store's, {DEFAULT} for a new one; variable: {EMBEDDER_VARIABLE}]",
+        ),
+        _shared(
+            "--redact",
+            "redact",
+            metavar="NAMES",
+            help="Mask these before anything is stored: secrets, personal, or names of detectors, "
+            f"separated by commas.  [default: nothing; variable: {REDACT_VARIABLE}]",
         ),
         _shared(
             "--node-host",

@@ -20,7 +20,7 @@ from memory_actors.base import steps
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.cli.options import DATA_VARIABLE, DEFAULT_USER, App
+from memory_actors.cli.options import DATA_VARIABLE, DEFAULT_USER, REDACT_VARIABLE, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.model.install import install_model
@@ -101,7 +101,8 @@ def opening(
         "embedder": app.model, "encrypt": app.key_file or app.encrypt_new, "settings": ONE_CALL,
         "extractor": app.extractor, **parts,
     }  # fmt: skip
-    its["settings"] = msgspec.structs.replace(its["settings"], **app.node)
+    redact = app.redact or os.environ.get(REDACT_VARIABLE) or None
+    its["settings"] = msgspec.structs.replace(its["settings"], **app.node, redact=redact)
     return open_or_join(app.store, asked=(*app.asked, *asked), keeps=keeps, **its)
 
 

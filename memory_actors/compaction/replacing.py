@@ -69,7 +69,7 @@ class Replacing:
             cluster = await told.cluster()
             if self._embedder_failed:
                 await scope.embeddings.embed([cluster.heading], background=True)
-            content = await self._summary(cluster, halts)
+            content = await scope.masked(await self._summary(cluster, halts))
             size_max = min((1 - SAVED_MIN) * cluster.content_bytes, told.bytes_before - 1)
             if (size := len(content.encode())) > size_max:
                 before = f"{told.bytes_before:,}"

@@ -209,7 +209,7 @@ class _Run:
                 f"extractor {name} made {len(said):,} proposals of a few messages (max: "
                 f"{PROPOSALS_MAX}): that is nonsense, and none was carried out"
             )
-        return said
+        return await self._scope.masked(said)
 
     def _command(
         self,

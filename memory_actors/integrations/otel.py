@@ -30,6 +30,7 @@ from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed
 from memory_actors.base.version import version
 from memory_actors.sharing import remote
+from memory_actors.users.handles.redacting import Redacting, redacting
 
 try:
     from opentelemetry import metrics, trace
@@ -131,17 +132,19 @@ def _replace(owner: type, operation: Operation, tracing: "_Tracing") -> Callable
     """Put a method that is traced in the place of one; return what puts that one back."""
     name = operation.method.__name__
     original = vars(owner)[name]
+    masks = issubclass(owner, Redacting)
+    method = original.__wrapped__ if masks else original
 
-    @functools.wraps(original)
+    @functools.wraps(method)
     async def traced(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _inside.get():
-            return await original(self, *args, **kwargs)
+            return await method(self, *args, **kwargs)
         with tracing.call(self, operation, args, kwargs) as told:
-            result = await original(self, *args, **kwargs)
+            result = await method(self, *args, **kwargs)
             told(result)
             return result
 
-    setattr(owner, name, traced)
+    setattr(owner, name, redacting(traced) if masks else traced)  # a trace has what is stored
     return lambda: setattr(owner, name, original)
 
 

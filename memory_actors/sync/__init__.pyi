@@ -1,35 +1,6 @@
 # ruff: noqa
 """Made by scripts/sync_stub.py from the async API: do not edit."""
 
-from collections.abc import Sequence
-from memory_actors.base.records import MemoryType
-from collections.abc import Mapping
-from typing import Any
-from memory_actors.base.records import Time
-from memory_actors.base.records import Order
-from memory_actors.base.weights import Weights
-from memory_actors.base.records import Trust
-from memory_actors.base.records import Hits
-from memory_actors.base.records import Memory
-from memory_actors.base.records import HistoryEntry
-from memory_actors.base.reports import Extraction
-from memory_actors.base.reports import Why
-from memory_actors.base.usage import Usage
-from memory_actors.base.usage import CostEstimate
-from collections.abc import Iterator
-from typing import Self
-from memory_actors.base.records import Metadata
-from memory_actors.base.records import OnDuplicate
-from memory_actors.base.records import Receipt
-from memory_actors.base.records import Item
-from memory_actors.base.reports import Purged
-from memory_actors.base.reports import Undone
-from memory_actors.base.records import Tier
-from memory_actors.base.records import Entity
-from memory_actors.base.records import Direction
-from memory_actors.base.records import Relationship
-from memory_actors.base.records import Neighbour
-from memory_actors.base.records import Document
 from pathlib import Path
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.compaction.summarizers import Summarizer
@@ -40,10 +11,12 @@ from memory_actors.extraction import Extract
 from memory_actors.search.reranking import Reranker
 from collections.abc import Callable
 from memory_actors.base.settings import Settings
+from collections.abc import Sequence
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics
 from memory_actors.base.settings import Encrypt
 from memory_actors.base.reports import EraseReceipt
+from memory_actors.base.records import Trust
 from eventlog import Progress
 from memory_actors.base.reports import PurgeReport
 from memory_actors.base.reports import ModelSwitch
@@ -56,6 +29,8 @@ from eventlog import VerifyReport
 from memory_actors.base.records import AsOf
 from eventlog import OnDropped
 from memory_actors.base.reports import Diff
+from memory_actors.base.records import Time
+from collections.abc import Iterator
 from memory_actors.base.reports import LogEntry
 from memory_actors.base.reports import Recall
 from datetime import timedelta
@@ -65,6 +40,31 @@ from memory_actors.base.reports import CompactionReport
 from memory_actors.base.reports import CompactionStats
 from memory_actors.base.usage import SystemUsage
 from memory_actors.base.statistics import SystemStatistics
+from typing import Self
+from memory_actors.base.records import MemoryType
+from collections.abc import Mapping
+from typing import Any
+from memory_actors.base.records import Order
+from memory_actors.base.weights import Weights
+from memory_actors.base.records import Hits
+from memory_actors.base.records import Memory
+from memory_actors.base.records import HistoryEntry
+from memory_actors.base.reports import Extraction
+from memory_actors.base.reports import Why
+from memory_actors.base.usage import Usage
+from memory_actors.base.usage import CostEstimate
+from memory_actors.base.records import Metadata
+from memory_actors.base.records import OnDuplicate
+from memory_actors.base.records import Receipt
+from memory_actors.base.records import Item
+from memory_actors.base.reports import Purged
+from memory_actors.base.reports import Undone
+from memory_actors.base.records import Tier
+from memory_actors.base.records import Entity
+from memory_actors.base.records import Direction
+from memory_actors.base.records import Relationship
+from memory_actors.base.records import Neighbour
+from memory_actors.base.records import Document
 from memory_actors.base.records import Episode
 from memory_actors.base.reports import Moment
 from memory_actors.base.context_documents import ContextReceipt
@@ -76,6 +76,140 @@ from memory_actors.base.context_documents import DocumentBlock
 from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.context_documents import DocumentInfo
 from memory_actors.sync.blocking import on_loop as on_loop
+
+class MemorySystem:
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        share: bool = True,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | None = None,
+        supersedes: Supersedes | Superseding | bool | None = None,
+        extractor: Extractor | Extract | str | None = None,
+        reranker: Reranker | str | None = None,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[int], str] | None = None,
+        settings: Settings | None = None,
+        alerts: Sequence[AlertSink] | None = None,
+        metrics: Metrics | None = None,
+        reindex: bool = False,
+        encrypt: Encrypt = False,
+    ) -> MemorySystem:
+        'Open a data directory, made if missing, and close it at the end of the block.\n\nThe first process that opens it owns it, and the others are its clients: they have the same\noperations, carried out by the owner. When the owner ends, one of its clients takes over.\nThe owner\'s options apply, so a client leaves them out, or gives the same; a client with the\nsame options can take over. `share=False` opens it for this process and no other.\n\nInstead of a directory, a URL opens a store in PostgreSQL: "postgresql://…?schema=…". Each\nprocess that opens it, on whatever machine, is one of its nodes, with all of the engine.\nEach user is live at one of them, and reached from all (docs/internals/nodes.md). It needs\nthe extra `postgres`; `encrypt` and `share=False` are for directories. Settings that decide\nwhat becomes of a write are kept in the database: those of the nodes that live have to be\ngiven again, or none, which takes them as they are; where no node lives, those that are\ngiven replace them.\n\nThe http:// or https:// URL of a server is a client of it, with the API key in the variable\nMEMORY_ACTORS_API_KEY: see `connect`. All other options are the server\'s.\n\n`async with MemorySystem.open(...) as memory:` does that; so does\n`memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the\nevent loop that it was opened on.\n\n`embedder` defaults to the one that the store was opened with last, or switched to, if that\nhas a name; for a new store it is all-MiniLM-L6-v2, which is loaded here, or where it is not\nthere yet installed and loaded on first use. A text names another one: "multilingual" (extra\n`multilingual`), "openai:MODEL", "ollama:MODEL" or the URL of an endpoint (extra `llm`),\n"fastembed:MODEL", "sentence-transformers:MODEL", "onnx:FOLDER": its vectors are joined with\nMiniLM\'s token states. One of yours is tried with one text. `switch_model` changes the model\nof a store.\n`summarizer` makes the summaries of compacted memories: of their own sentences, if None; its\n`aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold\nno more when one is added: by rules about their form, if None; by a function of the newer\n`Statement` and the older ones near it that returns their ids; by a language model\n(`OpenAISuperseding`); nothing is looked for, if False. `extractor` finds facts in messages\nwhen `UserMemory.extract` is called: a function of a `Conversation` that returns proposals,\nor a language model (`OpenAIExtractor`, or by name: "ollama:MODEL", "openai:MODEL",\n"http://HOST/v1#MODEL"); its `aclose()` is called at the end, if it has one.\n`reranker` orders the first `Settings.reranker_hits` hits of each search anew: by a\ncross-encoder, "fastembed:MODEL" (extra `fastembed`), or an object of yours with\n`score(query, texts)`; nothing does, if None. `clock` gives microseconds since 1970,\n`new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if None.\n`metrics` may be a `PrometheusMetrics`.\n`reindex=True` accepts another model than the one the store was indexed with; each user\'s\nmemories are then embedded again when that user is next active.\n\n`encrypt` makes a new store encrypted, with a key for each user, and opens one that is: True\nfor the keys in `<directory>.keys`, which is made with a new store, or the path of another\nfile of them. It needs the extra `crypto`. Losing that file means losing the memories: keep\na copy of it, apart from backups. docs/security.md says what is encrypted.\n\n:raises InvalidInputError: a setting is not what it must be, or not the owner\'s; or no\n    embedder has that name; or no store can be opened by such a URL.\n:raises EmbedderError: the package that has the model is not installed.\n:raises LogLocked: another process has it for itself.\n:raises DeadlineExceededError: the process that has it is stopped, or its loop is blocked.\n:raises LogUnavailable: the directory cannot be used: it is the root, say.\n:raises CorruptLog: its files are damaged.\n:raises ClockOutOfRange: `clock` says a time that no date can have, now or later.\n:raises ModelMismatchError: it was indexed with another model.\n:raises EmbedderError: an embedder of yours returns what no index can hold: vectors of\n    another shape, numbers that are not finite, a vector of length 0.\n:raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.\n:raises KeysUnavailable: its keys are missing, damaged, another store\'s, or readable by\n    others: see the message. In all these cases nothing was touched.'
+    @classmethod
+    def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
+        "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
+    def erase(self, user_id: str) -> EraseReceipt:
+        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\n:raises InvalidInputError: that is no user's id.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
+    def purge(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeReport:
+        "Remove everything from a source, or of a trust level, from every user's memory.\n\nUser by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.\nA user who cannot be read or written is in `failed`. After a crash, repeat it.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
+    def switch_model(self, embedder: str, *, progress: Progress | None = None) -> ModelSwitch:
+        "Give the store another embedding model, by name, and remove the vectors of the old one.\n\nAll memories are embedded anew while searches answer from the old vectors. Then the store\nrecords the model: it is opened with it from now on, without naming it. Cut off, it changes\nnothing; call it again, and it embeds what is left. `progress(done, total)` counts memories.\nA second call waits.\n\n:raises InvalidInputError: no embedder has that name, or the store is in a database.\n:raises EmbedderError: the model is not installed, or embedded none of many texts in a row."
+    def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
+        "Write a backup of all memories as they are at one moment, and verify it.\n\nReads and writes go on meanwhile. With `derived` vectors and token states are in it too;\nwithout, the model makes them again after a restore. API keys are not, and no keys that it\nis encrypted with: whoever restores it has to have those. `directory` must not\nbe there yet; it appears whole, or not at all. See `restore_backup`.\n\n:raises LogUnavailable: there is something at `directory`, or it cannot be made.\n:raises CorruptLog: what is backed up is damaged.\n:raises DiskFull: the disk is full; no backup was made.\n:raises StorageFailed: a file cannot be read or written; no backup was made."
+    @staticmethod
+    def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
+        "Put a backup in the place of a data directory that is closed, or of none.\n\nA copy of the backup is verified before anything changes. Existing files are moved aside and\nnever deleted: see the result. Its API keys are kept. Users erased since the backup was made\nexist again: erase them again.\n\n:raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds\n    something else.\n:raises LogLocked: `directory` is open.\n:raises CorruptLog: the backup is damaged, or not what it says that it is.\n:raises DiskFull: the disk is full; see the message.\n:raises StorageFailed: a file cannot be read or written; see the message."
+    def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
+        "Write the events after a position to a new file, for `import_events` of another store.\n\n0 is the beginning; the result says where the next one goes on. Reads and writes go on\nmeanwhile. API keys are not in it. Users who were erased at any time are erased there too.\n\n:raises LogUnavailable: there is such a file, or the log has not got so far.\n:raises PayloadDropped: retention has dropped a text behind that position.\n:raises DiskFull: the disk is full; no file was made.\n:raises StorageFailed: a file cannot be read or written; no file was made.\n:raises CorruptLog: the log is damaged; no file was made."
+    @staticmethod
+    def import_events(
+        file: str | Path,
+        directory: str | Path,
+        *,
+        key_file: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        "Append what another store exported to one that is closed, or to a new one.\n\nIt must have the very same past: a restored backup, say. The file is checked before anything\nis written. Events that exist already are skipped: repeat an import that\nwas cut off. An export of an encrypted store needs its keys: in `key_file`,\nor in `<directory>.keys`.\n\n:raises KeysUnavailable: the keys are missing or not to be used.\n:raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.\n:raises CorruptLog: the file is damaged, or continues another store.\n:raises LogLocked: `directory` is open.\n:raises LogUnavailable: `file` cannot be read."
+    def watch_erasures(self, forget: Callable[[str], object]) -> None:
+        "Have `forget(user_id)` called on the loop when a user is erased.\n\nFor what a program remembers of users beside the store. One that raises is logged, by type\nalone, and the erasure goes on.\n\n:raises InvalidInputError: it is no function, or an `async` one."
+    def heads(self) -> Heads:
+        "Return where the log and each user's stream stand, to be published. Reads all of it."
+    def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport:
+        "Check every event, chain and index of the log; `progress(done, total)` in a thread.\n\nWith `against`, heads that were published, also whether history up to them is unchanged. A\nbadly damaged file can end the process that reads it: `verify_store` reads in a child."
+    def check_replay(self) -> list[str]:
+        'Return the users whose live state is not what a replay of their stream gives: none.\n\n"all users" is among them if the totals are not the sum of their states. Activates every\nuser and reads every event: for audits and tests, while nobody writes.'
+    def close(self) -> None:
+        "Close the system, as the end of its block does; once is enough, and more does no harm.\n\nIt takes nothing new on, waits for work in hand and closes the files. If the caller is\ncancelled, closing continues, and the cancellation is raised at the end.\n\n:raises WrongLoopError: it was opened on another event loop."
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+    ) -> UserMemory:
+        "Return a handle on one user's memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode."
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> PastMemory:
+        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
+    def diff(self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise") -> Diff:
+        'Return the changes of a user\'s memories between two moments, `a` the earlier one.\n\nEach memory that was added, changed or lost, as it was before and after, with every event\nabout it in between: by whom, and why. Moments are given as in `replay`.\n\n:raises NotFoundError: there is no such user, or what they had at a moment is erased.\n:raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.\n:raises PayloadDropped: retention has dropped something that was there at one of them;\n    `dropped="mark"` compares what is left.'
+    def events(
+        self,
+        user_id: str | None = None,
+        *,
+        after: int = 0,
+        since: Time | None = None,
+        until: Time | None = None,
+        follow: bool = False,
+    ) -> Iterator[LogEntry]:
+        "Yield the events of one user, or of all, behind a position, in the order of the log.\n\n`since` and `until` are about when the log got them. With `follow` it goes on with each new\none as it becomes durable, until the system closes.\n\n:raises InvalidInputError: an argument is not what it must be."
+    def recalls(
+        self,
+        user_id: str,
+        *,
+        query: str | None = None,
+        memory_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int = 100,
+    ) -> list[Recall]:
+        'Return the audit of a user\'s searches, newest first: query, caller and returned memories.\n\nKept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see\nrecalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,\nalso where only hashes were kept. Searches are kept, not reads by id and not lists.\n\n:raises InvalidInputError: an argument is not what it must be.'
+    def users(self) -> list[str]:
+        "Return the id of every user who ever had a memory, sorted."
+    def compact(
+        self,
+        user_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta | str | None = None,
+        episodes: bool | None = None,
+        progress: Callable[[CompactionProgress], object] | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> CompactionReport:
+        'Replace old long-term memories by summaries, of one user or of all.\n\nClusters of memories that are about the same thing and were true longer ago than the\nsettings say, or `older_than` (a timedelta or "90d"), become one memory each. The originals\nare in the log: `expand` reads them, `undo_compaction` brings them back. A cluster that has\nno good summary stays as it is. With `dry_run` nothing changes. `episodes` says whether\nepisodes that have ended are compressed, too, an agent\'s own together (None: as the settings\nsay).\n\n`progress` is called on the loop after each cluster, and awaited if it is `async`.\nCancelling, or setting `stop`, ends the run after the cluster in hand; what was replaced\nstays replaced. A second run waits.\n\n:raises NotFoundError: there is no such user.\n:raises InvalidInputError: `older_than` is no age, or a flag neither True nor False.'
+    def compaction_stats(self, user_id: str | None = None) -> CompactionStats:
+        "Return the totals of compaction: exact, and for all without looking at any user.\n\n:raises NotFoundError: there is no such user."
+    def usage(self) -> SystemUsage:
+        "Return how much all users hold together: exact, and without looking at any of them."
+    def statistics(self) -> SystemStatistics:
+        "Return counters of each part since the system was opened."
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
 
 class UserMemory:
     context: UserContext
@@ -409,140 +543,6 @@ class Documents:
     def collections(self) -> dict[str, int]:
         "Return how many documents each collection has, by name."
 
-class MemorySystem:
-    @classmethod
-    def open(
-        cls,
-        directory: str | Path,
-        *,
-        share: bool = True,
-        embedder: Embedder | str | None = None,
-        summarizer: Summarizer | None = None,
-        supersedes: Supersedes | Superseding | bool | None = None,
-        extractor: Extractor | Extract | str | None = None,
-        reranker: Reranker | str | None = None,
-        clock: Callable[[], int] | None = None,
-        new_id: Callable[[int], str] | None = None,
-        settings: Settings | None = None,
-        alerts: Sequence[AlertSink] | None = None,
-        metrics: Metrics | None = None,
-        reindex: bool = False,
-        encrypt: Encrypt = False,
-    ) -> MemorySystem:
-        'Open a data directory, made if missing, and close it at the end of the block.\n\nThe first process that opens it owns it, and the others are its clients: they have the same\noperations, carried out by the owner. When the owner ends, one of its clients takes over.\nThe owner\'s options apply, so a client leaves them out, or gives the same; a client with the\nsame options can take over. `share=False` opens it for this process and no other.\n\nInstead of a directory, a URL opens a store in PostgreSQL: "postgresql://…?schema=…". Each\nprocess that opens it, on whatever machine, is one of its nodes, with all of the engine.\nEach user is live at one of them, and reached from all (docs/internals/nodes.md). It needs\nthe extra `postgres`; `encrypt` and `share=False` are for directories. Settings that decide\nwhat becomes of a write are kept in the database: those of the nodes that live have to be\ngiven again, or none, which takes them as they are; where no node lives, those that are\ngiven replace them.\n\nThe http:// or https:// URL of a server is a client of it, with the API key in the variable\nMEMORY_ACTORS_API_KEY: see `connect`. All other options are the server\'s.\n\n`async with MemorySystem.open(...) as memory:` does that; so does\n`memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the\nevent loop that it was opened on.\n\n`embedder` defaults to the one that the store was opened with last, or switched to, if that\nhas a name; for a new store it is all-MiniLM-L6-v2, which is loaded here, or where it is not\nthere yet installed and loaded on first use. A text names another one: "multilingual" (extra\n`multilingual`), "openai:MODEL", "ollama:MODEL" or the URL of an endpoint (extra `llm`),\n"fastembed:MODEL", "sentence-transformers:MODEL", "onnx:FOLDER": its vectors are joined with\nMiniLM\'s token states. One of yours is tried with one text. `switch_model` changes the model\nof a store.\n`summarizer` makes the summaries of compacted memories: of their own sentences, if None; its\n`aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold\nno more when one is added: by rules about their form, if None; by a function of the newer\n`Statement` and the older ones near it that returns their ids; by a language model\n(`OpenAISuperseding`); nothing is looked for, if False. `extractor` finds facts in messages\nwhen `UserMemory.extract` is called: a function of a `Conversation` that returns proposals,\nor a language model (`OpenAIExtractor`, or by name: "ollama:MODEL", "openai:MODEL",\n"http://HOST/v1#MODEL"); its `aclose()` is called at the end, if it has one.\n`reranker` orders the first `Settings.reranker_hits` hits of each search anew: by a\ncross-encoder, "fastembed:MODEL" (extra `fastembed`), or an object of yours with\n`score(query, texts)`; nothing does, if None. `clock` gives microseconds since 1970,\n`new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if None.\n`metrics` may be a `PrometheusMetrics`.\n`reindex=True` accepts another model than the one the store was indexed with; each user\'s\nmemories are then embedded again when that user is next active.\n\n`encrypt` makes a new store encrypted, with a key for each user, and opens one that is: True\nfor the keys in `<directory>.keys`, which is made with a new store, or the path of another\nfile of them. It needs the extra `crypto`. Losing that file means losing the memories: keep\na copy of it, apart from backups. docs/security.md says what is encrypted.\n\n:raises InvalidInputError: a setting is not what it must be, or not the owner\'s; or no\n    embedder has that name; or no store can be opened by such a URL.\n:raises EmbedderError: the package that has the model is not installed.\n:raises LogLocked: another process has it for itself.\n:raises DeadlineExceededError: the process that has it is stopped, or its loop is blocked.\n:raises LogUnavailable: the directory cannot be used: it is the root, say.\n:raises CorruptLog: its files are damaged.\n:raises ClockOutOfRange: `clock` says a time that no date can have, now or later.\n:raises ModelMismatchError: it was indexed with another model.\n:raises EmbedderError: an embedder of yours returns what no index can hold: vectors of\n    another shape, numbers that are not finite, a vector of length 0.\n:raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.\n:raises KeysUnavailable: its keys are missing, damaged, another store\'s, or readable by\n    others: see the message. In all these cases nothing was touched.'
-    @classmethod
-    def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
-        "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
-    def erase(self, user_id: str) -> EraseReceipt:
-        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\n:raises InvalidInputError: that is no user's id.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
-    def purge(
-        self,
-        source: str | None = None,
-        *,
-        trust: Trust | str | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> PurgeReport:
-        "Remove everything from a source, or of a trust level, from every user's memory.\n\nUser by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.\nA user who cannot be read or written is in `failed`. After a crash, repeat it.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
-    def switch_model(self, embedder: str, *, progress: Progress | None = None) -> ModelSwitch:
-        "Give the store another embedding model, by name, and remove the vectors of the old one.\n\nAll memories are embedded anew while searches answer from the old vectors. Then the store\nrecords the model: it is opened with it from now on, without naming it. Cut off, it changes\nnothing; call it again, and it embeds what is left. `progress(done, total)` counts memories.\nA second call waits.\n\n:raises InvalidInputError: no embedder has that name, or the store is in a database.\n:raises EmbedderError: the model is not installed, or embedded none of many texts in a row."
-    def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
-        "Write a backup of all memories as they are at one moment, and verify it.\n\nReads and writes go on meanwhile. With `derived` vectors and token states are in it too;\nwithout, the model makes them again after a restore. API keys are not, and no keys that it\nis encrypted with: whoever restores it has to have those. `directory` must not\nbe there yet; it appears whole, or not at all. See `restore_backup`.\n\n:raises LogUnavailable: there is something at `directory`, or it cannot be made.\n:raises CorruptLog: what is backed up is damaged.\n:raises DiskFull: the disk is full; no backup was made.\n:raises StorageFailed: a file cannot be read or written; no backup was made."
-    @staticmethod
-    def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
-        "Put a backup in the place of a data directory that is closed, or of none.\n\nA copy of the backup is verified before anything changes. Existing files are moved aside and\nnever deleted: see the result. Its API keys are kept. Users erased since the backup was made\nexist again: erase them again.\n\n:raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds\n    something else.\n:raises LogLocked: `directory` is open.\n:raises CorruptLog: the backup is damaged, or not what it says that it is.\n:raises DiskFull: the disk is full; see the message.\n:raises StorageFailed: a file cannot be read or written; see the message."
-    def export_since(
-        self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported:
-        "Write the events after a position to a new file, for `import_events` of another store.\n\n0 is the beginning; the result says where the next one goes on. Reads and writes go on\nmeanwhile. API keys are not in it. Users who were erased at any time are erased there too.\n\n:raises LogUnavailable: there is such a file, or the log has not got so far.\n:raises PayloadDropped: retention has dropped a text behind that position.\n:raises DiskFull: the disk is full; no file was made.\n:raises StorageFailed: a file cannot be read or written; no file was made.\n:raises CorruptLog: the log is damaged; no file was made."
-    @staticmethod
-    def import_events(
-        file: str | Path,
-        directory: str | Path,
-        *,
-        key_file: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> Imported:
-        "Append what another store exported to one that is closed, or to a new one.\n\nIt must have the very same past: a restored backup, say. The file is checked before anything\nis written. Events that exist already are skipped: repeat an import that\nwas cut off. An export of an encrypted store needs its keys: in `key_file`,\nor in `<directory>.keys`.\n\n:raises KeysUnavailable: the keys are missing or not to be used.\n:raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.\n:raises CorruptLog: the file is damaged, or continues another store.\n:raises LogLocked: `directory` is open.\n:raises LogUnavailable: `file` cannot be read."
-    def watch_erasures(self, forget: Callable[[str], object]) -> None:
-        "Have `forget(user_id)` called on the loop when a user is erased.\n\nFor what a program remembers of users beside the store. One that raises is logged, by type\nalone, and the erasure goes on.\n\n:raises InvalidInputError: it is no function, or an `async` one."
-    def heads(self) -> Heads:
-        "Return where the log and each user's stream stand, to be published. Reads all of it."
-    def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport:
-        "Check every event, chain and index of the log; `progress(done, total)` in a thread.\n\nWith `against`, heads that were published, also whether history up to them is unchanged. A\nbadly damaged file can end the process that reads it: `verify_store` reads in a child."
-    def check_replay(self) -> list[str]:
-        'Return the users whose live state is not what a replay of their stream gives: none.\n\n"all users" is among them if the totals are not the sum of their states. Activates every\nuser and reads every event: for audits and tests, while nobody writes.'
-    def close(self) -> None:
-        "Close the system, as the end of its block does; once is enough, and more does no harm.\n\nIt takes nothing new on, waits for work in hand and closes the files. If the caller is\ncancelled, closing continues, and the cancellation is raised at the end.\n\n:raises WrongLoopError: it was opened on another event loop."
-    def user(
-        self,
-        user_id: str,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        source: str | None = None,
-        trust: Trust | str | None = None,
-        auto_prune: bool = False,
-    ) -> UserMemory:
-        "Return a handle on one user's memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode."
-    def replay(
-        self,
-        user_id: str,
-        as_of: AsOf = None,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        dropped: OnDropped = "raise",
-    ) -> PastMemory:
-        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
-    def diff(self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise") -> Diff:
-        'Return the changes of a user\'s memories between two moments, `a` the earlier one.\n\nEach memory that was added, changed or lost, as it was before and after, with every event\nabout it in between: by whom, and why. Moments are given as in `replay`.\n\n:raises NotFoundError: there is no such user, or what they had at a moment is erased.\n:raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.\n:raises PayloadDropped: retention has dropped something that was there at one of them;\n    `dropped="mark"` compares what is left.'
-    def events(
-        self,
-        user_id: str | None = None,
-        *,
-        after: int = 0,
-        since: Time | None = None,
-        until: Time | None = None,
-        follow: bool = False,
-    ) -> Iterator[LogEntry]:
-        "Yield the events of one user, or of all, behind a position, in the order of the log.\n\n`since` and `until` are about when the log got them. With `follow` it goes on with each new\none as it becomes durable, until the system closes.\n\n:raises InvalidInputError: an argument is not what it must be."
-    def recalls(
-        self,
-        user_id: str,
-        *,
-        query: str | None = None,
-        memory_id: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        limit: int = 100,
-    ) -> list[Recall]:
-        'Return the audit of a user\'s searches, newest first: query, caller and returned memories.\n\nKept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see\nrecalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,\nalso where only hashes were kept. Searches are kept, not reads by id and not lists.\n\n:raises InvalidInputError: an argument is not what it must be.'
-    def users(self) -> list[str]:
-        "Return the id of every user who ever had a memory, sorted."
-    def compact(
-        self,
-        user_id: str | None = None,
-        *,
-        dry_run: bool = False,
-        older_than: timedelta | str | None = None,
-        episodes: bool | None = None,
-        progress: Callable[[CompactionProgress], object] | None = None,
-        stop: asyncio.Event | None = None,
-    ) -> CompactionReport:
-        'Replace old long-term memories by summaries, of one user or of all.\n\nClusters of memories that are about the same thing and were true longer ago than the\nsettings say, or `older_than` (a timedelta or "90d"), become one memory each. The originals\nare in the log: `expand` reads them, `undo_compaction` brings them back. A cluster that has\nno good summary stays as it is. With `dry_run` nothing changes. `episodes` says whether\nepisodes that have ended are compressed, too, an agent\'s own together (None: as the settings\nsay).\n\n`progress` is called on the loop after each cluster, and awaited if it is `async`.\nCancelling, or setting `stop`, ends the run after the cluster in hand; what was replaced\nstays replaced. A second run waits.\n\n:raises NotFoundError: there is no such user.\n:raises InvalidInputError: `older_than` is no age, or a flag neither True nor False.'
-    def compaction_stats(self, user_id: str | None = None) -> CompactionStats:
-        "Return the totals of compaction: exact, and for all without looking at any user.\n\n:raises NotFoundError: there is no such user."
-    def usage(self) -> SystemUsage:
-        "Return how much all users hold together: exact, and without looking at any of them."
-    def statistics(self) -> SystemStatistics:
-        "Return counters of each part since the system was opened."
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
-
 class Episodes:
     def lasting(self, ttl_s: float | None) -> Self:
         "Return a handle whose adds expire after some seconds; None: as the settings say.\n\n:raises InvalidInputError: it is not above 0."
@@ -618,8 +618,8 @@ class ContextDocument:
         auto_archive: bool = False,
     ) -> ContextReceipt:
         "Carry out changes in their order, all or none, in one append.\n\n`expected` is `text_digest(await render())` of what the changes were made for.\n\n:raises StaleDocumentError: `expected` is not the digest of the document's text.\n:raises InvalidInputError: a text is not one block, or not of the heading it says it is.\n:raises NotFoundError: a change names a block that is not there."
-    def check_text(self, text: str) -> None:
-        "See, before any work on it, that the document can hold as many bytes as a text has.\n\n:raises QuotaExceededError: it cannot, and has fewer now."
+    def check_text(self, text: str, *, auto_archive: bool = False) -> str:
+        "Return a text as the document would hold it: masked, as the settings say.\n\nSee, before any work on it, that the document can hold as many bytes; with `auto_archive`,\ntwice as many.\n\n:raises QuotaExceededError: it cannot, and has fewer now."
     def new_entry_id(self) -> str:
         "Return an id that was never used, for an `InsertBlock`."
     def archive(

@@ -14,9 +14,15 @@ class Canaries:
 
     def __init__(self, user_id: str) -> None:
         self.given = [user_id]
+        self.names = {user_id}
+        """Those that name a user, an agent, a session or a context document."""
 
     def __call__(self) -> str:
         self.given.append(f"canary{len(self.given):03d}zq")
+        return self.given[-1]
+
+    def name(self) -> str:
+        self.names.add(self())
         return self.given[-1]
 
     def text(self, size: int = 60) -> str:
@@ -26,13 +32,13 @@ class Canaries:
 async def canaries_everywhere(memory: MemorySystem, user_id: str) -> Canaries:
     """Put a canary wherever a user may put something, 100 and more."""
     give = Canaries(user_id)
-    user = memory.user(user_id, agent_id=give(), session_id=give())
+    user = memory.user(user_id, agent_id=give.name(), session_id=give.name())
     for n in range(8):
         size = 3000 if n % 3 == 0 else 60
         item = Item(content=give.text(size), metadata={give(): give()}, memory_id=give())
         await user.add_many([item])
         await user.working.set(give(), {give(): give.text(size)})
-        await user.short_term.add_message(give.text(size), session_id=give())
+        await user.short_term.add_message(give.text(size), session_id=give.name())
         await user.documents.put(give(), {give(): [give()]}, key=give())
     first = await user.entities.add_entity(give(), "person", observations=[give.text()])
     other = await user.entities.add_entity(give(), "city", observations=[give.text()])
@@ -50,7 +56,7 @@ async def canaries_everywhere(memory: MemorySystem, user_id: str) -> Canaries:
     for _ in range(3):
         entry = await user.context.add(give(), give.text(), metadata={give(): give()})
     await user.context.archive(entry.entry_ids)
-    await user.context.document(give()).add("", give.text())
+    await user.context.document(give.name()).add("", give.text())
     assert len(give.given) > 100
     return give
 

@@ -93,8 +93,9 @@ class FakeDocument:
     async def synced(self, label: str) -> Any:
         return self.base[1] if self.base and self.base[0] == label else None
 
-    async def check_text(self, text: str) -> None:
+    async def check_text(self, text: str, *, auto_archive: bool = False) -> str:
         """Take any: `limit` is in the append."""
+        return text
 
     async def change(
         self,

@@ -986,6 +986,9 @@ export interface components {
             /** @default true */
             indexed?: boolean;
             unindexed_reason?: string | null;
+            masked?: {
+                [key: string]: number;
+            };
         };
         /**
          * Search

@@ -148,6 +148,8 @@ class _Sync:
         """Take the first step that is due; return whether there was none."""
         seen = await anyio.to_thread.run_sync(files.read, self.path)
         read = seen.text
+        if read:
+            read = await self.document.check_text(read, auto_archive=self.auto_archive)
         _check_text(read or "", seen.path)
         label = label_of(seen.path)
         base = await self.document.synced(label)  # before the blocks: too old a base does no harm
@@ -157,7 +159,7 @@ class _Sync:
         merged = await self._merged(live, read, base)
         if merged.changes:
             return await self._append(live, merged, label)
-        if merged.text != read:
+        if merged.text != seen.text:
             if await anyio.to_thread.run_sync(files.replace, seen, merged.text):
                 self.file_changed = True
                 self.conflicts += merged.conflicts

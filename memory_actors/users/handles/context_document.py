@@ -137,14 +137,19 @@ class ContextDocument(ContextWriting):
             self.name, "change", changes, expected=expected, auto_archive=auto_archive
         )
 
-    async def check_text(self, text: str) -> None:
-        """See, before any work on it, that the document can hold as many bytes as a text has.
+    async def check_text(self, text: str, *, auto_archive: bool = False) -> str:
+        """Return a text as the document would hold it: masked, as the settings say.
+
+        See, before any work on it, that the document can hold as many bytes; with `auto_archive`,
+        twice as many.
 
         :raises QuotaExceededError: it cannot, and has fewer now.
         """
         text = check_text(text, "text")
         state = await self._scope.state()
-        sizes.check_bytes(self.name, len(text.encode()), state.context, self._scope.limits(state))
+        limits, capacity = self._scope.limits(state), 2 if auto_archive else 1
+        sizes.check_bytes(self.name, len(text.encode()), state.context, limits, capacity)
+        return text
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""

@@ -46,6 +46,7 @@ from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, te
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import Adding, After, Handle, taken
+from memory_actors.users.handles.redacting import OF_HANDLES
 from memory_actors.users.live_user import LiveUser
 
 
@@ -66,6 +67,7 @@ class ContextWriting(Handle):
 
     kind: ClassVar[Kind] = context.KIND
     takes = taken(BlockInserted, "key")
+    _left = OF_HANDLES | {"name", "old", "new", "names", "document", "label", "base"}
 
     # --- as all kinds
 

@@ -47,6 +47,7 @@ from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.search.superseding import Reach
+from memory_actors.users.handles.redacting import Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
@@ -118,7 +119,7 @@ class New(NamedTuple):
     occurred_at_us: int
 
 
-class Handle(metaclass=ABCMeta):
+class Handle(Redacting, metaclass=ABCMeta):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
     Its public methods are operations. `UserMemory` finds the kind of a memory and calls the private

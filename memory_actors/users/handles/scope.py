@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -37,6 +37,9 @@ from memory_actors.users.live_user import LiveUser, UserDecider, UserView
 from memory_actors.users.recalls import RecallAudit
 from memory_actors.users.totals import Totals
 
+if TYPE_CHECKING:
+    from memory_actors.users.handles.redacting import UserRedaction
+
 T = TypeVar("T")
 
 
@@ -60,6 +63,8 @@ class Services:
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
     reranking: Reranking | None = None
+    redaction: "UserRedaction | None" = None
+    """Masks what callers say; None: nothing is masked."""
     extractor: Any = None
     """Finds facts in messages; None: nobody does."""
     extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -206,6 +211,15 @@ class Scope:
     def _earlier_reply(self, _call: str) -> Reply | None:
         """Return the reply to an earlier attempt of the same call, if it was carried out."""
         return None
+
+    async def masked(self, value: T) -> T:
+        """Return a text, or a value of some, that a model made: masked as the settings say."""
+        redaction = self.services.redaction
+        if redaction is None:
+            return value
+        masking = await redaction.masking(self.user_id)
+        masked: T = masking.value(value)
+        return masked
 
     def measured(
         self, operation: str, kind: str, *, kinds: Sequence[str] | None = None, calls: int = 1

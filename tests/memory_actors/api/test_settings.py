@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors import InvalidInputError, MemorySystem, Plan, Settings, Tier
+from memory_actors import InvalidInputError, MemorySystem, Plan, Redaction, Settings, Tier
 from memory_actors.api.settings_check import check
 from memory_actors.base.quota import GlobalLimits, Limits, Prices
 
@@ -71,6 +71,8 @@ WRONG: list[tuple[str, Any]] = [
     ("archive_retention_days", 10**12),
     ("recall_audit", "all"),
     ("recall_audit_days", 1e9),
+    ("redact", "aws"),
+    ("redact", Redaction(action={"card": "drop"})),
     ("node_host", 5),
     ("node_port", 65_536),
     ("check_replay", "no"),

@@ -473,7 +473,7 @@ def test_a_secret_that_is_cut_is_taken_out_too(shop: Path) -> None:
     cleaner = Cleaner(shop)
 
     assert cleaner.clean("MIIEabc\n-----END RSA PRIVATE KEY-----\nrest") == (
-        "[secret: private key]\nrest"
+        "[secret:private-key]\nrest"
     )
     assert cleaner.clean("my salary</private> rest") == "[private] rest"
     key = "AKIA" + "IOSFODNN7EXAMPL2"
@@ -494,7 +494,7 @@ def test_what_is_private_is_taken_out(shop: Path) -> None:
         assert secret not in cleaned
     assert "dev" in cleaned
     assert "but hunting" in cleaned
-    assert "[secret: DB_PASSWORD]" in cleaned
+    assert "[secret:DB_PASSWORD]" in cleaned
 
 
 def test_worktrees_and_folders_of_a_checkout_are_one_project(home: Path, shop: Path) -> None:
