@@ -32,7 +32,7 @@ def test_a_view_can_be_read_by_everybody(
         browser, service.url, service.root, width, color_scheme=scheme
     ) as dashboard:
         for view in VIEWS:
-            page = dashboard.see(view)
+            page = dashboard.see(view, q="tea", session="monday")
             expect(page.get_by_role("heading", level=2)).to_be_visible()
             expect(page.get_by_text("Loading…")).to_have_count(0)
             assert page.locator("html").get_attribute("data-theme") == scheme, view
