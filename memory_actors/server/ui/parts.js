@@ -263,7 +263,8 @@ export function Chart({ title, points, format = T.number }) {
     </svg>`}</div>`;
 }
 
-export const Card = ({ name, value }) => html`<div class="card"><span class="small quiet">${name}</span><b>${value}</b></div>`;
+export const Card = ({ name, value, more }) => html`<div class="card"><span class="small quiet">${name}</span><b>${value}</b>
+  ${more && html`<span class="small quiet">${more}</span>`}</div>`;
 
 export const Select = ({ label, value, options, change, wide }) =>
   html`<label class=${wide ? "wide" : ""}>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>

@@ -218,6 +218,7 @@ export const T = {
   atMost: (value) => `at most ${value}`,
   growthChart: "Growth: events in the log",
   searchesChart: "Searches a minute",
+  writesChart: "Writes a minute",
   searchTimeChart: "Time of a search, mean of a minute",
   roomTitle: "Room for all users",
   alertsTitle: "Alerts among the last 1,000 events",

@@ -42,19 +42,21 @@ export default function Overview({ go }) {
   if (usage.result?.users === 0) return html`<${Empty} text=${T.noUsers} link=${T.howToAdd} to=${HELP.add} />`;
   const memories = Object.values(usage.result?.counts ?? {}).reduce((sum, count) => sum + count, 0);
   const past = minutes(now.result?.recent ?? []);
-  const searches = past.map(([at, minute]) => [at, minute?.searches?.count ?? 0]);
+  const [searches, writes] = ["searches", "writes"].map((name) => past.map(([at, minute]) => [at, minute?.[name]?.count ?? 0]));
   const speed = past.filter(([, minute]) => minute?.searches?.count).map(([at, minute]) => [at, mean(minute.searches)]);
+  const slowest = past.findLast(([, minute]) => minute?.searches?.count)?.[1].searches.slowest_ms;
   const slow = Object.values(now.result?.latency_violations ?? {}).reduce((sum, count) => sum + count, 0);
   return html`<${Failed} error=${now.error} /><${Waiting} of=${usage} />
     <div class="cards">
       <${Card} name=${T.users} value=${T.number(usage.result?.users ?? 0)} /><${Card} name=${T.views.memories} value=${T.number(memories)} />
-      <${Card} name=${T.searchesNow} value=${T.number(searches.at(-1)[1])} /><${Card} name=${T.searchTime} value=${speed.length ? T.ms(speed.at(-1)[1]) : T.noFigure} />
+      <${Card} name=${T.searchesNow} value=${T.number(searches.at(-1)[1])} /><${Card} name=${T.searchTime} value=${speed.length ? T.ms(speed.at(-1)[1]) : T.noFigure} more=${slowest && T.atMost(T.ms(slowest))} />
       <${Card} name=${T.logBytes} value=${T.bytes(now.result?.log.used_bytes ?? 0)} /><${Card} name=${T.processMemory} value=${T.bytes(now.result?.memory.current_bytes ?? 0)} />
       <${Card} name=${T.slow} value=${T.number(slow)} /><${Card} name=${T.alertsPosted} value=${T.number(now.result?.alerts.posted ?? 0)} />
     </div>
     <div class="charts">
       <section class="box"><${Chart} title=${T.growthChart} points=${curve ?? []} /></section>
       <section class="box"><${Chart} title=${T.searchesChart} points=${searches} /></section>
+      <section class="box"><${Chart} title=${T.writesChart} points=${writes} /></section>
       <section class="box"><${Chart} title=${T.searchTimeChart} points=${speed} format=${T.ms} /></section>
     </div>
     <div class="split even">
