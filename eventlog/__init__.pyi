@@ -14,6 +14,7 @@ from eventlog.core.capabilities import LeasingStore as LeasingStore
 from eventlog.core.capabilities import LocatingStore as LocatingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
 from eventlog.core.capabilities import Progress as Progress
+from eventlog.core.capabilities import RedactingStore as RedactingStore
 from eventlog.core.capabilities import SettingStore as SettingStore
 from eventlog.core.capabilities import ShrinkingStore as ShrinkingStore
 from eventlog.core.capabilities import VerifyingStore as VerifyingStore

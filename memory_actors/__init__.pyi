@@ -41,6 +41,7 @@ from memory_actors.base.errors import ContextLimitError as ContextLimitError
 from memory_actors.base.errors import DeadlineExceededError as DeadlineExceededError
 from memory_actors.base.errors import EmbedderError as EmbedderError
 from memory_actors.base.errors import ExtractorError as ExtractorError
+from memory_actors.base.errors import ForgottenError as ForgottenError
 from memory_actors.base.errors import GlobalQuotaExceededError as GlobalQuotaExceededError
 from memory_actors.base.errors import ImprovementError as ImprovementError
 from memory_actors.base.errors import InvalidInputError as InvalidInputError
@@ -100,6 +101,8 @@ from memory_actors.base.reports import ContextPart as ContextPart
 from memory_actors.base.reports import Diff as Diff
 from memory_actors.base.reports import EraseReceipt as EraseReceipt
 from memory_actors.base.reports import Extraction as Extraction
+from memory_actors.base.reports import Forgotten as Forgotten
+from memory_actors.base.reports import ForgottenFact as ForgottenFact
 from memory_actors.base.reports import LogEntry as LogEntry
 from memory_actors.base.reports import ModelSwitch as ModelSwitch
 from memory_actors.base.reports import Moment as Moment

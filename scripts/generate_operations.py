@@ -28,6 +28,7 @@ PLUMBING = {
     "_put_block": ContextDocument._put_block,  # noqa: SLF001
     "_note_synced": ContextDocument._note_synced,  # noqa: SLF001
     "_archive_digest": ContextDocument._archive_digest,  # noqa: SLF001
+    "_put_forgotten": UserMemory._put_forgotten,  # noqa: SLF001
     "_put_summary": UserMemory._put_summary,  # noqa: SLF001
 }
 """Operations that imports and files of documents need, but no caller: see api/plumbing.py."""
@@ -67,7 +68,8 @@ def declared() -> Iterator[tuple[str, Any, str]]:
     yield "short_term.ttl", OWNERS["short_term"].ttl.fget, "AT_ONCE"
     yield "context.new_entry_id", ContextDocument.new_entry_id, "AT_ONCE"
     for name, method in PLUMBING.items():
-        yield f"{'' if name == '_put_summary' else 'context.'}{name}", method, "AWAITED"
+        is_of_user = hasattr(UserMemory, name)
+        yield f"{'' if is_of_user else 'context.'}{name}", method, "AWAITED"
 
 
 def line(name: str, method: Any, how: str, names: Names) -> str:

@@ -56,6 +56,11 @@ async def _a_deleted_fact(memory: MemorySystem, user: UserMemory, n: int) -> Non
     await user.delete(f"fact {n}")
 
 
+async def _a_forgotten_fact(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _a_fact(memory, user, n)
+    await user.forget(f"fact {n}")
+
+
 async def _an_entity(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.entities.add_entity(f"Name {n}", observations=["tall", "old"], memory_id=f"ent {n}")
     await user.entities.add_entity(f"Other {n}")
@@ -289,6 +294,9 @@ _SAID: dict[str, Command] = {
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
     "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),
+    "forget": Command(lambda m, u, n: u.forget(f"fact {n}"), _a_fact),
+    "forgotten": Command(lambda m, u, n: u.forgotten()),
+    "unforget": Command(lambda m, u, n: u.unforget(f"before {n}"), _a_forgotten_fact),
     "extract": Command(lambda m, u, n: u.extract(f"talk {n}"), _a_conversation),
     "undo": Command(_undo_extraction, _an_extraction),
     "context.add": Command(lambda m, u, n: u.context.document(f"{n}.md").add("Notes", "x")),

@@ -126,6 +126,21 @@ class ErasingStore(Protocol):
 
 
 @runtime_checkable
+class RedactingStore(Protocol):
+    """Takes words out of events that stay."""
+
+    async def redact(self, stream: str, rewrite: Callable[[Any], Any]) -> int:
+        """Replace the data of events of a stream by what `rewrite` makes of it; return how many.
+
+        `rewrite` takes and returns plain data, as it is stored; it is called in a thread, for each
+        event with a payload, and must leave the event one of its type and schema, with the same
+        keys. No byte of what was there is left in the store. Each event keeps its place, type,
+        times, sizes and digest, so that the chain still verifies. Snapshots of the stream go.
+        """
+        ...
+
+
+@runtime_checkable
 class DerivingStore(Protocol):
     """Keeps what was derived from a stream beside it, for whichever process has the stream next.
 

@@ -28,6 +28,10 @@ says when:
 
     ... | tag | erased_at_us i64
 
+When words are taken out of a payload, another one stands in its place, uncompressed, with the flag
+`REDACTED` and a salt of zeros. The digest is still that of the payload which was taken, so the
+chain verifies, and says that there was another one; the new payload itself has the CRC alone.
+
 In a log that is encrypted (keys.py) the flag is `ENCRYPTED`, with `ARCHIVED` for a stub. The body
 is what `Cipher.encrypt` made of the payload, compressed where the sizes say so; the digest is over
 salt and ciphertext. The sizes are those before encryption, so that what is counted is the same in
@@ -50,6 +54,7 @@ COMPRESSED = 1  # flag: the body is zlib
 ARCHIVED = 2  # flag: a pointer into the archive stands in the place of salt and body
 ERASED = 4  # flag: the time when they were erased does
 ENCRYPTED = 8  # flag: the body is encrypted; stays with a stub of the archive
+REDACTED = 16  # flag: another payload stands in the place of the one that the digest is of
 STREAM_ID_BYTES = 16  # of a SHA-256; the stream's record holds the whole name to compare
 CHAIN_BYTES = 32
 
@@ -100,6 +105,8 @@ class Encrypted(NamedTuple):
     """A payload that is encrypted."""
 
     data: bytes
+    is_redacted: bool = False
+    """True: the sizes in the header are those of another one."""
 
 
 class ErasedMark(NamedTuple):
@@ -228,6 +235,9 @@ def read(position: int, data: bytes) -> Taken:
     if flags == COMPRESSED:
         raw = decompress(body, raw_bytes)
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
+    if flags & REDACTED:
+        instead = Encrypted(body, True) if flags & ENCRYPTED else body
+        return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, instead
     _check_text(position, tag)
     payload: Payload
     if flags == ERASED:
@@ -273,6 +283,20 @@ def erased(position: int, data: bytes, at_us: int) -> bytes:
     return _stub(position, data, ERASED, _TIME.pack(at_us))
 
 
+def redacted(position: int, data: bytes, body: bytes) -> bytes:
+    """Return a frame with a valid CRC, or the stub of one, with another payload.
+
+    `body` is not compressed; it is encrypted where the payload was.
+    """
+    flags = REDACTED | data[_FLAGS_AT] & ENCRYPTED
+    return _stub(position, data, flags, bytes(SALT_BYTES) + body)
+
+
+def is_redacted(data: bytes) -> bool:
+    """Say whether another payload stands in a frame than the one that it had, unchecked."""
+    return bool(data[_FLAGS_AT] & REDACTED)
+
+
 def _stub(position: int, data: bytes, flags: int, instead: bytes) -> bytes:
     """Return the header of a frame with other flags, its tag, and `instead` of the rest."""
     kept = data[_FLAGS_AT + 1 : _HEADER.size + data[_TAG_BYTES_AT]]
@@ -311,7 +335,8 @@ def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
     if fmt != FORMAT:
         raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
-    if flags not in (0, COMPRESSED, ARCHIVED, ERASED, ENCRYPTED, ENCRYPTED | ARCHIVED):
+    known = (0, COMPRESSED, ARCHIVED, ERASED, ENCRYPTED, ENCRYPTED | ARCHIVED)
+    if flags not in (*known, REDACTED, ENCRYPTED | REDACTED):
         raise UnknownEvent(f"event {position} has unknown flags {flags:#x}: upgrade")
 
 
@@ -334,6 +359,8 @@ def follows(data: bytes, tag: bytes, payload: Payload, prev: bytes) -> bool:
     covered = b"".join((prev, _FORMAT_BYTE, data[_BEHIND_FLAGS], tag, digest))
     if _sha256(covered).digest() != data[CHAIN]:
         return False
+    if is_redacted(data):
+        return True
     salted = data[_HEADER_BYTES + len(tag) :]
     if type(payload) is bytes:
         if len(payload) != len(salted) - SALT_BYTES:  # it is compressed in the frame

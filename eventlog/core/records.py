@@ -371,6 +371,8 @@ class VerifyReport(Returned, frozen=True):
     erased_events: int = 0
     unread_events: int = 0
     """Encrypted events whose key is not here: only their digests were verified."""
+    redacted_events: int = 0
+    """Events with words taken out: the chain does not cover what they say now."""
 
     @property
     def ok(self) -> bool:

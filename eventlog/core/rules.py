@@ -8,7 +8,7 @@ Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is
 encrypted: it would have come from somebody without the key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -211,7 +211,27 @@ class FrameReading:
         sid, version, _, raw_bytes, stored_bytes, schema, tag, _ = taken
         place = frame.place_of(sid, version, schema, tag)
         body = self._keys.cipher(name).decrypt(payload.data, place)
-        return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
+        is_compressed = stored_bytes < raw_bytes and not payload.is_redacted
+        return decompress(body, raw_bytes) if is_compressed else body
+
+    def rewritten(
+        self, taken: frame.Taken, name: str, payload: frame.Payload, rewrite: Callable[[Any], Any]
+    ) -> bytes | None:
+        """Return the payload with its data rewritten, as a frame has it; None if it stays the same.
+
+        Raises as `recorded`.
+        """
+        if self._keys is not None or type(payload) is not bytes:
+            payload = self.decrypted(taken, name, payload)
+        data_at = 2 + int.from_bytes(payload[:2])
+        said = msgspec.msgpack.decode(payload[data_at:])
+        if (instead := rewrite(said)) == said:
+            return None
+        body = payload[:data_at] + msgspec.msgpack.encode(instead)
+        if self._keys is None:
+            return body
+        sid, version, _, _, _, schema, tag, _ = taken
+        return self._keys.cipher(name).encrypt(body, frame.place_of(sid, version, schema, tag))
 
 
 def about(

@@ -25,29 +25,32 @@ with a salt, which goes with the payload, so nobody can test a guess against wha
 Once its key is gone, what an old backup has of the stream cannot be read any more. Until then the
 stream takes no writes, for they would be under the key that goes.
 
+Redacting puts another payload in the place of some, in one transaction: the words go, the events
+stay. A segment that has one of them is taken back into the log whole.
+
 The stream may be written to again. It continues after the last erased version, and no step touches
 later versions.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.keys import Keys
-from eventlog.core.records import Archived, DroppedPayloads
+from eventlog.core.records import Archived, Dropped, DroppedPayloads
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
 from eventlog.lmdb import tables
 from eventlog.lmdb.archive import Archive, WrittenSegment
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.reading import LogReading
+from eventlog.lmdb.reading import LogReading, refilled
 from eventlog.lmdb.segment import Entry, SegmentId
 
 TABLE = "erasures"
@@ -74,6 +77,25 @@ class ToArchive(NamedTuple):
     hot: Sequence[_Hot]
     written: WrittenSegment | None
     """None: all payloads had already been moved or erased."""
+
+
+class Replaced(NamedTuple):
+    """A frame that takes the place of another one."""
+
+    position: int
+    header: bytes
+    """Of the one that is there."""
+    data: bytes
+
+
+class ToRedact(NamedTuple):
+    """Frames of a stream with other payloads, and what leaves the archive for them."""
+
+    sid: bytes
+    frames: list[Replaced]
+    refilled: list[int]
+    """Versions among them that get their own payload back."""
+    segments: set[SegmentId]
 
 
 @dataclass(eq=False)
@@ -116,7 +138,7 @@ class Erasing:
         """Return an event with its payload, None if that is in the archive or erased."""
         position, data = self._reading.row(txn, stream, sid, version)
         taken = frame.unpack(position, data)
-        if taken.place is not None or taken.gone is not None:
+        if taken.place is not None or taken.gone is not None or frame.is_redacted(data):
             return None
         raw = taken.payload.data if isinstance(taken.payload, frame.Encrypted) else taken.payload
         assert isinstance(raw, bytes)
@@ -176,6 +198,54 @@ class Erasing:
             segments=len(segments),
             archive_bytes=sum(record.file_bytes for record in segments.values()),
         )
+
+    # --- redacting
+
+    def to_redact(self, stream: str, rewrite: Callable[[Any], Any]) -> ToRedact:
+        """Return the frames of a stream whose data `rewrite` changes, changed. Blocks.
+
+        :raises CorruptLog: an event is missing or damaged.
+        """
+        sid = frame.stream_id(stream)
+        found, places = ToRedact(sid, [], [], set()), list[tuple[int, bytes, frame.Frame]]()
+        with self._env.read() as txn:
+            record = self._ledger.stream(txn, stream)
+            for version in range(record.erased_version + 1, record.version + 1):
+                position, data = self._reading.row(txn, stream, sid, version)
+                taken = frame.unpack(position, data)
+                payload = self._reading.payload(txn, taken[:8])
+                if isinstance(payload, Dropped):
+                    continue
+                body = self._reading.rewritten(taken[:8], stream, payload, rewrite)
+                if body is not None:
+                    instead = frame.redacted(position, data, body)
+                    found.frames.append(Replaced(position, frame.header_of(data), instead))
+                    if taken.place is not None:
+                        found.segments.add(SegmentId(sid, taken.place.number))
+                elif taken.place is not None:
+                    places.append((position, data, taken))
+        for position, data, taken in places:
+            if taken.place and SegmentId(sid, taken.place.number) in found.segments:
+                whole = refilled(self._archive, position, data, taken)
+                found.frames.append(Replaced(position, frame.header_of(data), whole))
+                found.refilled.append(taken.version)
+        return found
+
+    def redact(self, txn: Transaction, found: ToRedact, now_us: int) -> None:
+        """Put the changed frames in their places, and delete the snapshots of the stream.
+
+        :raises CorruptLog: one is not what was read.
+        """
+        events = txn.tables["events"]
+        for position, header, instead in found.frames:
+            key = tables.U64.pack(position)
+            if frame.header_of(txn.get(key, b"", db=events)) != header:
+                raise CorruptLog(f"event {position} has changed while it was read: verify")
+            txn.put(key, instead, db=events)
+        for segment in found.segments:
+            tables.put_segment(txn, segment, tables.SegmentRecord(0, 0, 0, b"", now_us, now_us))
+        for key in tables.snapshot_keys(txn, found.sid):
+            txn.delete(key, db=txn.tables["snapshots"])
 
     # --- erasing a stream
 

@@ -271,6 +271,11 @@ class LogReading(FrameReading):
 
     # --- the archive
 
+    def payload(self, txn: Transaction, taken: frame.Taken) -> frame.Payload | Dropped:
+        """Return the payload of an event from where it is, or since when it is gone."""
+        payload = taken[7]
+        return self._fetched(txn, taken, payload) if isinstance(payload, frame.Pointer) else payload
+
     def _fetched(
         self, txn: Transaction, taken: frame.Taken, pointer: frame.Pointer | frame.ErasedMark
     ) -> bytes | frame.Encrypted | Dropped:

@@ -271,6 +271,7 @@ class EventWalk:
         """Ends of the streams that have events; known when all are checked."""
         self.stubs: Counter[SegmentId] = Counter()
         self.erased = 0
+        self.redacted = 0
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check all events; `progress` is told how many."""
@@ -330,6 +331,7 @@ class EventWalk:
             end, 0, version, bytes_before + stored_bytes, events_before + 1, erasing, data[CHAIN]
         )
         self.index.versions.append((data[STREAM_AND_VERSION], key))
+        self.redacted += frame.is_redacted(data)
         if isinstance(payload, frame.ErasedMark) or version <= erasing:
             self._erased_until[sid] = version
             self.erased += 1

@@ -184,6 +184,34 @@ class LogUpkeep:
             key_deleted,
         )  # fmt: skip
 
+    async def redact(self, stream: str, rewrite: Callable[[Any], Any]) -> int:
+        """Replace the data of events of a stream. See `RedactingStore`.
+
+        Other payloads of a segment in which one is replaced are archived anew: for retention they
+        count as archived now. Then the log's file is replaced, as by `shrink`. After a crash or an
+        error, repeat it.
+
+        :raises DiskFull: there is no room for a copy of the file, or for a segment.
+        :raises CorruptLog: an event is damaged; nothing was replaced.
+        :raises StorageFailed: the disk failed.
+        """
+        check_stream_name(stream)
+        redacted, left = await self._redact(stream, rewrite)
+        await self.archive(stream, left)
+        return redacted
+
+    @_alone
+    async def _redact(self, stream: str, rewrite: Callable[[Any], Any]) -> tuple[int, list[int]]:
+        """Return how many events were replaced, and the versions that left the archive for it."""
+        await self._intake.flush()
+        found = await anyio.to_thread.run_sync(self._erasing.to_redact, stream, rewrite)
+        redact = partial(self._erasing.redact, found=found, now_us=self._clock())
+        size = sum(len(one.data) for one in found.frames)
+        await self._intake.submit(redact, payload_bytes=size, use_reserve=True)
+        await anyio.to_thread.run_sync(self._files.archive.remove, found.segments)
+        await self._shrink(force=True)
+        return len(found.frames) - len(found.refilled), found.refilled
+
     async def _forget_erased(self, sids: Sequence[bytes]) -> records.Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""
         shrunk = await self._shrink(force=True)

@@ -96,6 +96,7 @@ class Verification:
             dropped,
             walk.erased,
             walk.index.unread.total(),
+            walk.redacted,
         )
 
     # --- the archive

@@ -328,7 +328,7 @@ class Runtime(Generic[L]):
     def _may_enter(self, key: str) -> None:
         self.check_open()
         if key in self._barred:
-            raise BeingErasedError("this user's memory is being erased: try again later")
+            raise BeingErasedError("this memory, or a fact of it, is being erased: try again later")
 
     def _count(self, change: int) -> None:
         """Keep the number of users of all actors, and let closing know when there are none."""

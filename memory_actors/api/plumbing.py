@@ -7,6 +7,7 @@ from memory_actors.api.user import UserMemory
 from memory_actors.base.context_documents import BlockChange, ContextReceipt
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Memory, Receipt
+from memory_actors.base.reports import ForgottenFact
 from memory_actors.users.handles.context_document import Base, ContextDocument
 
 
@@ -42,6 +43,14 @@ async def put_summary(user: UserMemory, memory: Memory) -> Receipt:
     :raises InvalidInputError: it is no summary, or its id stands for another memory.
     """
     return await user._put_summary(memory)
+
+
+async def put_forgotten(user: UserMemory, facts: Sequence[ForgottenFact]) -> None:
+    """Refuse what was forgotten in another store, as its export has it.
+
+    :raises InvalidInputError: one is not what `forgotten` returns.
+    """
+    await user._put_forgotten(facts)
 
 
 async def note_synced(

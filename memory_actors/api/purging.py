@@ -4,7 +4,8 @@ Memories are taken out in batches, each in one append: so a batch is whole or no
 work goes on after a crash by being asked for again.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -43,12 +44,18 @@ async def purge(
         trust=level,
         dry_run=dry_run,
         purged_at=to_datetime(started_us),
-        gone=_by_kind(one for each in done for one in each.gone),
-        changed=_by_kind(one for each in done for one in each.changed),
-        came_back=tuple(one for each in done for one in each.came_back),
-        left_out=tuple(one for each in done for one in each.left_out),
-        lost=tuple(one for each in done for one in each.lost),
+        **taken_out(done),
     )
+
+
+def taken_out(done: Sequence[SourcePurged]) -> dict[str, Any]:
+    """Return the fields of a `TakenOut` that batches come to."""
+    found: dict[str, Any] = {
+        name: by_kind(one for each in done for one in getattr(each, name))
+        for name in ("gone", "changed")
+    }
+    ids = ("came_back", "left_out", "lost")
+    return found | {n: tuple(one for each in done for one in getattr(each, n)) for n in ids}
 
 
 async def purge_users(
@@ -136,7 +143,8 @@ async def _decided(
         return await decide(replace(command, bring_back=False))
 
 
-def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def by_kind(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return ids by their kind."""
     kinds: dict[str, list[str]] = {}
     for kind, memory_id in found:
         kinds.setdefault(kind, []).append(memory_id)

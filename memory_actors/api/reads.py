@@ -17,6 +17,7 @@ from memory_actors.api.finding import (
     newest,
     searched_kinds,
 )
+from memory_actors.api.forgetting import facts_of
 from memory_actors.api.originals import expand
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
@@ -32,7 +33,7 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Why
+from memory_actors.base.reports import Extraction, ForgottenFact, Why
 from memory_actors.base.usage import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
@@ -302,6 +303,10 @@ class UserReads(Redacting):
         `undone_at` is set if an extraction was undone.
         """
         return await extractions(self._scope, limit)
+
+    async def forgotten(self) -> list[ForgottenFact]:
+        """Return what was forgotten and is refused, newest first: digests and times, no text."""
+        return facts_of(await self._scope.state())
 
     async def why(self, memory_id: str) -> Why:
         """Return why a memory is there, or no longer is: each event of its life in words.

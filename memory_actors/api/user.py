@@ -10,6 +10,7 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
+from memory_actors.api.forgetting import forget, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
@@ -28,7 +29,7 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Purged, Undone
+from memory_actors.base.reports import Extraction, Forgotten, ForgottenFact, Purged, Undone
 from memory_actors.base.validation import check_memory_type, check_tier
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
@@ -355,6 +356,54 @@ class UserMemory(UserReads):
         """
         return await purge(self._scope, source, trust, dry_run=dry_run)
 
+    async def forget(
+        self,
+        what: str,
+        *,
+        everywhere: bool = True,
+        similar: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
+
+        `what` is the id of a memory that says it, also of one that was deleted, or the fact in
+        words. The memory goes, and with `everywhere` whatever else says the same: the same words
+        but for case, white space and punctuation at the end, as a text, sentence or clause of its
+        own. What says more loses that part; where that cannot be done, the memory is `kept`.
+        Summaries of it go, and their other originals come back.
+
+        The log keeps the events, with `[forgotten]` in the place of the words; no file has them any
+        more. A tombstone stays: a digest by which the fact is refused when it is added, captured,
+        imported or extracted again (`ForgottenError`; in bulk, the receipt's operation is
+        `forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,
+        and refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing
+        changes.
+
+        Other calls of this user get `BeingErasedError` while the log is rewritten. After a crash,
+        or an error, repeat it.
+
+        :raises NotFoundError: nothing says that: give the id of a memory.
+        :raises InvalidInputError: an argument is not what it must be.
+        :raises MissingCapability: the store cannot take words out of the log.
+        :raises EmbedderError: `similar` is given, and the fact could not be embedded.
+        """
+        self._scope.check_writable()
+        return await forget(
+            self._scope, what,
+            everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
+        )  # fmt: skip
+
+    async def unforget(self, what: str) -> ForgottenFact:
+        """Let something that was forgotten come again: by its digest, or in its words.
+
+        Return its tombstone, which is gone.
+
+        :raises NotFoundError: it was not forgotten.
+        """
+        self._scope.check_writable()
+        return await unforget(self._scope, what)
+
     async def extract(
         self,
         session_id: str | None = None,
@@ -428,6 +477,10 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+    async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
+        """Refuse what was forgotten in another store. See plumbing.py."""
+        await put_forgotten(self._scope, facts)
 
     async def _put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as an export of another store has it. See plumbing.py."""

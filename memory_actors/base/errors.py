@@ -30,6 +30,10 @@ class NotFoundError(MemoryActorsError, LookupError):
     """No such memory, key or session: it was never there, or it has gone."""
 
 
+class ForgottenError(InvalidInputError):
+    """The text, or a part of it, was forgotten: leave it out, or let it in with `unforget`."""
+
+
 class ReadOnlyError(MemoryActorsError):
     """A past self takes no writes: write to `memory.user(...)`."""
 
@@ -72,6 +76,10 @@ class ModelInstallError(EmbedderError):
 
 class WrongVectorsError(EmbedderError):
     """The embedder answered, with what no index can hold: asking again would not help."""
+
+
+class EmbeddingNeededError(EmbedderError):
+    """A text has to be compared with forgotten ones by its embedding: embed it, and ask again."""
 
 
 class EmbedderClosedError(EmbedderError):
@@ -132,7 +140,7 @@ class QuarantinedError(UnavailableError):
 
 
 class BeingErasedError(UnavailableError):
-    """This user's memory is being erased: try again when that is done, and it is empty."""
+    """This user's memory, or a fact of it, is being erased: try again when that is done."""
 
 
 class SystemClosedError(UnavailableError):

@@ -128,7 +128,7 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_id: str
     operation: str
     """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
-    restore, or unchanged (it was so already)."""
+    restore, unchanged (it was so already), or forgotten (it is refused: `forgotten` tells)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int

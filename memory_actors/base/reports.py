@@ -197,24 +197,29 @@ class Undone(Returned, frozen=True, kw_only=True):
     """The facts that it had forgotten, and retention has dropped."""
 
 
-class Purged(Returned, frozen=True, kw_only=True):
-    """The memories taken out of one user's memory, or that would be."""
+class TakenOut(Returned, frozen=True, kw_only=True):
+    """The memories that words were taken out of, or would be."""
 
     user_id: str
-    source: str | None
-    trust: str | None
     dry_run: bool
-    purged_at: datetime
     gone: dict[str, tuple[str, ...]] = {}
     """Ids of memories that went, by kind; summaries and relationships among them."""
     changed: dict[str, tuple[str, ...]] = {}
-    """Memories that others had a say in, by kind: they say what those have said."""
+    """Memories that say what is left, by kind: what others have said, or the rest of the text."""
     came_back: tuple[str, ...] = ()
-    """Originals of the summaries that went, without what was purged of them."""
+    """Originals of the summaries that went, without those words."""
     left_out: tuple[str, ...] = ()
     """Originals that found no room: `restore` brings them back when there is some."""
     lost: tuple[str, ...] = ()
     """Originals of which nothing is in the log any more."""
+
+
+class Purged(TakenOut, frozen=True, kw_only=True):
+    """The memories taken out of one user's memory, or that would be."""
+
+    source: str | None
+    trust: str | None
+    purged_at: datetime
 
     @property
     def count(self) -> int:
@@ -232,6 +237,33 @@ class PurgeReport(Returned, frozen=True, kw_only=True):
     """Receipts of the users who had memories from the source."""
     failed: tuple[str, ...] = ()
     """Users whose memory could not be read or written: repeat it for them."""
+
+
+class Forgotten(TakenOut, frozen=True, kw_only=True):
+    """The outcome of forgetting a fact, or what it would be. It holds no text."""
+
+    forgotten_at: datetime
+    tombstones: tuple[str, ...]
+    """Digests of what is refused from now on, in hex digits: `unforget` takes one."""
+    kept: dict[str, tuple[str, ...]] = {}
+    """Memories that still say it, with more, by kind: change or forget them yourself."""
+    rewritten: int = 0
+    """Events in the log whose words were taken out."""
+
+
+class ForgottenFact(Returned, frozen=True, kw_only=True):
+    """Something that was forgotten: what stays is no text."""
+
+    digest: str
+    """Keyed digest of what it said, in hex digits: `unforget` takes it."""
+    at: datetime
+    reason: str
+    similar: float | None
+    """The cosine from which on a text counts as the same; None: only the same words do."""
+    key: str
+    """The key of the digest, in hex digits: who has it can test a guess."""
+    code: str = ""
+    """The embedding that texts are compared with, a signed byte a dimension, in hex digits."""
 
 
 class EraseReceipt(Returned, frozen=True, kw_only=True):

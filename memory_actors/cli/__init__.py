@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "documents": "document",
         "context": "context",
         "extracting": "extract extractions undo",
+        "forgetting": "forget forgotten unforget",
         "compaction": "compact compaction",
     },
     "Users and quotas": {"log": "users", "quotas": "usage cost tier"},

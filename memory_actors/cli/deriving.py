@@ -48,6 +48,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "dry_run": ("--dry-run", "Change nothing: say what would be."),
         "ended": ("--ended", "What was ever true, not only what is."),
         "error": ("--error", "What went wrong. Such steps are kept longest."),
+        "everywhere": ("--everywhere/--only-there", "Whether all that says the same goes, too."),
         "exclude_ids": ("--exclude", "Not this memory."),
         "exclude_session": ("--exclude-session", "Nothing of this session."),
         "exclusive": (
@@ -75,11 +76,13 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         ),
         "outcome": ("--outcome", "What it led to."),
         "pinned": ("--pin", "Never let it be pruned."),
+        "reason": ("--reason", "Why: it is kept, so leave the fact itself out."),
         "reference_time": (
             "--reference-time", "What `last week` in QUERY is relative to.  [default: now]",
         ),
         "role": ("--role", "Who said it."),
         "session_id": ("--session", "The session it belongs to."),
+        "similar": ("--similar", "Refuse facts of this cosine, too: it keeps the embedding."),
         "since": ("--since", "Only what was true from then on."),
         "sources": ("--from", "Only what came from there and nowhere else; may be repeated."),
         "top_k": ("--top-k", ""),

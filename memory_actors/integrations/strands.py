@@ -40,7 +40,7 @@ except ImportError as error:
 SEARCH_RESULTS: Final = 10
 SCORE: Final = "_relevanceScore"
 """The key under which the SDK's own stores tell the relevance of an entry."""
-BY_ID: Final = ("update_memory", "forget")
+BY_ID: Final = ("update_memory", "delete_memory")
 """The tools that the manager does not have: it searches and adds."""
 
 
@@ -132,7 +132,7 @@ class MemoryActorsStore(MemoryStore):
         await add_messages(self._user, items)
 
     def get_tools(self) -> list[AgentTool]:
-        """Return tools that change and delete by id, named as the store: `memory_forget`."""
+        """Return tools that change and delete by id, named as the store: `memory_delete_memory`."""
         if not self.writable:
             return []
         prefix = re.sub(r"\W", "_", self.name, flags=re.ASCII)

@@ -1,8 +1,8 @@
 """A user's memory as plain functions, for whatever takes functions as tools of a model.
 
-`memory_tools(user)` gives `remember`, `recall`, `update_memory` and `forget`. Their names, types
-and docstrings are what a framework tells the model; parameters are described in Google's style,
-which all frameworks read. Each returns a text for the model, also where it was refused.
+`memory_tools(user)` gives `remember`, `recall`, `update_memory` and `delete_memory`. Their names,
+types and docstrings are what a framework tells the model; parameters are described in Google's
+style, which all frameworks read. Each returns a text for the model, also where it was refused.
 """
 
 import inspect
@@ -23,7 +23,7 @@ TOP_K: Final = 5
 
 
 def memory_tools(user: AnyUser) -> list[Tool]:
-    """Return the functions `remember`, `recall`, `update_memory` and `forget` of a user.
+    """Return the functions `remember`, `recall`, `update_memory` and `delete_memory` of a user.
 
     They are async for a user of `MemorySystem`, and not for one of `memory_actors.sync`, whose
     functions may be called from any thread. Their writes have the handle's source:
@@ -76,7 +76,7 @@ async def update_memory(user: UserMemory, memory_id: str, content: str) -> str:
     return f"Updated: memory_id {memory_id}"
 
 
-async def forget(user: UserMemory, memory_id: str) -> str:
+async def delete_memory(user: UserMemory, memory_id: str) -> str:
     """Delete a memory.
 
     Use it when the user asks you to forget something. Find its memory_id with recall first.
@@ -85,10 +85,10 @@ async def forget(user: UserMemory, memory_id: str) -> str:
         memory_id: The memory_id that recall or remember returned.
     """
     await user.delete(memory_id)
-    return f"Forgotten: memory_id {memory_id}"
+    return f"Deleted: memory_id {memory_id}"
 
 
-TOOLS: Final = (remember, recall, update_memory, forget)
+TOOLS: Final = (remember, recall, update_memory, delete_memory)
 
 
 def _bound(function: Callable[..., Awaitable[str]], user: AnyUser) -> Tool:

@@ -19,6 +19,7 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.plumbing import from_origins, put_block, put_summary, writing_again
 from memory_actors.base.errors import (
+    ForgottenError,
     InvalidInputError,
     NotFoundError,
     NotOfferedError,
@@ -181,6 +182,9 @@ class Adder(Entries):
         One that stood there before, in the same commit, has the receipt of the one that added it.
         One that added nothing may have other metadata than the memory of its id: that is told.
         """
+        if receipt is not None and receipt.operation == "forgotten":
+            self._leave_out(entry, ForgottenError("it was forgotten: `forgotten` lists what was"))
+            return
         is_new = receipt is not None and receipt.operation != "unchanged"
         self._count(is_new and not again)
         self._unindexed += is_new and not again and receipt is not None and not receipt.indexed
@@ -192,7 +196,8 @@ class Adder(Entries):
 
     async def _was_added(self, entry: ReadLine, error: Exception) -> bool:
         """Say whether what is refused is there all the same, or was: it may have changed since."""
-        if isinstance(error, QuotaExceededError) or isinstance(entry.parts, EpisodeParts):
+        is_refused = isinstance(error, QuotaExceededError | ForgottenError)
+        if is_refused or isinstance(entry.parts, EpisodeParts):
             return False
         memory = await self._living(entry.memory_id)
         if memory is None:

@@ -26,7 +26,7 @@ from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.validation import check_choice
 from memory_actors.interchange.files import replacing
 from memory_actors.interchange.noting import ImportNote
-from memory_actors.interchange.records import Progress, line_of
+from memory_actors.interchange.records import ForgottenLine, Progress, line_of
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 
@@ -102,6 +102,8 @@ async def _export(
             done += 1
             if progress is not None and done % PROGRESS_MEMORIES == 0:
                 progress(done, total)
+        if target is LinesWriter:
+            file.writelines([ForgottenLine(one).line() for one in await user.forgotten()])
         writer.end()
     if progress is not None:
         progress(done, done)
@@ -114,9 +116,11 @@ async def _export(
 
 
 async def export_lines(user: UserMemory) -> AsyncIterator[bytes]:
-    """Yield each of a user's memories as a line, with its line feed."""
+    """Yield each of a user's memories as a line, with its line feed; then what was forgotten."""
     async for memory in user.export():
         yield line_of(memory)
+    for fact in await user.forgotten():
+        yield ForgottenLine(fact).line()
 
 
 # --- our own lines

@@ -15,12 +15,20 @@ from typing import IO, Final, NamedTuple
 import anyio.to_thread
 import msgspec
 
+from memory_actors.api.plumbing import put_forgotten
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.reports import ForgottenFact
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import nothing_understood
 from memory_actors.interchange.noting import ImportReport
-from memory_actors.interchange.records import LineReader, Progress, ReadLine, in_batches
+from memory_actors.interchange.records import (
+    ForgottenLine,
+    LineReader,
+    Progress,
+    ReadLine,
+    in_batches,
+)
 from memory_actors.interchange.sources.port import SourceReading
 from memory_actors.sharing.system import UserMemory
 
@@ -47,26 +55,33 @@ async def import_jsonl(
     :raises InvalidInputError: no line of the file is understood, or it cannot be read.
     :raises QuotaExceededError: no room for what a line says; what came before it is kept.
     """
-    reading = SourceReading()
+    reading, forgotten = SourceReading(), list[ForgottenFact]()
     adder = Adder(user, reading.leave_out_line)
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
         batches = in_batches(
-            _entries(file, str(path), reading), lambda entry: entry.size_bytes,
+            _entries(file, str(path), reading, forgotten), lambda entry: entry.size_bytes,
             count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             await adder.add([entry.line for entry in batch])
             if progress is not None:
                 progress(batch[-1].end_bytes, total_bytes)
+    if forgotten:  # last: a memory that was kept says such a fact, and more
+        await put_forgotten(user, forgotten)
     report = adder.report(reading.notes())
     if reading.left_out and not report.added + report.unchanged:
         raise nothing_understood(Path(path), "our own JSON lines", reading)
     return msgspec.structs.replace(report, left_out=reading.left_out)
 
 
-def _entries(file: IO[bytes], name: str, reading: SourceReading) -> Iterator[_Entry]:
-    """Yield each line that is a memory as an entry; the others are left out."""
+def _entries(
+    file: IO[bytes], name: str, reading: SourceReading, forgotten: list[ForgottenFact]
+) -> Iterator[_Entry]:
+    """Yield each line that is a memory as an entry; the others are left out.
+
+    Those that say what was forgotten are added to `forgotten`.
+    """
     reader, done_bytes, number = LineReader(reading), 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
@@ -79,6 +94,9 @@ def _entries(file: IO[bytes], name: str, reading: SourceReading) -> Iterator[_En
             data = data.removeprefix(_BYTE_ORDER_MARK)
         if data.strip():
             try:
+                if data.startswith(ForgottenLine.START):
+                    forgotten.append(ForgottenLine.read(data))
+                    continue
                 entry = reader.read(data, place)
             except InvalidInputError as error:
                 reading.leave_out(place, error)

@@ -40,7 +40,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -51,6 +51,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
+from memory_actors.base.reports import ForgottenFact
 from memory_actors.interchange.noting import Notes, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
@@ -174,6 +175,29 @@ class ReadLine(NamedTuple):
         """The id of the memory: the line's own, or the one it got."""
         assert self.item.memory_id is not None, "a reader gives an id to each"
         return self.item.memory_id
+
+
+class ForgottenLine(msgspec.Struct, frozen=True):
+    """A line about something that was forgotten, which is no memory."""
+
+    forgotten: ForgottenFact
+
+    START: ClassVar = b'{"forgotten":'
+
+    @classmethod
+    def read(cls, data: bytes) -> ForgottenFact:
+        """Return what was forgotten.
+
+        :raises InvalidInputError: that is not what the line says.
+        """
+        try:
+            return msgspec.json.decode(data, type=cls).forgotten
+        except msgspec.DecodeError as error:
+            raise InvalidInputError(f"it says of nothing that it was forgotten: {error}") from error
+
+    def line(self) -> bytes:
+        """Return the line, with its line feed."""
+        return msgspec.json.encode(self) + b"\n"
 
 
 def line_of(memory: Memory) -> bytes:

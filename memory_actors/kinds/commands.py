@@ -54,6 +54,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
     condition: Condition | None = None
     """The command is refused where this does not hold."""
+    codes: Mapping[bytes, bytes] | None = None
+    """Embeddings of its texts as signed bytes, by the digest of each text. They are compared with
+    what was forgotten; None: they were not computed."""
 
     @property
     def alone(self) -> bool:

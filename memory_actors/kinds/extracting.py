@@ -39,6 +39,7 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
+from memory_actors.kinds.tombstones import MARK
 
 _NONE: Any = object()
 _BEHIND = 1 << 62  # the version of what is decided, until the log gives one: behind all there is
@@ -307,6 +308,9 @@ def _back(
             lost.append(memory_id)
             continue
         assert isinstance(event, MemoryRestored), "no summary is forgotten"
+        if event.content == MARK:  # its words were taken out of the log since
+            lost.append(memory_id)
+            continue
         event = replace(event, origins=of_past(memory_id, standing(memory_id, past)))
         state = _then(state, [event]).state
         back.append(event)

@@ -37,7 +37,7 @@ registry = EventRegistry()
 
 @registry.event("provenance.purged")
 class SourcePurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The words of a source were taken out; the events before this one did that."""
+    """The words of a source, or a fact, were taken out; the events before this one did that."""
 
     source: str | None = None
     trust: Trust | None = None
@@ -50,6 +50,8 @@ class SourcePurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     lost: tuple[str, ...] = ()
     left: dict[str, Origins] = {}
     """Origins, from now on, of what changed or came back."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """Kind and id of memories that say a fact that was forgotten, and more."""
 
 
 EXTRACTIONS = "extractions"

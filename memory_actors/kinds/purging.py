@@ -31,7 +31,7 @@ from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.effects import ENDS, Event, effect
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import Kind, is_summary, tentative
-from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.provenance import Provenance, SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
@@ -135,33 +135,28 @@ def _restates(recorded: Recorded[Event]) -> bool:
 # --- decide
 
 
-class _Living(NamedTuple):
+class Living(NamedTuple):
+    """A living memory, and its kind."""
+
     kind: Kind
     row: Any
 
 
-def purge(
-    command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
-) -> Sequence[Event]:
-    """Remove the words of a source from memories; no events if nothing did.
-
-    `states` are those of the kinds by name.
-    """
-    work = _Work(command, kinds, dict(states), limits)
-    for living in work.living():
-        work.take_out(living)
-    return work.events()
-
-
-class _Work:
-    """A purge under way: it holds the changing states and the results."""
+class Purging:
+    """A purge under way: it holds the changing states, of the kinds by name, and the results."""
 
     def __init__(
-        self, command: Purge, kinds: Sequence[Kind], states: dict[str, Any], limits: Limits
+        self,
+        command: Purge,
+        kinds: Sequence[Kind],
+        states: dict[str, Any],
+        before: Provenance,
+        limits: Limits,
     ):
         self._command = command
         self._kinds = kinds
         self._states = states
+        self._provenance = before
         self._limits = limits
         self._events: list[Event] = []
         self._gone: dict[tuple[str, str], None] = {}
@@ -169,17 +164,24 @@ class _Work:
         self._came_back: list[str] = []
         self._left_out: list[str] = []
         self._lost: list[str] = []
+        self._kept: list[tuple[str, str]] = []
         self._left: dict[str, Origins] = {}
 
-    def living(self) -> list[_Living]:
+    def decided(self) -> Sequence[Event]:
+        """Take the words out of the memories, and return the events; none if nothing has them."""
+        for living in self._living():
+            self.take_out(living)
+        return self._all_events()
+
+    def _living(self) -> list[Living]:
         """Return the living memories, relationships before the entities that they join."""
         found = [self._find(memory_id) for memory_id in self._command.memory_ids]
         living = [one for one in found if one is not None]
         return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
 
-    def events(self) -> list[Event]:
+    def _all_events(self) -> list[Event]:
         """Return the events, with one behind them that says what they come to."""
-        if not self._events:
+        if not (self._events or self._kept):
             return []
         said = SourcePurged(
             source=self._command.source,
@@ -189,11 +191,12 @@ class _Work:
             came_back=tuple(self._came_back),
             left_out=tuple(self._left_out),
             lost=tuple(self._lost),
+            kept=tuple(self._kept),
             left=self._left,
         )
         return [*self._events, said]
 
-    def take_out(self, living: _Living) -> None:
+    def take_out(self, living: Living) -> None:
         """Take the source's words out of one memory."""
         kind, row = living
         if self._find(row.memory_id) is None:
@@ -216,7 +219,7 @@ class _Work:
 
     # --- summaries
 
-    def _undo(self, living: _Living) -> None:
+    def _undo(self, living: Living) -> None:
         """Take a summary away, and bring back what it was made of, the newest first."""
         row = living.row
         kind = cast("CompactedKind", living.kind)  # it has summaries
@@ -259,11 +262,11 @@ class _Work:
     def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)
 
-    def _find(self, memory_id: str) -> _Living | None:
+    def _find(self, memory_id: str) -> Living | None:
         for kind in self._kinds:
             row = kind.worded(self._states[kind.NAME], memory_id)
             if row is not None:
-                return _Living(kind, row)
+                return Living(kind, row)
         return None
 
     def _delete(self, kind: Kind, events: Sequence[Event]) -> None:

@@ -25,18 +25,20 @@ from memory_actors.kinds import (
     recall_events,
     short_term,
     structured,
+    tombstones,
     working,
 )
 from memory_actors.kinds.account import Account
-from memory_actors.kinds.commands import Add, Command, Condition, Outside, Restore
-from memory_actors.kinds.compacting import CompactedBase, CompactedKind
+from memory_actors.kinds.commands import Add, Command, Condition, Delete, Outside, Restore
+from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
+from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.kind import Kind, Part, Tally, tentative
-from memory_actors.kinds.long_term import AddMemories, LongTerm
+from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
     EXPIRED_AT_ONCE,
     ExpireMemories,
@@ -48,10 +50,11 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.purging import Purge, Purging, standing
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.summaries import Compressed
+from memory_actors.kinds.tombstones import Tombstones
 from memory_actors.kinds.working import Working
 
 KINDS: tuple[Kind, ...] = (
@@ -63,7 +66,7 @@ COMPACTED: tuple[CompactedKind, ...] = tuple(
 )
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
-PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART)
+PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART, tombstones.PART)
 
 _logger = get_logger("memory_actors.user")
 
@@ -84,6 +87,7 @@ class UserState(msgspec.Struct, frozen=True):
     context: ContextState = context.KIND.initial
     account: Account = account.PART.initial
     provenance: Provenance = provenance.PART.initial
+    tombstones: Tombstones = tombstones.PART.initial
 
     def of(self, part: Part[Any]) -> Any:
         """Return the state of one part."""
@@ -190,31 +194,22 @@ class AddTurn(Command, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
+SAYING_NOTHING = (Compress, Delete, ExpireMemories, Purge)
+"""Commands whose events say only what living memories do."""
+
+
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     """Return the decider of users with these limits."""
 
     def decide(command: Command, state: UserState) -> Sequence[Event]:
-        mine = limits[state.account.tier]
         if isinstance(command, AddTurn):
-            added = decide(command.memory, state)
+            memory = msgspec.structs.replace(command.memory, codes=command.codes)
+            added = decide(memory, state)
             return [*added, *decide(command.message, state)] if added else []
-        part = _PART_OF_COMMAND.get(type(command))
-        if part is None:
-            return _of_several_kinds(command, state, mine)
-        if command.condition is not None:
-            _check(command.condition, KIND_BY_NAME[part.NAME], state)
-        if isinstance(command, AddMemories):
-            command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
-        own = getattr(state, part.NAME)
-        events = part.decide(command, own, mine)
-        if isinstance(command, Add):
-            same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
-            events = [*events, *lifetimes(command, events, same, state.provenance)]
-        if isinstance(command, Restore):
-            events = [*events, *lifetimes_again(command, events)]
-            if KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
-                return events
-        return [_with_origins(event, command, state) for event in events]
+        command = _without_forgotten(command, state.tombstones)
+        events = _decided(command, state, limits[state.account.tier])
+        _check_forgotten(events, command, state.tombstones)
+        return events
 
     def follow_up(before: UserState, after: UserState) -> Sequence[Event]:
         mine = limits[after.account.tier]
@@ -234,10 +229,76 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
 
 
+def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
+    """Return the events of a command, whatever they say."""
+    part = _PART_OF_COMMAND.get(type(command))
+    if part is None:
+        return _of_several_kinds(command, state, mine)
+    if command.condition is not None:
+        _check(command.condition, KIND_BY_NAME[part.NAME], state)
+    if isinstance(command, AddMemories):
+        command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
+    own = getattr(state, part.NAME)
+    events: Sequence[Event] = part.decide(command, own, mine)
+    if isinstance(command, Add):
+        same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
+        events = [*events, *lifetimes(command, events, same, state.provenance)]
+    if isinstance(command, Restore):
+        events = [*events, *lifetimes_again(command, events)]
+        if KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
+            return events
+    return [_with_origins(event, command, state) for event in events]
+
+
+def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
+    """Return a command of many facts without those that were forgotten.
+
+    :raises ForgottenError: there are some, and the command does not skip them.
+    """
+    if not forgotten.by_digest:
+        return command
+    if isinstance(command, Extract):
+        left = _unforgotten(command.add, command.codes, forgotten)
+        ids = {one.memory_id for one in left}
+        proposed = tuple(
+            one
+            if one.memory_id is None or one.memory_id in ids or one.refused
+            else msgspec.structs.replace(one, refused=tombstones.WHY)
+            for one in command.proposed
+        )
+        add = msgspec.structs.replace(command.add, memories=left)
+        return msgspec.structs.replace(command, add=add, proposed=proposed)
+    if isinstance(command, AddMemories):
+        if not command.skip_forgotten:
+            tombstones.refuse(command.memories, command.codes, forgotten)
+        left = _unforgotten(command, command.codes, forgotten)
+        return msgspec.structs.replace(command, memories=left)
+    return command
+
+
+def _unforgotten(
+    add: AddMemories, codes: Mapping[bytes, bytes] | None, forgotten: Tombstones
+) -> tuple[MemoryAdded, ...]:
+    found = (one for one in add.memories if tombstones.refusing(one, codes, forgotten) is None)
+    return tuple(found)
+
+
+def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombstones) -> None:
+    """Refuse events that say something forgotten.
+
+    :raises ForgottenError: one does, or would restore a memory whose words were taken out.
+    """
+    if isinstance(command, Restore):  # what comes back was there before
+        tombstones.refuse(events, None, Tombstones())
+    elif forgotten.by_digest and not isinstance(command, SAYING_NOTHING):
+        tombstones.refuse(events, command.codes, forgotten)
+
+
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
     if isinstance(command, Purge):
-        return purge(command, KINDS, state.by_kind(), mine)
+        work = Forgetting if isinstance(command, Forget) else Purging
+        return work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)

@@ -20,6 +20,7 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
     EmbedderError,
     ExtractorError,
+    ForgottenError,
     InvalidInputError,
     KeyFileError,
     MemoryLimitError,
@@ -67,6 +68,7 @@ class _Known(NamedTuple):
 
 _KNOWN: Final = (
     _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
+    _Known(ForgottenError, 409, "forgotten", "Forgotten"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
     _Known(NotFoundError, 404, "not-found", "Not found"),
     _Known(

@@ -29,9 +29,11 @@ from memory_actors.server.bodies import (
     AddTurn,
     BuildContext,
     Extract,
+    Forget,
     Purge,
     Search,
     Undo,
+    Unforget,
     UpdateMemory,
     UserId,
     arguments,
@@ -154,6 +156,15 @@ ROUTES: Final = (
     Route(
         "POST /purge", "purge", "Purge a source", (400, 401, 403, 413), 200, Purge,
         {"source": NAMED["source"]},
+    ),
+    Route(
+        "POST /forget", "forget", "Forget a fact", (400, 401, 403, 404, 413), 200, Forget,
+        {"what": NAMED["content"], "dry_run": True},
+    ),
+    Route("GET /forgotten", "forgotten", "What was forgotten", within=("Facts", "forgotten")),
+    Route(
+        "POST /unforget", "unforget", "Let a forgotten fact come again",
+        (400, 401, 403, 404, 413), 200, Unforget, {"what": NAMED["content"]},
     ),
     Route(
         "POST /extract", "extract", "Find facts in new messages",

@@ -7,6 +7,7 @@ from eventlog.core.errors import KeyGone
 from memory_actors.base.errors import (
     EmbedderError,
     ExtractorError,
+    ForgottenError,
     InvalidInputError,
     MemoryLimitError,
     MissingExtraError,
@@ -31,6 +32,9 @@ OFFERED: Final[Mapping[str, Offered]] = {
     "history": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}/history', {}, False, 'entries', True),
     "why": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}/why', {}, False, None, True),
     "purge": Offered('POST', '/v1/users/{user_id}/purge', {'source': 'source', 'trust': 'trust', 'dry_run': 'dry_run'}, True, None, False),
+    "forget": Offered('POST', '/v1/users/{user_id}/forget', {'what': 'what', 'everywhere': 'everywhere', 'similar': 'similar', 'reason': 'reason', 'dry_run': 'dry_run'}, True, None, False),
+    "forgotten": Offered('GET', '/v1/users/{user_id}/forgotten', {}, False, 'forgotten', True),
+    "unforget": Offered('POST', '/v1/users/{user_id}/unforget', {'what': 'what'}, True, None, False),
     "extract": Offered('POST', '/v1/users/{user_id}/extract', {'session_id': 'session_id', 'message_ids': 'message_ids', 'metadata': 'metadata', 'within': 'within', 'batches_max': 'batches_max', 'dry_run': 'dry_run'}, True, None, False),
     "extractions": Offered('GET', '/v1/users/{user_id}/extractions', {'limit': 'limit'}, False, 'extractions', True),
     "undo": Offered('POST', '/v1/users/{user_id}/undo', {'extraction_id': 'extraction_id'}, True, None, False),
@@ -45,6 +49,7 @@ OFFERED: Final[Mapping[str, Offered]] = {
 """The operations that a server carries out, by name."""
 PROBLEMS: Final[Mapping[str, type[Exception]]] = {
     "quota-exceeded": QuotaExceededError,
+    "forgotten": ForgottenError,
     "invalid-input": InvalidInputError,
     "not-found": NotFoundError,
     "memory-limit": MemoryLimitError,

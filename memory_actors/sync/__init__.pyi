@@ -50,6 +50,7 @@ from memory_actors.base.records import Hits
 from memory_actors.base.records import Memory
 from memory_actors.base.records import HistoryEntry
 from memory_actors.base.reports import Extraction
+from memory_actors.base.reports import ForgottenFact
 from memory_actors.base.reports import Why
 from memory_actors.base.usage import Usage
 from memory_actors.base.usage import CostEstimate
@@ -58,6 +59,7 @@ from memory_actors.base.records import OnDuplicate
 from memory_actors.base.records import Receipt
 from memory_actors.base.records import Item
 from memory_actors.base.reports import Purged
+from memory_actors.base.reports import Forgotten
 from memory_actors.base.reports import Undone
 from memory_actors.base.records import Tier
 from memory_actors.base.records import Entity
@@ -286,6 +288,8 @@ class UserMemory:
         "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
     def extractions(self, *, limit: int = 100) -> list[Extraction]:
         "Return past extractions with the facts they found, newest first.\n\n`undone_at` is set if an extraction was undone."
+    def forgotten(self) -> list[ForgottenFact]:
+        "Return what was forgotten and is refused, newest first: digests and times, no text."
     def why(self, memory_id: str) -> Why:
         "Return why a memory is there, or no longer is: each event of its life in words.\n\nFor a compressed memory it includes the fate of its summary; for a summary, the ids of\nits originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
     def usage(self) -> Usage:
@@ -383,6 +387,18 @@ class UserMemory:
         self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
     ) -> Purged:
         "Remove everything from a source, of a trust level, or both, from memory.\n\nEach memory becomes what it would be had the source not spoken: what it wrote goes, what it\nchanged says again what others have said. Summaries that have anything of it go, and their\nother originals come back, as far as there is room. The log keeps all of it, for audits.\n\nIt is done in batches of up to 100 memories, each whole or not at all; after a crash, or an\nerror, repeat it. With `dry_run` nothing changes.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
+    def forget(
+        self,
+        what: str,
+        *,
+        everywhere: bool = True,
+        similar: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        "Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.\n\n`what` is the id of a memory that says it, also of one that was deleted, or the fact in\nwords. The memory goes, and with `everywhere` whatever else says the same: the same words\nbut for case, white space and punctuation at the end, as a text, sentence or clause of its\nown. What says more loses that part; where that cannot be done, the memory is `kept`.\nSummaries of it go, and their other originals come back.\n\nThe log keeps the events, with `[forgotten]` in the place of the words; no file has them any\nmore. A tombstone stays: a digest by which the fact is refused when it is added, captured,\nimported or extracted again (`ForgottenError`; in bulk, the receipt's operation is\n`forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,\nand refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing\nchanges.\n\nOther calls of this user get `BeingErasedError` while the log is rewritten. After a crash,\nor an error, repeat it.\n\n:raises NotFoundError: nothing says that: give the id of a memory.\n:raises InvalidInputError: an argument is not what it must be.\n:raises MissingCapability: the store cannot take words out of the log.\n:raises EmbedderError: `similar` is given, and the fact could not be embedded."
+    def unforget(self, what: str) -> ForgottenFact:
+        "Let something that was forgotten come again: by its digest, or in its words.\n\nReturn its tombstone, which is gone.\n\n:raises NotFoundError: it was not forgotten."
     def extract(
         self,
         session_id: str | None = None,

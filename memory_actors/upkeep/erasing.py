@@ -54,7 +54,7 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.indexes.files import remove_all_indexes, remove_indexes
+from memory_actors.search.indexes.files import index_path, remove_all_indexes, remove_indexes
 from memory_actors.users.handles.scope import Scope, Services
 
 T = TypeVar("T")
@@ -117,7 +117,9 @@ class Erasing:
             is_shared = scope.embeddings.owner.is_everybody
             others = await self._others_have() if is_shared else frozenset()
             embeddings = await self._erase_embeddings(scope.embeddings, past, others)
-            index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
+            index_files = await anyio.to_thread.run_sync(
+                remove_indexes, index_path(self._directory, stream)
+            )
             keys = await anyio.to_thread.run_sync(self._keys.revoke_all, user_id)
             recalls = await self._erase_recalls(store, user_id, epoch)
             await self.elsewhere(user_id)
@@ -151,7 +153,7 @@ class Erasing:
         stream, embeddings = stream_of(user_id), self._services.embeddings.of(stream_of(user_id))
         await self._services.runtime.forget(stream)
         await self._erase_embeddings(embeddings, await self._texts_and_totals(stream))
-        await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
+        await anyio.to_thread.run_sync(remove_indexes, index_path(self._directory, stream))
 
     async def forget_everybody(self) -> None:
         """Let go of what this process keeps of any user, where it may have missed an erasure."""

@@ -41,6 +41,8 @@ async def filled(memory: MemorySystem) -> dict[str, str]:
     }
     await ada.from_source("web").add("is very rich")
     await ada.delete(ids["deleted"])
+    ids["mud"] = (await ada.add("likes mud")).memory_id
+    await ada.forget((await ada.add("likes fog")).memory_id)
     for name in ("edited", "removed", "archived", "restored", "pinned"):
         ids[name] = (await ada.context.add("", f"This one is {name}")).entry_ids[0]
     await ada.context.archive([ids["restored"]])

@@ -90,6 +90,9 @@ LINES = {
     "improve": "text.txt --record",
     "extract": "",
     "extractions": "",
+    "forget": "{mud}",
+    "forgotten": "",
+    "unforget": "'likes fog'",
     "undo": "{extraction}",
 }
 """The arguments after the name of each command. It is about ada, if it is about anybody."""

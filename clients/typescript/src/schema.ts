@@ -200,6 +200,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Forget a fact
+         * @description Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
+         */
+        post: operations["forget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/forgotten": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was forgotten
+         * @description Return what was forgotten and is refused, newest first: digests and times, no text.
+         */
+        get: operations["forgotten"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/unforget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a forgotten fact come again
+         * @description Let something that was forgotten come again: by its digest, or in its words.
+         */
+        post: operations["unforget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/extract": {
         parameters: {
             query?: never;
@@ -719,6 +779,63 @@ export interface components {
         Extractions: {
             extractions: components["schemas"]["Extraction"][];
         };
+        /** Facts */
+        Facts: {
+            forgotten: components["schemas"]["ForgottenFact"][];
+        };
+        /**
+         * Forget
+         * @example {
+         *       "what": "User enjoys skiing",
+         *       "dry_run": true
+         *     }
+         */
+        Forget: {
+            what: string;
+            /** @default true */
+            everywhere?: boolean;
+            similar?: number | null;
+            /** @default  */
+            reason?: string;
+            /** @default false */
+            dry_run?: boolean;
+        };
+        /** Forgotten */
+        Forgotten: {
+            user_id: string;
+            dry_run: boolean;
+            gone?: {
+                [key: string]: string[];
+            };
+            changed?: {
+                [key: string]: string[];
+            };
+            /** @default [] */
+            came_back?: string[];
+            /** @default [] */
+            left_out?: string[];
+            /** @default [] */
+            lost?: string[];
+            /** Format: date-time */
+            forgotten_at: string;
+            tombstones: string[];
+            kept?: {
+                [key: string]: string[];
+            };
+            /** @default 0 */
+            rewritten?: number;
+        };
+        /** ForgottenFact */
+        ForgottenFact: {
+            digest: string;
+            /** Format: date-time */
+            at: string;
+            reason: string;
+            similar: number | null;
+            key: string;
+            /** @default  */
+            code?: string;
+        };
         /** Health */
         Health: {
             status: string;
@@ -942,11 +1059,7 @@ export interface components {
         /** Purged */
         Purged: {
             user_id: string;
-            source: string | null;
-            trust: string | null;
             dry_run: boolean;
-            /** Format: date-time */
-            purged_at: string;
             gone?: {
                 [key: string]: string[];
             };
@@ -959,6 +1072,10 @@ export interface components {
             left_out?: string[];
             /** @default [] */
             lost?: string[];
+            source: string | null;
+            trust: string | null;
+            /** Format: date-time */
+            purged_at: string;
         };
         /** QuotaUse */
         QuotaUse: {
@@ -1063,6 +1180,15 @@ export interface components {
             left?: string[];
             /** @default [] */
             lost?: string[];
+        };
+        /**
+         * Unforget
+         * @example {
+         *       "what": "User enjoys skiing"
+         *     }
+         */
+        Unforget: {
+            what: string;
         };
         /**
          * UpdateMemory
@@ -2105,6 +2231,242 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forget: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Forget"];
+            };
+        };
+        responses: {
+            /** @description The outcome of forgetting a fact, or what it would be. It holds no text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forgotten"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forgotten: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return what was forgotten and is refused, newest first: digests and times, no text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Facts"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unforget: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Unforget"];
+            };
+        };
+        responses: {
+            /** @description Something that was forgotten: what stays is no text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgottenFact"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

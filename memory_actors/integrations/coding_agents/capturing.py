@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventlog.core.records import Returned
 from memory_actors.base.errors import (
+    ForgottenError,
     InvalidInputError,
     NotFoundError,
     NotOfferedError,
@@ -140,7 +141,7 @@ async def _added(user: UserMemory, items: Sequence[Item]) -> int:
         receipts = await user.add_many(items, auto_prune=True)
     except InvalidInputError:
         return sum([await _added(user, [item]) for item in items]) if len(items) > 1 else 0
-    return sum(receipt.operation != "unchanged" for receipt in receipts)
+    return sum(receipt.operation not in ("unchanged", "forgotten") for receipt in receipts)
 
 
 async def _put(user: UserMemory, episode: Episode) -> bool:
@@ -158,7 +159,7 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
     """Return how many of some stored items said something else, and say this now."""
     changed = 0
     for item in items:
-        with suppress(NotFoundError, QuotaExceededError):
+        with suppress(NotFoundError, QuotaExceededError, ForgottenError):
             receipt = await user.update(str(item.memory_id), content=item.content)
             changed += receipt.operation != "unchanged"
     return changed

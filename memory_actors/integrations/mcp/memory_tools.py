@@ -321,11 +321,11 @@ TOOLS: Final[Sequence[Tool]] = (
         destroys=True, repeats=True,
     ),
     _tool(
-        "forget", "Forget a memory", _writes("delete"),
+        "delete_memory", "Delete a memory", _writes("delete"),
         _takes("delete", "memory_id"), WrittenMemory,
         (
             _says("delete"),
-            "the user asks you to forget something. Find its id with recall first.",
+            "the user asks you to forget it. Find its id with recall first.",
             '{"id": "mem_0123"}',
         ),
         destroys=True,

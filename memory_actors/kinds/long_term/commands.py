@@ -23,6 +23,8 @@ class AddMemories(Add, frozen=True, kw_only=True):
     """Their sources."""
     origins_of: Mapping[str, tuple[Origin, ...]] = {}
     """The sources of the living memories, without those of which nobody said any."""
+    skip_forgotten: bool = False
+    """True: those that were forgotten are left out; False: they refuse the command."""
 
 
 class AddSummary(compacting.PutSummary, frozen=True, kw_only=True):

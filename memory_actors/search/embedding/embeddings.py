@@ -21,7 +21,7 @@ from eventlog import EventLogError
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import RECIPE, text_digest
-from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
+from memory_actors.search.dot_products import Bytes, Coded, coded, coded_units, units_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, codebook_of
 from memory_actors.search.embedding.rows import Numbers, Owner
 from memory_actors.search.embedding.shared import SharedDerived
@@ -169,6 +169,16 @@ class Embeddings:
     async def embed_each(self, texts: Mapping[bytes, str], *, background: bool = False) -> Outcomes:
         """Return embeddings by the digests given with the texts, and why the others have none."""
         return await EmbeddingRequest(self, texts, background=background).each()
+
+    async def codes(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
+        """Return the vectors of texts as signed bytes, a byte a dimension, by the given digests.
+
+        :raises EmbedderError: a text could not be embedded.
+        """
+        embedded, failed = await self.embed_each(texts)
+        if failed:
+            raise next(iter(failed.values()))
+        return {digest: coded(one.vector[None]).codes.tobytes() for digest, one in embedded.items()}
 
     async def embed_query(self, text: str) -> Embedded:
         """Return the embedding of a query, with its token states as they were before coding.

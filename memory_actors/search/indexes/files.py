@@ -52,12 +52,11 @@ def index_path(directory: Path, stream: str) -> Path:
     return directory / INDEXES / stream_id(stream).hex()
 
 
-def remove_indexes(directory: Path, stream: str) -> int:
-    """Remove a user's index files; return how many there were.
+def remove_indexes(begin: Path) -> int:
+    """Remove a user's index files, by their `index_path`; return how many there were.
 
     :raises StorageFailed: they cannot be looked for, or one cannot be removed.
     """
-    begin = index_path(directory, stream)
     return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
 
 

@@ -53,7 +53,7 @@ class UserIndexes:
         version: Callable[[], int] = lambda: 0,
     ):
         self._stream = stream
-        self._path = path
+        self.path = path
         self._log = log
         self.embeddings = embeddings
         self._tasks = tasks
@@ -218,7 +218,7 @@ class UserIndexes:
         return index
 
     def _new(self, kind: Kind) -> MemoryIndex:
-        path = self._path
+        path = self.path
         return MemoryIndex(
             self._stream,
             kind,

@@ -40,7 +40,7 @@ from memory_actors.base.streams import is_user_stream, key_owner, user_of
 from memory_actors.compaction import schedule
 from memory_actors.kinds.user_state import FOLD, event_registry, totals
 from memory_actors.search.embedding.vector_table import remove_files
-from memory_actors.search.indexes.files import remove_indexes
+from memory_actors.search.indexes.files import index_path, remove_indexes
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import has_log, open_log
 from memory_actors.users import recalls
@@ -107,7 +107,7 @@ def _forget(directory: Path, streams: Sequence[str]) -> None:
     """Remove what is kept of users beside the log."""
     remove_files(directory)
     for stream in streams:
-        remove_indexes(directory, stream)
+        remove_indexes(index_path(directory, stream))
         if is_user_stream(stream):
             KeyStore(directory).revoke_all(user_of(stream))
 

@@ -7,7 +7,7 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 
 import asyncio
 from abc import ABCMeta, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
@@ -23,6 +23,7 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
     DeadlineExceededError,
     EmbedderError,
+    EmbeddingNeededError,
     InvalidInputError,
     MemoryActorsError,
 )
@@ -93,6 +94,8 @@ class Written(NamedTuple):
     started_s: float
     unindexed: str | None = None
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
+    codes: Mapping[bytes, bytes] | None = None
+    """The embeddings that were compared with what was forgotten."""
 
 
 class Adding(NamedTuple):
@@ -263,9 +266,16 @@ class Handle(Redacting, metaclass=ABCMeta):
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
-                reply, unindexed = await self._append_texts(
-                    command, list(texts), idempotency_key, digest
-                )
+                try:
+                    reply, unindexed = await self._append_texts(
+                        command, list(texts), idempotency_key, digest
+                    )
+                except EmbeddingNeededError:
+                    codes = await self._scope.embeddings.codes({text_digest(t): t for t in texts})
+                    command = msgspec.structs.replace(command, codes=codes)
+                    reply, unindexed = await self._append_texts(
+                        command, list(texts), idempotency_key, digest
+                    )
             elif (after := self._after(command)) is not None:
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
@@ -275,7 +285,8 @@ class Handle(Redacting, metaclass=ABCMeta):
             evicted += getattr(recorded.data, "evicted_ids", ())
             if isinstance(recorded.data, Pruned):
                 pruned += recorded.data.memory_ids
-        return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
+        at = started_s, unindexed, command.codes
+        return Written(reply, tuple(evicted), tuple(pruned), *at)
 
     def _expiring(self, command: A) -> A:
         at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)

@@ -41,6 +41,7 @@ from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.passages import passages
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.kinds.short_term import AddMessage
+from memory_actors.kinds.tombstones import refusing
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
@@ -67,8 +68,11 @@ class LongTermMemory(Summarized):
         auto_prune: bool | None,
         idempotency_key: str | None,
         on_duplicate: OnDuplicate | None,
+        skip_forgotten: bool = True,
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
+
+        What was forgotten is left out, or with `skip_forgotten=False` refuses all.
 
         :raises QuotaExceededError: no room; nothing was embedded or added.
         :raises InvalidInputError: one of them is not what it must be, or there are too many.
@@ -82,6 +86,7 @@ class LongTermMemory(Summarized):
         if not items:
             return []
         command = self._adding(items, auto_prune, on_duplicate)
+        command = msgspec.structs.replace(command, skip_forgotten=skip_forgotten)
         written = await self._write(
             command,
             [text for one in command.memories for text in passages(one.content, one.role)],
@@ -97,6 +102,7 @@ class LongTermMemory(Summarized):
             auto_prune=auto_prune,
             idempotency_key=idempotency_key,
             on_duplicate=on_duplicate,
+            skip_forgotten=False,
         )
         return receipt
 
@@ -237,6 +243,10 @@ class LongTermMemory(Summarized):
         receipts = []
         for memory in command.memories:
             memory_id = memory.memory_id
+            if command.skip_forgotten and refusing(memory, written.codes, before.tombstones):
+                receipt = self._receipt(memory_id, "forgotten", written)
+                receipts.append(msgspec.structs.replace(receipt, operation="forgotten"))
+                continue
             event: MemoryAdded | MemorySeen | None = added.get(memory_id)
             if event is None and command.on_duplicate == "count":
                 event = None if memory_id in command.distinct else next(seen)

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, Memory, MemorySystem, SystemClosedError, UserMemory
-from memory_actors.api.plumbing import put_block, put_summary
+from memory_actors.api.plumbing import put_block, put_forgotten, put_summary
 from memory_actors.search.embedding.batcher import PROBE
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +68,10 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "delete_many": lambda user, _: user.delete_many({"n": 1}),
     "list_memories": lambda user, _: user.list_memories(),
     "purge": lambda user, _: user.purge("a source"),
+    "forget": lambda user, old: user.forget(old.memory_id),
+    "forgotten": lambda user, _: user.forgotten(),
+    "unforget": lambda user, _: user.unforget("a fact"),
+    "put_forgotten": lambda user, _: put_forgotten(user, []),
     "extract": lambda user, _: user.extract(),
     "extractions": lambda user, _: user.extractions(),
     "undo": lambda user, _: user.undo("ext_1"),
@@ -172,6 +176,5 @@ def test_every_public_call_is_called_here() -> None:
         return {name for name in dir(of) if not name.startswith("_")}
 
     assert public(MemorySystem) == CALLS_OF_SYSTEM.keys() | OTHERS_OF_SYSTEM
-    assert (
-        public(UserMemory) | {"put_block", "put_summary"} == CALLS_OF_USER.keys() | OTHERS_OF_USER
-    )
+    plumbing = {"put_block", "put_forgotten", "put_summary"}
+    assert public(UserMemory) | plumbing == CALLS_OF_USER.keys() | OTHERS_OF_USER

@@ -56,7 +56,7 @@ def test_these_are_the_commands() -> None:
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
-        "extract", "extractions", "undo",
+        "extract", "extractions", "undo", "forget", "forgotten", "unforget",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
         "context pin", "context size", "context list", "context documents", "context archive",

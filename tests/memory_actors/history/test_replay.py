@@ -116,7 +116,7 @@ async def test_a_session_reads_the_same_after_reindexing(open_memory: Any, tmp_p
     async with open_memory() as memory:
         user, ids = await reworded(memory)
         position, then = await position_of(memory), await answers(user, ids)
-    assert files.remove_indexes(tmp_path / "memory", stream_of("ada"))
+    assert files.remove_indexes(files.index_path(tmp_path / "memory", stream_of("ada")))
     async with open_memory() as memory:
         user = memory.user("ada", session_id="s")
         assert await answers(user, ids) == then

@@ -106,11 +106,11 @@ def test_an_agent_recalls_across_conversations(memory) -> None:
     first = Scripted(("add_memory", '{"entries": ["Ada skis in Davos"]}'), "Noted.")
     manager = MemoryManager(stores=[MemoryActorsStore(user)], add_tool_config=True)
     agent = Agent(model=first, memory_manager=manager, callback_handler=None)
-    assert {"memory_update_memory", "memory_forget"} <= set(agent.tool_names)
+    assert {"memory_update_memory", "memory_delete_memory"} <= set(agent.tool_names)
     agent("I ski in Davos")
     (fact,) = user.list_memories()
     second = Scripted(
-        "In Davos.", ("memory_forget", f'{{"memory_id": "{fact.memory_id}"}}'), "Gone."
+        "In Davos.", ("memory_delete_memory", f'{{"memory_id": "{fact.memory_id}"}}'), "Gone."
     )
     manager = MemoryManager(stores=[MemoryActorsStore(user)])
     agent = Agent(model=second, memory_manager=manager, callback_handler=None)

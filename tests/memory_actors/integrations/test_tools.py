@@ -17,7 +17,7 @@ from memory_actors import sync
 from memory_actors.integrations.tools import memory_tools
 
 pytestmark = pytest.mark.anyio
-NAMES = ["remember", "recall", "update_memory", "forget"]
+NAMES = ["remember", "recall", "update_memory", "delete_memory"]
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def id_in(answer: str) -> str:
 
 
 def test_functions_that_are_not_async_do_what_they_say(user) -> None:
-    remember, recall, update_memory, forget = memory_tools(user)
+    remember, recall, update_memory, delete_memory = memory_tools(user)
     stored = remember("Ada skis in Davos")
     assert stored == f"Remembered: memory_id {user.list_memories()[0].memory_id}"
     assert remember(content="Ada skis in Davos") == f"Known already: memory_id {id_in(stored)}"
@@ -41,7 +41,7 @@ def test_functions_that_are_not_async_do_what_they_say(user) -> None:
     assert list(found) == ["memory_id", "content", "occurred_at"]
     assert update_memory(id_in(stored), "Ada skis in Arosa").startswith("Updated")
     assert user.get(id_in(stored)).content == "Ada skis in Arosa"
-    assert forget(memory_id=id_in(stored)) == f"Forgotten: memory_id {id_in(stored)}"
+    assert delete_memory(memory_id=id_in(stored)) == f"Deleted: memory_id {id_in(stored)}"
     assert recall("Davos") == "No memory of ada answers 'Davos'."
 
 
@@ -62,11 +62,11 @@ main(["search", "--help"])
 
 
 def test_what_a_model_can_change_it_reads_as_an_answer(user) -> None:
-    remember, recall, update_memory, forget = memory_tools(user)
+    remember, recall, update_memory, delete_memory = memory_tools(user)
     assert remember(" ") == "Error: content is empty: give it some text"
     assert recall("tea", top_k=0).startswith("Error: top_k must be from 1")
     assert update_memory("no", "tea").startswith("Error: no memory 'no'")
-    assert forget("no").startswith("Error: no memory 'no'")
+    assert delete_memory("no").startswith("Error: no memory 'no'")
 
 
 def test_a_memory_cannot_pass_for_several(user) -> None:

@@ -114,7 +114,7 @@ async def test_what_one_agent_wrote_is_asked_for_alone(
             {"items": [{"content": "x", "metadata": {"a": 1}}]},
         ),
         ("remember_many", {"items": {"content": "x"}}, {"items": [{"content": "x"}]}),
-        ("forget", {"memory_id": "mem_0123"}, {"id": "mem_0123"}),
+        ("delete_memory", {"memory_id": "mem_0123"}, {"id": "mem_0123"}),
         ("look_up", {"id": "Ann", "ended": "false"}, {"id": "Ann", "ended": False}),
         (
             "recall", {"query": "tea", "limit": " ", "filters": "", "memory_types": "null"},
@@ -139,7 +139,7 @@ def test_arguments_are_read_as_clients_write_them(name: str, given: Any, plain: 
         ("create_entities", {"entity": []}, "`entity`: did you mean `entities`? It takes entities"),
         ("recall", {"query": "x", "topK": 3}, "`topK`: did you mean `limit`?"),
         ("recall", {"query": "x", "memoryTypes": []}, "did you mean `memory_types`?"),
-        ("forget", {"memoryId": "mem_0123"}, "`memoryId`: did you mean `id`?"),
+        ("delete_memory", {"memoryId": "mem_0123"}, "`memoryId`: did you mean `id`?"),
         ("remember", {"content": None}, "Expected `str`, got `null`"),
         ("recall", {"query": "x", "limit": 3.5}, "Expected `int"),
         ("recall", {"query": "x", "limit": "many"}, "Expected `int"),
@@ -156,7 +156,7 @@ def test_an_argument_that_is_refused_is_named_with_the_closest_one(name, given, 
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("get_memory", {"id": "mem_none"}), ("forget", {"id": "mem_none"}),
+        ("get_memory", {"id": "mem_none"}), ("delete_memory", {"id": "mem_none"}),
         ("recall", {"query": "x", "limit": -1}), ("recall", {"query": ""}),
         ("explain_memory", {"id": "mem_none"}), ("look_up", {"id": "Ann", "limit": 0}),
         ("update_memory", {"id": "mem_none", "content": "x"}), ("remember", {"content": ""}),

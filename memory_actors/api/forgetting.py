@@ -1,0 +1,347 @@
+"""`user.forget(...)`: a fact, out of a user's memory and out of the log.
+
+Four steps, in an order that makes a crash harmless: forgetting again does the rest.
+
+1. Tombstones refuse whatever says the fact from now on.
+2. The log is searched for every memory that ever said it.
+3. Each of them goes, or loses the part (`kinds/forgetting.py`), by events of its kind.
+4. The words are rewritten in the log, where `[forgotten]` takes their place; snapshots, index files
+   and vectors that were derived from them go. The user's actor is put away meanwhile.
+
+What is left of an event keeps its place, ids and times, so replays of earlier moments show that
+something was there. Digests of texts that went are replaced by digests under the tombstones' key.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+import anyio.to_thread
+import msgspec
+
+from eventlog import Dropped, Recorded, RedactingStore, require
+from eventlog.core.records import to_datetime, to_us
+from memory_actors.api.purging import by_kind, taken_out
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.reports import Forgotten, ForgottenFact
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    NAME_BYTES_MAX,
+    check_flag,
+    check_optional_name,
+    check_share,
+    text_bytes,
+)
+from memory_actors.kinds import structured, working
+from memory_actors.kinds.entity.state import EntityRow, observation_at
+from memory_actors.kinds.forgetting import Forget, said_by
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.purging import PURGED_AT_ONCE
+from memory_actors.kinds.tombstones import (
+    MARK,
+    TEXTS,
+    LiftTombstones,
+    PutTombstones,
+    Tombstone,
+    clauses,
+    keyed,
+    plainly,
+    texts_in,
+    tombstones_of,
+)
+from memory_actors.kinds.user_state import KINDS, UserState, event_registry, kind_of_tag
+from memory_actors.search.embedding.embeddings import Embeddings
+from memory_actors.search.indexes.files import remove_indexes
+from memory_actors.search.reading import events_about
+from memory_actors.users.handles.scope import Scope
+
+KEY_BYTES = 32
+PAGE_EVENTS = 512  # searched in a thread: some 10 ms
+NAMES = frozenset({"name", "source", "target"})  # each another one: memories are found by them
+REASONS = frozenset({"evidence", "reason"})  # they quote the memories that they name
+_KEYS = event_registry().keys
+
+
+class _Fact(NamedTuple):
+    """What is to be forgotten."""
+
+    texts: tuple[str, ...]
+    chosen: frozenset[str] = frozenset()
+    """The memory that was named; of a summary, its originals too."""
+
+
+def _saying(fact: _Fact) -> Callable[[str], bool]:
+    """Return whether a text, or a sentence or clause of it, says a fact."""
+    said = {plainly(one) for one in fact.texts}
+    return lambda text: any(plainly(part) in said for part in clauses(text))
+
+
+async def forget(
+    scope: Scope,
+    what: str,
+    *,
+    everywhere: bool,
+    similar: float | None,
+    reason: str,
+    dry_run: bool,
+) -> Forgotten:
+    """Take a fact out of memory and log. See `UserMemory.forget`."""
+    text_bytes(what, "what", CONTENT_BYTES_MAX)
+    check_optional_name(reason or None, "reason")
+    for flag, name in ((everywhere, "everywhere"), (dry_run, "dry_run")):
+        check_flag(flag, name)
+    least = 0.0 if similar is None else check_share(similar, "similar")
+    require(scope.services.log, RedactingStore)
+    fact, now_us = await _meant(scope, what), scope.now_us()
+    key, known = secrets.token_bytes(KEY_BYTES), (await scope.state()).tombstones
+    stones = tombstones_of(fact.texts, known, key, now_us, reason)
+    if least:
+        stones = await _with_codes(scope.embeddings, fact.texts, stones, least)
+    if not (fact.chosen or (everywhere and await _named(scope, fact))):
+        raise NotFoundError(
+            f"nothing says {what!r:.80}: search for it, and give the id of the memory that does"
+        )
+    work = _forget(scope, fact, stones, everywhere=everywhere, dry_run=dry_run)
+    with scope.measured("Forget", "any"):
+        done, rewritten = await (work if dry_run else scope.unattended(work))
+    return Forgotten(
+        user_id=scope.user_id,
+        dry_run=dry_run,
+        forgotten_at=to_datetime(now_us),
+        tombstones=tuple(one.digest.hex() for one in stones),
+        kept=by_kind(one for each in done for one in each.kept),
+        rewritten=rewritten,
+        **taken_out(done),
+    )
+
+
+async def unforget(scope: Scope, what: str) -> ForgottenFact:
+    """Let something come again. See `UserMemory.unforget`."""
+    text_bytes(what, "what", CONTENT_BYTES_MAX)
+    state = (await scope.state()).tombstones
+    by_name = {one.digest.hex(): one for one in state.by_digest.values()}
+    found = by_name.get(what) or state.of(what)
+    if found is None:
+        raise NotFoundError(f"{what!r:.80} was not forgotten: `forgotten` lists what was")
+    async with scope.writable() as live:
+        await scope.ask(live, LiftTombstones(now_us=scope.now_us(), digests=(found.digest,)))
+    return _told(found)
+
+
+def facts_of(state: UserState) -> list[ForgottenFact]:
+    """Return what was forgotten, newest first."""
+    return [*map(_told, sorted(state.tombstones.by_digest.values(), key=lambda one: -one.at_us))]
+
+
+def _told(one: Tombstone) -> ForgottenFact:
+    return ForgottenFact(
+        digest=one.digest.hex(),
+        at=to_datetime(one.at_us),
+        reason=one.reason,
+        similar=one.similar or None,
+        key=one.key.hex(),
+        code=one.code.hex(),
+    )
+
+
+async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
+    """Refuse what was forgotten in another store.
+
+    :raises InvalidInputError: one is not what `forgotten` returns.
+    """
+    try:
+        stones = tuple(
+            Tombstone(
+                digest=bytes.fromhex(one.digest),
+                key=bytes.fromhex(one.key)[:KEY_BYTES],
+                at_us=to_us(one.at),
+                reason=one.reason,
+                similar=one.similar or 0.0,
+                code=bytes.fromhex(one.code),
+            )
+            for one in facts
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"this is nothing that `forgotten` returns: {error}") from error
+    async with scope.writable() as live:
+        await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
+
+
+# --- what is meant, and who says it
+
+
+async def _meant(scope: Scope, what: str) -> _Fact:
+    """Return the fact that a memory says, or that is given in words."""
+    about = await scope.versions_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
+    if not about:
+        return _Fact((what,))
+    past = (await events_about(scope.services.log, scope.stream, [what]))[what]
+    kind = kind_of_tag(past[0].tag)
+    if kind is None:
+        return _Fact((what,))
+    try:
+        row, events, _ = kind.last(what, past)
+    except NotFoundError:  # retention dropped its words
+        return _Fact((), frozenset({what}))
+    by_version = {one.version: one for one in events}
+    if isinstance(row, EntityRow):
+        texts = [row.name, *(observation_at(one.label, by_version) for one in row.observations)]
+    elif kind in (structured.KIND, working.KIND):
+        value = said_by(kind, row, by_version)
+        phrases = [one for one in texts_in(value, words=True) if " " in one.strip()]
+        texts = [value] if isinstance(value, str) else phrases
+    else:
+        texts = [said_by(kind, row, by_version)]
+    words = tuple(one for one in texts if not one.startswith(MARK))
+    made_of = getattr(events[0].data, "compressed_from_ids", ())
+    return _Fact(words, frozenset({what, *made_of}))
+
+
+async def _with_codes(
+    embeddings: Embeddings, texts: Sequence[str], stones: Sequence[Tombstone], similar: float
+) -> tuple[Tombstone, ...]:
+    """Return tombstones with the embeddings of their texts.
+
+    :raises EmbedderError: a text could not be embedded.
+    """
+    codes = await embeddings.codes({text_digest(text): text for text in texts})
+    by_digest = {keyed(text, one.key): codes[text_digest(text)] for one in stones for text in texts}
+    return tuple(
+        msgspec.structs.replace(one, similar=similar, code=by_digest[one.digest]) for one in stones
+    )
+
+
+async def _named(scope: Scope, fact: _Fact) -> set[str]:
+    """Return every memory that an event says the fact of, and summaries of those; alive or not."""
+    log, about, keys_of, is_said = scope.services.log, {*fact.chosen}, _KEYS, _saying(fact)
+
+    def look(page: Sequence[Recorded[Any]]) -> None:
+        for event in (one.data for one in page if not isinstance(one.data, Dropped)):
+            originals = getattr(event, "compressed_from_ids", ())
+            said = texts_in(msgspec.to_builtins(event, builtin_types=(bytes,)))
+            if not about.isdisjoint(originals) or any(map(is_said, said)):
+                about.update(keys_of(event))
+
+    await log.flush()
+    version = (await log.head(scope.stream)).erased_version
+    while page := await log.read_stream(scope.stream, version, PAGE_EVENTS, dropped="mark"):
+        await anyio.to_thread.run_sync(look, page)
+        version = page[-1].version
+    return about
+
+
+# --- the work
+
+
+async def _forget(
+    scope: Scope, fact: _Fact, stones: tuple[Tombstone, ...], *, everywhere: bool, dry_run: bool
+) -> tuple[list[SourcePurged], int]:
+    done: list[SourcePurged] = []
+    async with scope.writable() as live:
+        before = live.state
+        if not dry_run and stones:
+            await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
+        about = await _named(scope, fact) if everywhere else fact.chosen
+        for batch in _batches(live.state, about):
+            command = Forget(
+                now_us=scope.now_us(), memory_ids=batch, tombstones=stones, chosen=fact.chosen
+            )
+            if dry_run:
+                events = await live.actor.dry_run(command)
+            else:
+                events = [one.data for one in (await scope.ask(live, command)).events]
+            done += [one for one in events if isinstance(one, SourcePurged)]
+        path, state = live.indexes.path, live.state
+    if dry_run:
+        return done, 0
+    living = await anyio.to_thread.run_sync(_digests, state)
+    gone = await anyio.to_thread.run_sync(_digests, before) - living
+    words = _Words(fact if everywhere else _Fact((), fact.chosen), stones, done, living, gone)
+    store = require(scope.services.log, RedactingStore)
+    async with scope.services.runtime.alone(scope.stream):
+        await scope.services.log.flush()
+        rewritten = await store.redact(scope.stream, words.rewritten)
+        await scope.embeddings.erase(words.digests)
+        if path is not None:
+            await anyio.to_thread.run_sync(remove_indexes, path)
+    return done, rewritten
+
+
+def _batches(state: UserState, about: AbstractSet[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the memories that live, summaries one by one: their originals come back."""
+    compacted = {*state.long_term.summaries.ids, *state.episodic.summaries.ids} & about
+    others = sorted(about - compacted)
+    for start in range(0, len(others), PURGED_AT_ONCE):
+        yield tuple(others[start : start + PURGED_AT_ONCE])
+    yield from ((one,) for one in sorted(compacted))
+
+
+def _digests(state: UserState) -> set[bytes]:
+    """Return the digests of what living memories say."""
+    digests = set[bytes]()
+    for kind in KINDS:
+        for row in kind.rows(state.of(kind)):
+            digests.update(passage.digest for passage in kind.passages(row))
+            digests.update(getattr(row, name, b"") for name in ("digest", "same", "value_digest"))
+    return digests
+
+
+class _Words:
+    """Takes the words of a fact out of the events of a user, in their order."""
+
+    def __init__(
+        self,
+        fact: _Fact,
+        stones: Sequence[Tombstone],
+        done: Sequence[SourcePurged],
+        living: AbstractSet[bytes],
+        gone: set[bytes],
+    ):
+        self._is_said = _saying(fact)
+        self._key = stones[0].key if stones else secrets.token_bytes(KEY_BYTES)
+        self._gone = fact.chosen.union(one for each in done for _, one in each.gone)
+        self._kept = {one for each in done for _, one in each.kept}
+        self._living = living
+        self.digests = gone
+        """Digests of texts that went: a later event may name one."""
+
+    def rewritten(self, event: Any) -> Any:
+        """Return an event, as plain data, without the words; one about a kept memory as it is."""
+        if event.get("memory_id") in self._kept:
+            return event
+        return self._node(event, own=False, words=False)
+
+    def _node(self, node: Mapping[str, Any], *, own: bool, words: bool) -> dict[str, Any]:
+        own = own or node.get("memory_id") in self._gone
+        names_gone = own or any(isinstance(one, str) and one in self._gone for one in node.values())
+        found: dict[str, Any] = {}
+        for name, value in node.items():
+            is_words = words or (name in TEXTS and not ("came" in node and name == "action"))
+            if (own and name == "value") or (names_gone and name in REASONS):
+                found[name] = MARK
+            elif own and name == "metadata":
+                found[name] = {}
+            else:
+                found[name] = self._of(value, own=own, words=is_words, is_name=name in NAMES)
+        if own or any(isinstance(node[name], str) and node[name] != found[name] for name in node):
+            self.digests.update({one for one in node.values() if isinstance(one, bytes)})
+            self.digests -= self._living
+        return {name: self._of(value, own=own, words=False) for name, value in found.items()}
+
+    def _of(self, value: Any, *, own: bool, words: bool, is_name: bool = False) -> Any:
+        if isinstance(value, str):
+            if not words or not (own or self._is_said(value)):
+                return value
+            self.digests |= {text_digest(value)} - self._living
+            return f"{MARK} {keyed(value, self._key).hex()}" if is_name else MARK
+        if isinstance(value, bytes) and value in self.digests:
+            size = len(value)
+            return hashlib.blake2b(value, key=self._key, digest_size=size).digest()
+        if isinstance(value, dict):
+            return self._node(value, own=own, words=words)
+        if isinstance(value, list):
+            return [self._of(one, own=own, words=words) for one in value]
+        return value

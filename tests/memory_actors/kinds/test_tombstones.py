@@ -1,0 +1,244 @@
+"""Tombstones at the decider: what they refuse, in which order commands ever come."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
+from memory_actors.kinds import snapshots, tombstones
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity.events import EntityAdded, Observation
+from memory_actors.kinds.forgetting import Forget
+from memory_actors.kinds.kind import tentative
+from memory_actors.kinds.long_term import AddMemories, MemoryAdded, UpdateMemory
+from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.short_term import AddMessage, MessageAdded
+from memory_actors.kinds.structured import DocumentPut, PutDocument
+from memory_actors.kinds.tombstones import (
+    LiftTombstones,
+    PutTombstones,
+    Tombstone,
+    Tombstones,
+    TombstonesPut,
+    tombstones_of,
+    trimmed,
+)
+from memory_actors.kinds.user_state import FOLD, KINDS, UserState, event_registry, fold, totals
+from memory_actors.kinds.working import KeySet, SetKey
+
+KEY = b"a key of 16 byte"
+KEYS = event_registry().keys
+FACTS = ("Anna lives in Bern", "I like tea", "the code is 1234")
+
+
+def stones(*texts: str, **fields: Any) -> tuple[Tombstone, ...]:
+    made = tombstones_of(texts, Tombstones(), KEY, 1)
+    return tuple(Tombstone(**{**{n: getattr(one, n) for n in one.__struct_fields__}, **fields})
+                 for one in made)  # fmt: skip
+
+
+def memory(number: int, text: str, digest: bytes = b"") -> MemoryAdded:
+    return MemoryAdded(
+        memory_id=f"m{number}", content=text, size_bytes=len(text), digest=digest or text.encode(),
+        occurred_at_us=number,
+    )  # fmt: skip
+
+
+def doors(number: int, text: str) -> list[Command]:
+    """Return a command for each way in which a text may come."""
+    at: dict[str, int] = {"now_us": number}
+    one = f"x{number}"
+    value = {"note": [text]}
+    return [
+        AddMemories(**at, memories=(memory(number, text),)),
+        UpdateMemory(**at, memory_id="first", content=text, size_bytes=9, digest=text.encode()),
+        AddMessage(
+            **at,
+            message=MessageAdded(
+                memory_id=one, session_id="s", content=text, size_bytes=9, occurred_at_us=1
+            ),
+        ),
+        SetKey(**at, entry=KeySet(memory_id=one, key="k", value=value, size_bytes=9)),
+        AddEntity(
+            **at,
+            entity=EntityAdded(
+                memory_id=one, name=one, type="", digest=b"n", size_bytes=9, occurred_at_us=1,
+                observations=(Observation(text=text, size_bytes=9, digest=b"o"),),
+            ),
+        ),
+        PutDocument(
+            **at,
+            document=DocumentPut(
+                memory_id=one, collection="c", key=one, value=value, size_bytes=9, digest=b"d",
+                value_digest=text.encode(), occurred_at_us=1,
+            ),
+        ),
+    ]  # fmt: skip
+
+
+class Life:
+    """A user's decider, with what the log has."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.state = UserState()
+        self.ask(AddMemories(now_us=0, memories=(memory(0, "nothing much"),)))
+
+    def forgetting(self, fact: str) -> Forget:
+        past: dict[str, list[Any]] = {}
+        for one in self.log:
+            for memory_id in KEYS(one.data):
+                past.setdefault(memory_id, []).append(one)
+        return Forget(now_us=99, memory_ids=tuple(past), tombstones=stones(fact), past=past)
+
+    def ask(self, command: Command) -> Sequence[Any]:
+        if isinstance(command, UpdateMemory):
+            command = UpdateMemory(
+                now_us=1, memory_id="m0", content=command.content, size_bytes=9,
+                digest=command.digest,
+            )  # fmt: skip
+        events = FOLD.decide(command, self.state)
+        recorded = [
+            one
+            for n, event in enumerate(events, len(self.log) + 1)
+            for one in tentative([event], command.now_us, n)
+        ]
+        self.log += recorded
+        self.state = fold(self.state, recorded)
+        return events
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("put", "lift", *range(6))), st.sampled_from(FACTS)), max_size=24
+)
+
+
+@given(STEPS)
+@settings(max_examples=30, deadline=None)
+def test_a_forgotten_fact_is_refused_by_every_door_in_every_order(
+    steps: list[tuple[str | int, str]],
+) -> None:
+    life, buried = Life(), set[str]()
+    for number, (step, fact) in enumerate(steps, 1):
+        if step == "put":
+            life.ask(PutTombstones(now_us=number, tombstones=stones(fact)))
+            buried.add(fact)
+        elif step == "lift":
+            digests = tuple(one.digest for one in stones(fact))
+            life.ask(LiftTombstones(now_us=number, digests=digests))
+            buried.discard(fact)
+        else:
+            said = f"  {fact.upper()}! And more." if number % 2 else fact
+            command = doors(number, said)[int(step)]
+            if fact in buried:
+                before = life.state
+                with suppress(ForgottenError):
+                    assert life.ask(command) == [], "it says so already, or nothing came"
+                assert life.state == before
+            else:
+                life.ask(command)
+    replayed = fold(UserState(), life.log)
+    assert snapshots.fingerprint(replayed) == snapshots.fingerprint(life.state)
+    again = snapshots.load(snapshots.dump(life.state))
+    assert snapshots.fingerprint(again) == snapshots.fingerprint(life.state)
+    assert totals(replayed) == totals(life.state)
+    assert len(life.state.tombstones.by_digest) == len(buried)
+
+
+TEXTS = st.sampled_from(
+    (*FACTS, "Anna lives in Bern and works for Y.", "I like tea. I like jam.", "Tom is tall")
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), TEXTS), max_size=16), st.sampled_from(FACTS))
+@settings(max_examples=40, deadline=None)
+def test_after_forgetting_nothing_says_the_fact_but_what_is_told_and_a_replay_agrees(
+    said: list[tuple[int, str]], fact: str
+) -> None:
+    life = Life()
+    for number, (door, text) in enumerate(said, 1):
+        life.ask(doors(number, text)[door])
+    before = life.state
+    done = [one for one in life.ask(life.forgetting(fact)) if isinstance(one, SourcePurged)]
+    kept = {memory_id for one in done for _, memory_id in one.kept}
+    events = {one.version: one for one in life.log}
+    for kind in KINDS:
+        for row in kind.rows(life.state.of(kind)):
+            content = kind.content(row, events)
+            if row.memory_id not in kept:
+                assert fact.casefold() not in content.casefold()
+    untold = {memory_id for one in done for _, memory_id in (*one.gone, *one.changed)} | kept
+    for kind in KINDS:
+        for row in kind.rows(before.of(kind)):
+            if row.memory_id not in untold:
+                assert kind.find(life.state.of(kind), row.memory_id) == row
+    replayed = fold(UserState(), life.log)
+    assert snapshots.fingerprint(replayed) == snapshots.fingerprint(life.state)
+    assert totals(replayed) == totals(life.state)
+    assert kept or life.ask(life.forgetting(fact)) == [], "once is enough"
+
+
+def test_of_many_facts_those_that_were_forgotten_are_left_out() -> None:
+    life = Life()
+    life.ask(PutTombstones(now_us=1, tombstones=stones("I like tea")))
+    many = AddMemories(
+        now_us=2, memories=(memory(1, "i like tea."), memory(2, "I like jam")), skip_forgotten=True
+    )
+    (added,) = life.ask(many)
+    assert added.memory_id == "m2"
+
+
+def test_a_similar_text_is_refused_by_the_embedding_in_the_command() -> None:
+    life = Life()
+    code = bytes([100, 0, 0])
+    life.ask(PutTombstones(now_us=1, tombstones=stones("I like tea", similar=0.9, code=code)))
+    add = AddMemories(now_us=2, memories=(memory(1, "Tea is what I like", b"other"),))
+    with pytest.raises(EmbeddingNeededError):
+        life.ask(add)
+    near, far = {b"other": bytes([90, 10, 0])}, {b"other": bytes([0, 100, 0])}
+    with pytest.raises(ForgottenError):
+        life.ask(AddMemories(now_us=2, memories=add.memories, codes=near))
+    assert life.ask(AddMemories(now_us=2, memories=add.memories, codes=far))
+
+
+PIECES = st.sampled_from(
+    ("Anna", "lives in Bern", "works", " and ", ". ", "\n", "- ", "he", "my", ",", "  ", "!", "and")
+)
+
+
+@given(st.lists(PIECES, max_size=9).map(" ".join), st.sampled_from((*FACTS, "Anna works", "works")))
+@settings(max_examples=150, deadline=None)
+def test_a_text_is_trimmed_or_kept_exactly_where_it_is_refused(text: str, fact: str) -> None:
+    """Otherwise a living memory would lose words without an event that says so."""
+    state = tombstones.state_of(stones(fact))
+    left = trimmed(text, lambda one: state.of(one) is not None)
+    assert (state.said_in(text) is None) == (left == text)
+    if left:
+        assert state.of(left) is None
+
+
+@pytest.mark.parametrize(
+    ("fact", "text", "left"),
+    [
+        ("Anna lives in Bern", "Anna lives in Bern and works for Y.", "Anna works for Y."),
+        ("Anna works for Y", "Anna lives in Bern and works for Y.", "Anna lives in Bern."),
+        ("I like tea", "I like tea. I like jam.", "I like jam."),
+        ("I like tea", "I like tea, and Tom likes jam", "Tom likes jam"),
+        ("I like tea", " i LIKE  tea!!", ""),
+        ("My son is ill", "My son is ill and sleeps", None),
+        ("tea", "I like teas and jam", "I like teas and jam"),
+    ],
+)
+def test_a_compound_text_loses_the_part_that_was_forgotten(
+    fact: str, text: str, left: str | None
+) -> None:
+    state = tombstones.PART.fold(
+        Tombstones(), tentative([TombstonesPut(tombstones=stones(fact))], 1, 1)
+    )
+    assert trimmed(text, lambda one: state.of(one) is not None) == left
+    assert (state.said_in(text) is None) == (left == text)
