@@ -53,14 +53,14 @@ async function turnsOf(user, session, summaries) {
     if (GONE.includes(happened)) for (const id of data.memory_ids ?? [data.memory_id]) say(id, { text: T.fates[happened] });
     if (happened === "added") for (const id of data.evicted_ids ?? []) say(id, { text: T.fates.evicted });
     if (happened === "superseded") say(data.memory_id, { text: T.fates.superseded, to: data.superseded_by_id });
-    if (happened === "compressed") for (const id of data.compressed_from_ids) say(id, { text: T.fates.compacted, to: data.memory_id });
+    if (happened === "compressed") for (const id of data.compressed_from_ids ?? []) say(id, { text: T.fates.compacted, to: data.memory_id });
     if (["unmarked", "reinstated", "restored"].includes(happened)) fates.delete(data.memory_id);
   }
   for (const { facts, undone_at: undone } of extractions) {
     for (const fact of undone ? [] : facts.filter((one) => one.memory_id))
       for (const id of fact.message_ids) say(id, { text: T.fates[fact.came] ?? fact.came, said: fact.content, to: fact.memory_id });
   }
-  const shown = [...turns.values()].filter((turn) => !drawn.has(turn.memory_id));
+  const shown = [...turns.values()].filter((turn) => turn.content && !drawn.has(turn.memory_id));
   return shown.sort((a, b) => a.occurred_at.localeCompare(b.occurred_at)).map((turn) => ({ turn, fates: fates.get(turn.memory_id) ?? [] }));
 }
 
