@@ -271,6 +271,7 @@ class MemorySystem(SystemUpkeep):
             alerts=self._alerts.statistics(),
             recalls_failed=services.recalls.failed,
             latency_violations=services.latency.violations,
+            recent=services.latency.recent,
         )
 
 

@@ -421,6 +421,8 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     held_until: datetime | None = None
     scope: str | None = None
     """The user or scope that it is of, where several were asked."""
+    tokens: int = 0
+    """Tokens of its line in the prompt, at most: `Settings.token_counter` counts."""
 
     @property
     def line(self) -> str:
@@ -442,6 +444,8 @@ class Context(Returned, frozen=True):
     """
 
     parts: tuple[ContextPart, ...]
+    tokens: int = 0
+    """Tokens of `text`, at most: with what is around the parts."""
 
     @property
     def text(self) -> str:

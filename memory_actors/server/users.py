@@ -105,11 +105,17 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
     "agent_id": QueryParameter(
         description="Only what this agent wrote.", examples=example(NAMED["agent_id"])
     ),
+    "session_id": QueryParameter(
+        name="session", description="Only of this session.", examples=example(NAMED["session_id"])
+    ),
+    "since": QueryParameter(description="ISO 8601.", examples=example("2026-01-31")),
+    "until": QueryParameter(description="ISO 8601.", examples=example("2026-01-31")),
+    "contains": QueryParameter(description="A text, in any case.", examples=example("ski")),
     "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
     "offset": QueryParameter(ge=0, examples=example(0)),
 }
 """The parameters of operations as they are given in an address."""
-IN_QUERY: Final = {**IN_HTTP, "filters": str | None}
+IN_QUERY: Final = {**IN_HTTP, **dict.fromkeys(("filters", "since", "until"), str | None)}
 
 
 class Route(NamedTuple):

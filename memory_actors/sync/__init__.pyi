@@ -268,8 +268,12 @@ class UserMemory:
         limit: int = 100,
         offset: int = 0,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> list[Memory]:
-        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`."
+        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the\ntime at which a memory was true, `session_id` names its session. `contains` is a text in its\ncontent, in any case: contents are read until enough are found."
     def count(
         self,
         filters: Mapping[str, Any] | None = None,
@@ -278,8 +282,12 @@ class UserMemory:
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> int:
-        "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust."
+        "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source, trust or time."
     def pending(
         self,
         memory_types: Sequence[MemoryType | str] | None = None,

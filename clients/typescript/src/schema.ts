@@ -820,6 +820,8 @@ export interface components {
         /** Context */
         Context: {
             parts: components["schemas"]["ContextPart"][];
+            /** @default 0 */
+            tokens?: number;
         };
         /** ContextDocuments */
         ContextDocuments: {
@@ -839,6 +841,8 @@ export interface components {
             superseded_by?: string | null;
             held_until?: string | null;
             scope?: string | null;
+            /** @default 0 */
+            tokens?: number;
         };
         /** ContextText */
         ContextText: {
@@ -1501,6 +1505,14 @@ export interface operations {
                 offset?: number;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
+                /** @description Only of this session. */
+                session?: string | null;
+                /** @description ISO 8601. */
+                since?: string | null;
+                /** @description ISO 8601. */
+                until?: string | null;
+                /** @description A text, in any case. */
+                contains?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1920,6 +1932,14 @@ export interface operations {
                 min_trust?: components["schemas"]["Trust"] | null;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
+                /** @description Only of this session. */
+                session?: string | null;
+                /** @description ISO 8601. */
+                since?: string | null;
+                /** @description ISO 8601. */
+                until?: string | null;
+                /** @description A text, in any case. */
+                contains?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */

@@ -366,6 +366,7 @@ class _Measured(AbstractContextManager[None]):
         seconds, services = perf_counter() - self._started_s, self._services
         outcome = "ok" if kind is None else kind.__name__
         services.metrics.observe(self._operation, self._kind, seconds, outcome)
+        services.latency.count(self._operation, seconds * 1e3, self._calls)
         loaded = services.embeddings.prepared != self._prepared
         if not loaded and services.runtime.activations == self._activations:
             services.latency.note(self._operation, self._kinds, seconds / self._calls)
