@@ -26,6 +26,15 @@ class Trust(StrEnum):
     """The user or the operator vouches for it."""
 
 
+class Right(StrEnum):
+    """The right of a subject in a scope, from the least up; each includes those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    MANAGE = "manage"
+    """Also the grants, and the tier."""
+
+
 LEVELS = tuple(Trust)
 """From the least trusted up."""
 
@@ -72,6 +81,8 @@ Metadata: TypeAlias = Mapping[str, Any]
 OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
 """The fate of a fact that is there already: a memory of its own, nothing, or one that was seen
 once more."""
+Review: TypeAlias = Literal["untrusted", "extracted", "all"]
+"""The memories that wait for a review: of untrusted sources, found by an extractor, or all."""
 Order: TypeAlias = Literal["score", "kind"]
 """Of hits: the best first, or kind by kind, working memory first, the best of each first."""
 Direction: TypeAlias = Literal["out", "in", "both"]
@@ -128,7 +139,8 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_id: str
     operation: str
     """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
-    restore, unchanged (it was so already), or forgotten (it is refused: `forgotten` tells)."""
+    restore, pending (it waits for a review), approve, reject, unchanged (it was so already), or
+    forgotten (it is refused: `forgotten` tells)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int
@@ -208,6 +220,8 @@ class Hit(Memory, frozen=True, kw_only=True):
     """Ids of others that were found and say the same: they are no hits of their own."""
     superseded_by: str | None = None
     """The newer memory that says otherwise of the same: this one held before it."""
+    scope: str | None = None
+    """The user or scope that it is of, where several were asked: see `UserMemory.reads`."""
 
 
 class Hits(list[Hit]):

@@ -99,7 +99,10 @@ def _confirm(app: App, given: Mapping[str, Any]) -> None:
 
 
 @mirrors(
-    "system.erase", check=_confirm, more=[click.option("--yes", is_flag=True, help="Do not ask.")]
+    "system.erase",
+    check=_confirm,
+    more=[click.option("--yes", is_flag=True, help="Do not ask.")],
+    despite_hold=click.option("--despite-hold", is_flag=True, help="Also under a legal hold."),
 )
 def erase(receipt: EraseReceipt, app: App) -> None:
     """Erase the user that --user names, for good: memories, history, keys."""

@@ -60,6 +60,8 @@ def described(memory: Memory) -> Text:
         marks.append(validity(as_record(Relationship, memory)))
     named = (("session", memory.session_id), ("agent", memory.agent_id))
     marks += [f"{name} {value}" for name, value in named if value]
+    if isinstance(memory, Hit) and memory.scope:
+        marks.append(f"of {memory.scope}")
     if isinstance(memory, Hit) and memory.superseded_by:
         marks.append(f"superseded by {memory.superseded_by}")
     if memory.origins:
@@ -184,7 +186,10 @@ def _print_episode(data: Mapping[str, Any]) -> None:
 
 # --- what came of a write
 
-_DONE = {"seen": "Seen again", "unchanged": "Already there", "update": "Updated"}
+_DONE = {
+    "seen": "Seen again", "unchanged": "Already there", "update": "Updated",
+    "pending": "Waits for a review",
+}  # fmt: skip
 _ROOM = {MemoryType.SHORT_TERM: " in this session", MemoryType.EPISODIC: " of this agent"}
 
 

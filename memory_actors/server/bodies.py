@@ -11,7 +11,7 @@ from litestar.params import PathParameter
 
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Trust
+from memory_actors.base.records import Item, Right, Trust
 from memory_actors.base.weights import weights_of
 from memory_actors.server.examples import NAMED, example
 
@@ -37,6 +37,7 @@ IN_HTTP: Final[Mapping[str, Any]] = {
     "auto_prune": bool,
     "trust": Trust | None,
     "min_trust": Trust | None,
+    "right": Right,
     "weights": dict[str, float] | None,
     "items": GenericAlias(list, MemoryItem),
 }
@@ -60,11 +61,15 @@ BuildContext = _body("BuildContext", "context")
 AddMemory = _body("AddMemory", "add", more=_SAID_BY)
 AddTurn = _body("AddTurn", "turn", more=_SAID_BY)
 UpdateMemory = _body("UpdateMemory", "update", "memory_id", more=_SAID_BY)
+Approve = _body("Approve", "approve")
+Reject = _body("Reject", "reject")
 Purge = _body("Purge", "purge")
 Forget = _body("Forget", "forget")
 Unforget = _body("Unforget", "unforget")
 Extract = _body("Extract", "extract")
 Undo = _body("Undo", "undo")
+GrantRight = _body("GrantRight", "grant")
+RevokeRight = _body("RevokeRight", "revoke")
 Search = _body("Search", "retrieve")
 Compress = _body("Compress", "system.compact")
 
