@@ -189,12 +189,12 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     except NotFoundError:  # retention dropped its words
         return _Fact((), frozenset({what}))
     by_version = {one.version: one for one in events}
-    if isinstance(row, EntityRow):
-        texts = [row.name, *(observation_at(one.label, by_version) for one in row.observations)]
-    elif kind in (structured.KIND, working.KIND):
-        value = said_by(kind, row, by_version)
-        phrases = [one for one in texts_in(value, words=True) if " " in one.strip()]
-        texts = [value] if isinstance(value, str) else phrases
+    if isinstance(row, EntityRow):  # "is tall" is another fact about somebody else
+        told = [observation_at(one.label, by_version) for one in row.observations]
+        texts = [one for one in told if row.name.casefold() in one.casefold()]
+    elif kind in (structured.KIND, working.KIND):  # a word says nothing alone, without its key
+        told = [*texts_in(said_by(kind, row, by_version), words=True)]
+        texts = [one for one in told if " " in one.strip()]
     else:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))

@@ -14,10 +14,11 @@ from memory_actors.api.forgetting import forget, forget_retained, put_forgotten,
 from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
+from memory_actors.api.reviewing import read_pending, rejecting
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin
+from memory_actors.base.origins import origin, origins_of
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -184,7 +185,7 @@ class UserMemory(UserReads):
             metadata=metadata,
             occurred_at=to_datetime(self._scope.now_us()) if occurred_at is None else occurred_at,
         )
-        message = self.short_term._expiring(self.short_term._adding(item))
+        message = self.short_term._by_settings(self.short_term._adding(item))
         return await self._long_term._add_turn(
             msgspec.structs.replace(item, memory_id=memory_id), message, auto_prune
         )
@@ -346,6 +347,38 @@ class UserMemory(UserReads):
             raise InvalidInputError("restore takes a list of memory ids")
         self._scope.check_writable()
         return await restore(self._scope, self._handles, memory_ids)
+
+    async def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Add pending memories, as if they were added now by the one who had added them.
+
+        One by one: where one is refused, those before it are there. A fact that is there by now is
+        `seen`, and an observation goes to the entity that has its name: the receipt has its id.
+
+        :raises NotFoundError: one of them is not pending; nothing was approved.
+        :raises QuotaExceededError: the context document has no room for it.
+        """
+        self._scope.check_writable()
+        receipts = []
+        for one in await read_pending(self._scope, memory_ids):
+            names = {name: one.meta.get(name) for name in ("agent_id", "session_id")}
+            author = self._with(**names, origins=origins_of(one), lives_until_us=None)
+            receipts.append(await author._handles[one.data.kind]._approve(one))
+        return receipts
+
+    async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Reject pending memories, all or none: they never begin.
+
+        What they say is refused from now on, as if it was forgotten (`forgotten` lists it, and
+        `unforget` lets it come again). The log keeps the words, unless you `forget` them.
+
+        :raises NotFoundError: one of them is not pending.
+        """
+        self._scope.check_writable()
+        held = await read_pending(self._scope, memory_ids)
+        command = rejecting(held, (await self._scope.state()).tombstones, self._scope.now_us())
+        written = await self._long_term._write(command)
+        of_kinds = [(self._handles[one.data.kind], one.data.memory_id) for one in held]
+        return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
 
     async def purge(
         self,

@@ -35,6 +35,7 @@ REFUSED, USAGE, INTERRUPTED = 1, 2, 130
 SENTENCE_MAX = 200
 COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Memories": {"memories": "add search list count get update delete delete-many restore"},
+    "Review": {"memories": "pending approve reject"},
     "Other kinds of memory": {
         "entities": "entity",
         "episodes": "episode",

@@ -278,6 +278,14 @@ class UserMemory:
         agent_id: str | None = None,
     ) -> int:
         "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust."
+    def pending(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        "Return the memories that wait for a review, the last that was added first.\n\nNo other read returns them. `expires_at` is when the wait ends: what nobody has approved by\nthen is rejected. `Settings.review` says what has to wait."
     def history(self, memory_id: str) -> list[HistoryEntry]:
         "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
     def extractions(self, *, limit: int = 100) -> list[Extraction]:
@@ -377,6 +385,10 @@ class UserMemory:
         "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted or\nnot, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer\nmatches `filters`, stays. Memories that are deleted along with another (an entity's\nrelationships) have no receipt.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
     def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         "Bring back memories that were pruned, evicted or deleted, as they were.\n\nA memory with a time to live keeps its expiry. If that is over, it lives as long again.\nAll or none: a refused call changes nothing. Living memories stay unchanged. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
+    def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Add pending memories, as if they were added now by the one who had added them.\n\nOne by one: where one is refused, those before it are there. A fact that is there by now is\n`seen`, and an observation goes to the entity that has its name: the receipt has its id.\n\n:raises NotFoundError: one of them is not pending; nothing was approved.\n:raises QuotaExceededError: the context document has no room for it."
+    def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Reject pending memories, all or none: they never begin.\n\nWhat they say is refused from now on, as if it was forgotten (`forgotten` lists it, and\n`unforget` lets it come again). The log keeps the words, unless you `forget` them.\n\n:raises NotFoundError: one of them is not pending."
     def purge(
         self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
     ) -> Purged:

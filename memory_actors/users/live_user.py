@@ -149,7 +149,8 @@ class LiveUser:
         if self._sized is not self.state:
             state = self._sized = self.state
             held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
-            self._state_bytes = held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
+            others = len(state.provenance.origins) + len(state.review.pending)
+            self._state_bytes = held_bytes + ORIGIN_BYTES * others
         return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes
 
     async def passivate(self) -> None:
@@ -268,7 +269,7 @@ class LiveUser:
     async def expire(self, now_us: int, deadline_s: float) -> None:
         """Delete what has expired. If the write fails, reads still leave out expired memories."""
         with suppress(MemoryActorsError):
-            while 0 < self.state.provenance.next_expiry_us <= now_us:
+            while 0 < self.state.next_expiry_us <= now_us:
                 if self.state.account.holds:
                     return
                 await self._carry_out(ExpireMemories(now_us=now_us), deadline_s)

@@ -51,6 +51,8 @@ WRONG: list[tuple[str, Any]] = [
     ("idle_s", "x"),
     ("idle_s", 10**400),
     ("on_duplicate", "merge"),
+    ("review", "some"),
+    ("review_days", -1),
     ("deadline_s", -1),
     ("deadline_s", 10**400),
     ("deadline_s", 0),
