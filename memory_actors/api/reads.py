@@ -1,5 +1,6 @@
 """The reads of `memory.user(...)`, live or of the past."""
 
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -7,6 +8,7 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.finding import (
+    Chosen,
     chosen,
     found_in,
     found_summary,
@@ -30,6 +32,7 @@ from memory_actors.base.records import (
     Memory,
     MemoryType,
     Order,
+    Right,
     Time,
     Trust,
 )
@@ -53,7 +56,9 @@ from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
+from memory_actors.search.merging import merged
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
@@ -138,9 +143,14 @@ class UserReads(Redacting):
         reranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it
         was. It has no say with a `diversity`, or kind by kind.
 
+        A handle of `reads` searches its other scopes, too: all hits are ranked together, and each
+        names its `scope`.
+
         :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.
+        :raises AccessDeniedError: one of the scopes may not be read.
         """
+        given = {name: value for name, value in locals().items() if name != "self"}
         text_bytes(query, "query", QUERY_BYTES_MAX)
         kinds = searched_kinds(memory_type, memory_types)
         several = memory_types is not None and len(kinds) > 1
@@ -173,11 +183,27 @@ class UserReads(Redacting):
             each_kind=several,
             order=usual_order if order is None else check_choice(order, get_args(Order), "order"),
         )
+        if self._scope.on.reads:
+            return Hits(await self._of_all_scopes(asked, given))
         with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
                 hits = await self._found(live, asked)
                 await self._scope.recalled(live, query, [hit.memory_id for hit in hits])
         return Hits(hits)
+
+    async def _of_all_scopes(self, asked: Query, given: Mapping[str, Any]) -> list[Hit]:
+        """Return the hits of a search of the user and of the other scopes that the handle reads.
+
+        One after the other, so that the query is embedded once.
+        """
+        scopes = dict.fromkeys((self.user_id, *self._scope.on.reads))
+        hits = merged(
+            {one: await self._scope.elsewhere("retrieve", one, **given) for one in scopes}, asked
+        )
+        reranking = self._scope.services.reranking
+        if reranking is None or asked.order != "score" or asked.diversity:
+            return hits
+        return await reranking.ordered(asked.text, hits)
 
     async def _found(self, live: UserView, asked: Query) -> list[Hit]:
         """Return the hits of a query; where a reranker has a say, it reads some more of them."""
@@ -221,18 +247,42 @@ class UserReads(Redacting):
         limit: int = 100,
         offset: int = 0,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true.
 
-        `sources`, `min_trust` and `agent_id` are as in `retrieve`.
+        `sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the
+        time at which a memory was true, `session_id` names its session. `contains` is a text in its
+        content, in any case: contents are read until enough are found.
         """
-        which = chosen(memory_types, filters, sources, min_trust, agent_id)
+        which = chosen(
+            memory_types, filters, sources, min_trust, agent_id, session_id, since, until
+        )
         first = check_count(offset, "offset")
-        until = first + check_count(limit, "limit")
+        last = first + check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
-            rows = await anyio.to_thread.run_sync(newest, state, which, until)
+            if contains is not None:
+                return (await self._containing(state, which, contains, last))[first:]
+            rows = await anyio.to_thread.run_sync(newest, state, which, last)
             return await self._read(rows[first:], state.provenance)
+
+    async def _containing(
+        self, state: UserState, which: Chosen, text: str, most: int | None = None
+    ) -> list[Memory]:
+        """Return the newest memories with a text in their content, `most` of them."""
+        text_bytes(text, "contains", QUERY_BYTES_MAX)
+        rows = await anyio.to_thread.run_sync(newest, state, which, sys.maxsize)
+        found: list[Memory] = []
+        for start in range(0, len(rows), LIST_PAGE):
+            page = await self._read(rows[start : start + LIST_PAGE], state.provenance)
+            found += [one for one in page if text.casefold() in one.content.casefold()]
+            if most is not None and len(found) >= most:
+                break
+        return found[:most]
 
     async def count(
         self,
@@ -242,13 +292,21 @@ class UserReads(Redacting):
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> int:
         """Return how many memories `list_memories` would list with the same arguments.
 
-        :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+        :raises InvalidInputError: an unknown type, a bad filter, source, trust or time.
         """
-        which = chosen(memory_types, filters, sources, min_trust, agent_id)
+        which = chosen(
+            memory_types, filters, sources, min_trust, agent_id, session_id, since, until
+        )
         state = await self._scope.state_now()
+        if contains is not None:
+            return len(await self._containing(state, which, contains))
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
 
     async def pending(
@@ -301,6 +359,17 @@ class UserReads(Redacting):
         """
         return await why(self._scope, check_name(memory_id, "memory_id"))
 
+    async def grants(self) -> dict[str, Right]:
+        """Return the right of each subject that has a grant, by subject, in order.
+
+        :raises AccessDeniedError: the subjects of the handle may not read here.
+        """
+        return (await self._scope.state()).grants.rights
+
+    async def right(self) -> Right | None:
+        """Return the right of the subjects of the handle, as it is now; None: they have none."""
+        return await self._scope.right()
+
     async def usage(self) -> Usage:
         """Return how much of each kind this user holds, and how full each limit is."""
         now_us = self._scope.now_us()
@@ -323,6 +392,8 @@ class UserReads(Redacting):
         state = await self._scope.state_now()
         rows = await anyio.to_thread.run_sync(in_export_order, state)
         for start in range(0, len(rows), LIST_PAGE):
+            if start:  # who may read may have changed
+                await self._scope.state()
             page = rows[start : start + LIST_PAGE]
             for memory in await self._read(page, state.provenance):
                 yield memory
