@@ -23,8 +23,9 @@ import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
 from eventlog.core.records import to_datetime, to_us
-from memory_actors.api.purging import by_kind, taken_out
+from memory_actors.api.purging import by_kind, purge_source, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.origins import origins_of
 from memory_actors.base.reports import Forgotten, ForgottenFact
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
@@ -37,6 +38,7 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
+from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE
@@ -254,12 +256,49 @@ async def _forget(
             else:
                 events = [one.data for one in (await scope.ask(live, command)).events]
             done += [one for one in events if isinstance(one, SourcePurged)]
-        path, state = live.indexes.path, live.state
     if dry_run:
         return done, 0
+    named = fact if everywhere else _Fact((), fact.chosen)
+    return done, await _rewrite(scope, named, stones, done, before)
+
+
+async def leave(scope: Scope, subject: str) -> None:
+    """Take the grant of a subject who is erased, and remove what they wrote, or their name of it.
+
+    `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
+    """
+    before = await scope.state()
+    if subject in before.grants.rights:
+        async with scope.writable() as live:
+            await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
+    keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
+    done = await purge_source(scope, subject, None, keep_words=keep_words)
+    if keep_words or not isinstance(scope.services.log, RedactingStore):
+        return
+    about, log, version = set[str](), scope.services.log, 0
+    while page := await log.read_stream(scope.stream, version, PAGE_EVENTS, dropped="mark"):
+        by = [one for one in page if any(who.source == subject for who in origins_of(one))]
+        about.update(*(_KEYS(one.data) for one in by if not isinstance(one.data, Dropped)))
+        version = page[-1].version
+    state = await scope.state()
+    gone = {one for one in about if not any(kind.find(state.of(kind), one) for kind in KINDS)}
+    if gone:
+        await _rewrite(scope, _Fact((), frozenset(gone)), (), done, before)
+
+
+async def _rewrite(
+    scope: Scope,
+    fact: _Fact,
+    stones: Sequence[Tombstone],
+    done: Sequence[SourcePurged],
+    before: UserState,
+) -> int:
+    """Take the words of what went out of the log, and what was derived from them."""
+    async with scope.writable() as live:
+        path, state = live.indexes.path, live.state
     living = await anyio.to_thread.run_sync(_digests, state)
     gone = await anyio.to_thread.run_sync(_digests, before) - living
-    words = _Words(fact if everywhere else _Fact((), fact.chosen), stones, done, living, gone)
+    words = _Words(fact, stones, done, living, gone)
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
         await scope.services.log.flush()
@@ -267,7 +306,7 @@ async def _forget(
         await scope.embeddings.erase(words.digests)
         if path is not None:
             await anyio.to_thread.run_sync(remove_indexes, path)
-    return done, rewritten
+    return rewritten
 
 
 def _batches(state: UserState, about: AbstractSet[str]) -> Iterator[tuple[str, ...]]:

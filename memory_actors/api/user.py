@@ -10,9 +10,9 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, put_forgotten, unforget
+from memory_actors.api.forgetting import forget, leave, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import leave, purge
+from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
@@ -533,7 +533,7 @@ class UserMemory(UserReads):
         return await handle._undo_compaction(compressed_id, ids)
 
     async def _leave(self, subject: str) -> None:
-        """Let a person who is erased leave this scope. See `api/purging.py`."""
+        """Let a person who is erased leave this scope. See `api/forgetting.py`."""
         await self._scope.unattended(leave(self._scope, subject))
 
     async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
