@@ -8,15 +8,20 @@ documents, block by block. An import in this order gives the same order again.
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.origins import Wanted, wanted
-from memory_actors.base.records import MemoryType, Trust
-from memory_actors.base.validation import check_memory_type, check_name, check_optional_name
-from memory_actors.kinds.kind import Kind, is_summary
+from memory_actors.base.records import MemoryType, Time, Trust
+from memory_actors.base.validation import (
+    check_memory_type,
+    check_name,
+    check_optional_name,
+    time_us,
+)
+from memory_actors.kinds.kind import Kind, is_summary, last_true_us
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
 from memory_actors.search.reading import Found
 from memory_actors.users.handles.scope import Scope
@@ -132,6 +137,17 @@ class Chosen(NamedTuple):
     """The test that filters make."""
     of_origin: Wanted | None
     agent_id: str | None = None
+    session_id: str | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+    def takes(self, row: Any) -> bool:
+        """Return True if a row is of the session, and was true within the times."""
+        return (
+            (self.session_id is None or getattr(row, "session_id", None) == self.session_id)
+            and (self.since_us is None or last_true_us(row) >= self.since_us)
+            and (self.until_us is None or row.occurred_at_us <= self.until_us)
+        )
 
 
 def chosen(
@@ -140,23 +156,35 @@ def chosen(
     sources: Sequence[str] | None,
     min_trust: Trust | str | None,
     agent_id: str | None,
+    session_id: str | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
 ) -> Chosen:
     """Return the validated selection of memories.
 
-    :raises InvalidInputError: an unknown type, a bad filter, source, trust or agent.
+    :raises InvalidInputError: an unknown type, a bad filter, source, trust, agent, session or time.
     """
-    agent_id = check_optional_name(agent_id, "agent_id")
-    of_origin = wanted(sources, min_trust)
-    return Chosen(named_kinds(memory_types), predicate(filters), of_origin, agent_id)
+    return Chosen(
+        named_kinds(memory_types),
+        predicate(filters),
+        wanted(sources, min_trust),
+        check_optional_name(agent_id, "agent_id"),
+        check_optional_name(session_id, "session_id"),
+        time_us(since, "since"),
+        time_us(until, "until"),
+    )
 
 
 def matching(state: UserState, which: Chosen) -> Iterator[Found]:
     """Yield the rows that are meant. Slow for many: in a thread."""
-    kinds, matches, of_origin, agent_id = which
+    kinds, matches, of_origin, agent_id, *more = which
+    is_narrowed = any(one is not None for one in more)
     agents = state.provenance.agents
     for kind in kinds:
         for row in kind.rows(state.of(kind)):
             if matches is not None and not matches(row.shown_metadata):
+                continue
+            if is_narrowed and not which.takes(row):
                 continue
             if agent_id is not None and agents.get(row.memory_id) != agent_id:
                 continue

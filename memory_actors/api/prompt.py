@@ -79,7 +79,8 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
     places = {one.part.memory_id: place for place, one in enumerate((*reversed(said), *found))}
     chosen = _fitting(wanted, counter, ask)
     chosen.sort(key=lambda part: (ORDER.index(part.source), places.get(part.memory_id, 0)))
-    return Context(tuple(chosen))
+    counted = tuple(replace(part, tokens=most(counter, f"{part.line}\n")) for part in chosen)
+    return Context(counted, tokens=most(counter, Context(counted).text))
 
 
 async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:

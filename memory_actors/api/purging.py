@@ -107,7 +107,8 @@ async def purge_source(
     """Purge in batches, and return what each came to; `keep_words` takes only the name out."""
     done = []
     async with scope.writable() as live:
-        for batch in _batches(live.state, source, trust):
+        batches = [*_batches(live.state, source, trust)]
+        for batch in batches or [()]:  # of memories, and what is pending goes with the first
             command = Purge(
                 now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust,
                 keep_words=keep_words,

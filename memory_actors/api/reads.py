@@ -1,5 +1,6 @@
 """The reads of `memory.user(...)`, live or of the past."""
 
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -7,16 +8,19 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.finding import (
+    Chosen,
     chosen,
     found_in,
     found_summary,
     in_export_order,
     matching,
+    named_kinds,
     newest,
     searched_kinds,
 )
 from memory_actors.api.forgetting import facts_of
 from memory_actors.api.originals import expand
+from memory_actors.api.reviewing import pending
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -52,6 +56,7 @@ from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.merging import merged
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
@@ -242,18 +247,42 @@ class UserReads(Redacting):
         limit: int = 100,
         offset: int = 0,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true.
 
-        `sources`, `min_trust` and `agent_id` are as in `retrieve`.
+        `sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the
+        time at which a memory was true, `session_id` names its session. `contains` is a text in its
+        content, in any case: contents are read until enough are found.
         """
-        which = chosen(memory_types, filters, sources, min_trust, agent_id)
+        which = chosen(
+            memory_types, filters, sources, min_trust, agent_id, session_id, since, until
+        )
         first = check_count(offset, "offset")
-        until = first + check_count(limit, "limit")
+        last = first + check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
-            rows = await anyio.to_thread.run_sync(newest, state, which, until)
+            if contains is not None:
+                return (await self._containing(state, which, contains, last))[first:]
+            rows = await anyio.to_thread.run_sync(newest, state, which, last)
             return await self._read(rows[first:], state.provenance)
+
+    async def _containing(
+        self, state: UserState, which: Chosen, text: str, most: int | None = None
+    ) -> list[Memory]:
+        """Return the newest memories with a text in their content, `most` of them."""
+        text_bytes(text, "contains", QUERY_BYTES_MAX)
+        rows = await anyio.to_thread.run_sync(newest, state, which, sys.maxsize)
+        found: list[Memory] = []
+        for start in range(0, len(rows), LIST_PAGE):
+            page = await self._read(rows[start : start + LIST_PAGE], state.provenance)
+            found += [one for one in page if text.casefold() in one.content.casefold()]
+            if most is not None and len(found) >= most:
+                break
+        return found[:most]
 
     async def count(
         self,
@@ -263,14 +292,38 @@ class UserReads(Redacting):
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
     ) -> int:
         """Return how many memories `list_memories` would list with the same arguments.
 
-        :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+        :raises InvalidInputError: an unknown type, a bad filter, source, trust or time.
         """
-        which = chosen(memory_types, filters, sources, min_trust, agent_id)
+        which = chosen(
+            memory_types, filters, sources, min_trust, agent_id, session_id, since, until
+        )
         state = await self._scope.state_now()
+        if contains is not None:
+            return len(await self._containing(state, which, contains))
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
+
+    async def pending(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        """Return the memories that wait for a review, the last that was added first.
+
+        No other read returns them. `expires_at` is when the wait ends: what nobody has approved by
+        then is rejected. `Settings.review` says what has to wait.
+        """
+        kinds = named_kinds(memory_types)
+        first, count = check_count(offset, "offset"), check_count(limit, "limit")
+        return await pending(self._scope, kinds, first, count)
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

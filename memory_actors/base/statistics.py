@@ -1,6 +1,7 @@
 """Statistics of the parts of a memory system, as callers get them."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal
 
 from eventlog.core.records import LogStatistics, Returned
@@ -51,6 +52,23 @@ class AlertStatistics(Returned, frozen=True, kw_only=True):
     """Too many waited, or the dispatcher closed."""
 
 
+class Calls(Returned, frozen=True):
+    """The number of calls, and the time that they took."""
+
+    count: int = 0
+    total_ms: float = 0.0
+    slowest_ms: float = 0.0
+
+
+class Minute(Returned, frozen=True, kw_only=True):
+    """The calls that ended within a minute."""
+
+    at: datetime
+    """The beginning of the minute."""
+    searches: Calls = Calls()
+    writes: Calls = Calls()
+
+
 class SystemStatistics(Returned, frozen=True):
     """Counts and sizes of the parts of a memory system since it was opened."""
 
@@ -66,3 +84,5 @@ class SystemStatistics(Returned, frozen=True):
     """Recalls that the audit of reads was to keep and could not write."""
     latency_violations: Mapping[str, int]
     """Calls that took longer than their target, by kind of memory."""
+    recent: tuple[Minute, ...] = ()
+    """The minutes with calls among the last 120 such, oldest first; of this process."""

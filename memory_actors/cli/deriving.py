@@ -42,6 +42,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "compressed": (
             "--summaries/--no-summaries", "Whether summaries of compressed memories follow.",
         ),
+        "contains": ("--contains", "Only contents with this text, in any case."),
         "depth": ("--depth", "How many steps away."),
         "diversity": ("--diversity", "How far results that repeat better ones give way."),
         "dry_run": ("--dry-run", "Change nothing: say what would be."),

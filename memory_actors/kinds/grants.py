@@ -37,7 +37,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Right
-from memory_actors.kinds.commands import Command
+from memory_actors.kinds.commands import Add, Command
 from memory_actors.kinds.kind import Decide, Part
 
 GRANTS_MAX = 1_000  # of a scope: the state of each live user holds them, some 200 bytes each
@@ -142,8 +142,10 @@ def check(command: Command, state: Grants) -> None:
 
     :raises AccessDeniedError: they have not.
     """
-    if not state.allow(command.by, command.needs):
-        raise denied(command.by, command.needs)
+    approves = isinstance(command, Add) and command.approves is not None
+    needs = Right.MANAGE if approves else command.needs
+    if not state.allow(command.by, needs):
+        raise denied(command.by, needs)
 
 
 # --- the part

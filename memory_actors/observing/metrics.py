@@ -10,13 +10,18 @@ label value is a series that lives as long as the process.
 import asyncio
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import reason
+from memory_actors.base.statistics import Calls, Minute
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -189,6 +194,10 @@ def _client() -> Any:
 # most once a minute and kind, in words that can be searched for, with the count since then.
 
 SAY_LATER_S = 0.05
+MINUTES_KEPT = 120
+SEARCH = "Retrieve"
+NOT_COUNTED = frozenset({"Get", "GetKey", "Items", "Messages", "SearchArchive"})
+"""The reads that are no searches."""
 SAY_AGAIN_S = 60.0  # often enough to be seen, and a slow disk does not fill the log
 
 
@@ -211,11 +220,30 @@ class LatencyWatch:
         self._violations: dict[str, int] = {}
         self._said: dict[str, tuple[float, int]] = {}
         """By kind: when it was told last, and how many there were by then."""
+        self._minutes = deque[Minute](maxlen=MINUTES_KEPT)
 
     @property
     def violations(self) -> Mapping[str, int]:
         """The number of calls that took longer than they should, by kind."""
         return dict(self._violations)
+
+    @property
+    def recent(self) -> tuple[Minute, ...]:
+        """The last minutes with calls, oldest first."""
+        return tuple(self._minutes)
+
+    def count(self, operation: str, took_ms: float, calls: int = 1) -> None:
+        """Count calls in the current minute; `took_ms` is what they took together."""
+        if operation in NOT_COUNTED:
+            return
+        now = datetime.now(UTC).replace(second=0, microsecond=0)
+        if not self._minutes or self._minutes[-1].at != now:
+            self._minutes.append(Minute(at=now))
+        minute, field = self._minutes[-1], "searches" if operation == SEARCH else "writes"
+        old: Calls = getattr(minute, field)
+        slowest_ms = max(old.slowest_ms, took_ms / calls)
+        new = Calls(old.count + calls, old.total_ms + took_ms, slowest_ms)
+        self._minutes[-1] = replace(minute, **{field: new})
 
     def note(self, operation: str, kinds: Sequence[str], seconds: float) -> None:
         """Hold a call about these kinds to the most lenient of their targets, if they have one."""

@@ -33,11 +33,13 @@ from memory_actors.server.bodies import (
     AddMemories,
     AddMemory,
     AddTurn,
+    Approve,
     BuildContext,
     Extract,
     Forget,
     GrantRight,
     Purge,
+    Reject,
     RevokeRight,
     Search,
     Undo,
@@ -103,11 +105,17 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
     "agent_id": QueryParameter(
         description="Only what this agent wrote.", examples=example(NAMED["agent_id"])
     ),
+    "session_id": QueryParameter(
+        name="session", description="Only of this session.", examples=example(NAMED["session_id"])
+    ),
+    "since": QueryParameter(description="ISO 8601.", examples=example("2026-01-31")),
+    "until": QueryParameter(description="ISO 8601.", examples=example("2026-01-31")),
+    "contains": QueryParameter(description="A text, in any case.", examples=example("ski")),
     "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
     "offset": QueryParameter(ge=0, examples=example(0)),
 }
 """The parameters of operations as they are given in an address."""
-IN_QUERY: Final = {**IN_HTTP, "filters": str | None}
+IN_QUERY: Final = {**IN_HTTP, **dict.fromkeys(("filters", "since", "until"), str | None)}
 
 
 class Route(NamedTuple):
@@ -169,6 +177,17 @@ ROUTES: Final = (
         within=("History", "entries"),
     ),
     Route(f"GET {ONE}/why", "why", "Why a memory is there", OF_ONE),
+    Route("GET /pending", "pending", "List pending memories", within=("Pending", "memories")),
+    Route(
+        "POST /pending/approve", "approve", "Approve pending memories",
+        (400, 401, 403, 404, 409, 413), 200, Approve, {"memory_ids": [NAMED["memory_id"]]},
+        ("Approved", "receipts"), shown={"operation": "approve"},
+    ),
+    Route(
+        "POST /pending/reject", "reject", "Reject pending memories", (400, 401, 403, 404, 413), 200,
+        Reject, {"memory_ids": [NAMED["memory_id"]]}, ("Rejected", "receipts"),
+        shown={"operation": "reject"},
+    ),
     Route(
         "POST /purge", "purge", "Purge a source", (400, 401, 403, 413), 200, Purge,
         {"source": NAMED["source"]},
@@ -233,6 +252,9 @@ KNOWN_AS: Final = {
     "delete": "delete_memory",
     "delete_many": "delete_memories",
     "count": "count_memories",
+    "pending": "list_pending_memories",
+    "approve": "approve_memories",
+    "reject": "reject_memories",
     "history": "memory_history",
     "why": "memory_why",
     "undo": "undo_extraction",

@@ -1,5 +1,7 @@
-// The page's requests to the server: operations by name. The key lives in this module, in memory.
+// The page's requests to the server: operations by name. The browser keeps the key for this tab, so
+// that a reload does not ask for it again.
 
+const KEPT = "key";
 let key = null;
 
 export class Refused extends Error {
@@ -11,7 +13,11 @@ export class Refused extends Error {
 
 export function useKey(given) {
   key = given;
+  if (given) sessionStorage.setItem(KEPT, given);
+  else sessionStorage.removeItem(KEPT);
 }
+
+export const keptKey = () => sessionStorage.getItem(KEPT);
 
 async function ask(path, body) {
   const headers = { Authorization: `Bearer ${key}` };

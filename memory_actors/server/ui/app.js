@@ -1,12 +1,12 @@
 // The page: the key, the views, whose memory is looked at, light and dark.
 
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { call, ownKey, useKey } from "./api.js";
-import { Failed, useAction } from "./parts.js";
+import { call, keptKey, ownKey, useKey } from "./api.js";
+import { Empty, Failed, HELP, useAction } from "./parts.js";
 import { T } from "./texts.js";
 
 const VIEWS = Object.keys(T.views);
-const OF_ALL = ["users", "health"]; // they are about nobody in particular, and need a root key
+const OF_ALL = ["overview", "users", "health"]; // they are about nobody in particular, and need a root key
 
 /** The address behind the #: #/view?user=…&id=… */
 function route() {
@@ -45,10 +45,8 @@ function SignIn({ enter }) {
   </form></main>`;
 }
 
-function UserPicker({ user, go }) {
-  const [users, know] = useState([]);
+function UserPicker({ user, users, offer, go }) {
   const [text, write] = useState(user ?? "");
-  const offer = () => users.length || call("system.users").then(know, () => know([])); // once it is wanted
   useEffect(() => write(user ?? ""), [user]);
   const submit = (event) => {
     event.preventDefault();
@@ -70,11 +68,20 @@ function Toast({ told, close }) {
     <button onClick=${close}>${T.close}</button></div>`;
 }
 
+const icon = (path) => html`<svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true" fill="none"
+  stroke="currentColor" stroke-width="2" stroke-linecap="round"><path d=${path} /></svg>`;
+const ICONS = {
+  light: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.5 1.5M17.5 17.5L19 19M5 19l1.5-1.5M17.5 6.5L19 5",
+  dark: "M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.500 10.500z",
+  leave: "M14 4H6v16h8M10 12h11M18 8l4 4-4 4",
+};
+
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 
 function Page() {
   const [me, know] = useState(null);
-  const [key] = useState(givenKey);
+  const [key] = useState(() => givenKey() ?? keptKey());
+  const [users, list] = useState(null);
   const [at, move] = useState(route());
   const [View, draw] = useState({});
   const [told, tell] = useState(null);
@@ -91,9 +98,17 @@ function Page() {
   }, [theme]);
   const enter = async (key) => {
     useKey(key);
-    const found = await ownKey();
-    know(found);
+    try {
+      const found = await ownKey();
+      if (found.scope === "root") list(await call("system.users"));
+      know(found);
+    } catch (error) {
+      if (error.status === 401) useKey(null);
+      throw error;
+    }
   };
+  const offer = () => call("system.users").then(list, () => undefined); // others have come since
+  const leave = () => { useKey(null); know(null); };
   const [begun, begin] = useState(false);
   useEffect(() => {
     (key ? enter(key) : Promise.resolve()).catch(() => undefined).finally(() => begin(true));
@@ -101,7 +116,7 @@ function Page() {
   const isRoot = me?.scope === "root";
   const views = VIEWS.filter((view) => isRoot || !OF_ALL.includes(view));
   const view = views.includes(at.view) ? at.view : views[0];
-  const user = isRoot ? at.params.user : me?.user_id;
+  const user = isRoot ? at.params.user ?? (users?.length === 1 ? users[0] : undefined) : me?.user_id;
   useEffect(() => {
     if (!me) return;
     let isLast = true;
@@ -116,11 +131,13 @@ function Page() {
   const head = html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); heading.current?.focus(); }}>${T.skip}</a>
     <header><h1>${T.title}</h1>
       ${me && (isRoot
-        ? html`<${UserPicker} user=${user} go=${(id) => go(OF_ALL.includes(view) ? "memories" : view, { user: id })} />`
+        ? html`<${UserPicker} ...${{ user, users: users ?? [], offer }} go=${(id) => go(OF_ALL.includes(view) ? "memories" : view, { user: id })} />`
         : html`<span>${T.user}: <b dir="auto">${user}</b></span>`)}
       <span class="room"></span>
       ${me && html`<span class="quiet small">${me.version}</span>`}
-      <button aria-pressed=${theme === "dark"} onClick=${() => paint(theme === "dark" ? "light" : "dark")}>${T.theme}</button>
+      <button class="icon" aria-label=${T.theme} title=${T.theme} aria-pressed=${theme === "dark"}
+        onClick=${() => paint(theme === "dark" ? "light" : "dark")}>${icon(ICONS[theme === "dark" ? "light" : "dark"])}</button>
+      ${me && html`<button class="icon" aria-label=${T.leave} title=${T.leave} onClick=${leave}>${icon(ICONS.leave)}</button>`}
     </header>`;
   if (!me) return html`${head}${begun && html`<${SignIn} enter=${enter} />`}`;
   const isReady = View.view === view;
@@ -129,7 +146,8 @@ function Page() {
       href=${address(name, { user })} aria-current=${name === view ? "page" : undefined}>${T.views[name]}</a></li>`)}</ul></nav>
     <main id="content"><h2 ref=${heading} tabindex="-1">${T.views[view]}</h2>
       ${!user && !OF_ALL.includes(view)
-        ? html`<p>${T.noUser}</p>`
+        ? html`<${Empty} text=${users?.length ? T.noUser : T.noUsers} link=${users?.length ? T.toUsers : T.howToAdd}
+            to=${users?.length ? address("users", {}) : HELP.add} />`
         : isReady && html`<${View.Of} key=${`${view} ${user}`} ...${{ user, params: at.params, go, set, toast }} />`}
     </main>
     ${told && html`<${Toast} told=${told} close=${() => tell(null)} />`}`;

@@ -1,6 +1,6 @@
 // One memory: what it says, where it comes from, why it is here, and what can be done with it.
 
-import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { call } from "./api.js";
 import { Failed, Said, Tags, Waiting, json, named, useAction, useCall, when } from "./parts.js";
 import { T } from "./texts.js";
@@ -16,15 +16,18 @@ const FIELDS = [
   "memory_id", "created_at", "occurred_at", "session_id", "role", "key", "size_bytes", "ttl_s",
   "times_seen", "last_seen_at", "superseded_by",
 ];
+const NARROW = 800; // pixels: the details are below what they are of
 const EDITED = ["long_term", "short_term", "working"];
 const PINNED = ["long_term", "entity", "episodic", "structured"];
 const OF_DOCUMENTS = ["context"]; // they are changed where their document is
 
 export function Details({ user, memory, changed, asOf, toast }) {
+  const top = useRef(null);
+  useEffect(() => { if (innerWidth <= NARROW) top.current?.scrollIntoView({ block: "nearest" }); }, [memory?.memory_id]);
   if (!memory) return html`<p class="quiet">${T.choose}</p>`;
   const isPast = asOf !== undefined && asOf !== "";
   return html`<div key=${memory.memory_id}>
-    <p><${Tags} memory=${memory} /></p>
+    <p ref=${top}><${Tags} memory=${memory} /></p>
     <pre class="content text" dir="auto" tabindex="0" aria-label=${T.content}>${memory.content}</pre>
     ${changed && !isPast && !OF_DOCUMENTS.includes(memory.memory_type) && html`<${Change} ...${{ user, memory, changed, toast }} />`}
     <h3>${T.details}</h3>

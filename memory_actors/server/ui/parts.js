@@ -6,6 +6,7 @@ import { T, locale } from "./texts.js";
 
 const PAGE = 100;
 const TALLEST = 12e6; // pixels: a browser draws nothing in an element that is much taller
+const SETTLES_MS = 200;
 const SNIPPET = 300; // characters of a text in a row
 
 const dates = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
@@ -35,6 +36,45 @@ export function useCall(operation, on, args, { isWanted = true, depends } = {}) 
   return { ...state, again: () => again((value) => value + 1) };
 }
 
+/** A value that moves, once it rests for a moment. */
+export function useSettled(value) {
+  const [settled, settle] = useState(value);
+  const key = JSON.stringify(value);
+  useEffect(() => {
+    const timer = setTimeout(() => settle(value), SETTLES_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
+  return settled;
+}
+
+/** What a function loads, again whenever what it depends on changes; the last answer counts. */
+export function useLoaded(load, depends) {
+  const [state, set] = useState({ loading: true });
+  useEffect(() => {
+    let isLast = true;
+    set({ loading: true });
+    load().then((result) => isLast && set({ result }), (error) => isLast && set({ error }));
+    return () => { isLast = false; };
+  }, depends);
+  return state;
+}
+
+/** What a function loads, again and again while the page is in sight. */
+export function useEvery(everyMs, load) {
+  const [state, set] = useState({});
+  useEffect(() => {
+    let isOn = true;
+    let timer;
+    const read = () => {
+      const asked = document.hidden ? Promise.resolve() : load().then((result) => isOn && set({ result }), (error) => isOn && set((before) => ({ ...before, error })));
+      asked.then(() => { if (isOn) timer = setTimeout(read, everyMs); });
+    };
+    read();
+    return () => { isOn = false; clearTimeout(timer); };
+  }, []);
+  return state;
+}
+
 /** Run something that changes: it can fail, and says so. */
 export function useAction() {
   const [state, set] = useState({ busy: false });
@@ -53,6 +93,12 @@ export const Failed = ({ error, again }) =>
   html`<p class="bad" role="alert">
     ${T.failed}${error.message} ${again && html`<button onClick=${again}>${T.again}</button>`}
   </p>`;
+
+export const HELP = { add: "docs" }; // the manual that the server has
+
+/** Say that there is nothing, and lead to what helps: a view, or the manual. */
+export const Empty = ({ text, link, to }) => html`<p class="empty" role="status">${text} <a href=${to}
+  target=${to.startsWith("#") ? undefined : "_blank"} rel="noreferrer">${link}</a></p>`;
 
 export const Waiting = ({ of }) =>
   html`${of.loading && of.result === undefined && html`<p class="quiet" role="status">${T.loading}</p>`}
@@ -136,25 +182,40 @@ export function VirtualList({ count, height = 56, row, seen, chosen, choose, lab
     ref=${box} class=${short ? "list short" : "list"} role="listbox" tabindex="0" aria-label=${label}
     aria-activedescendant=${active >= first && active <= last ? `${id}-${active}` : undefined}
     onKeyDown=${onKeyDown}
-    onScroll=${() => look({ top: box.current.scrollTop, height: box.current.clientHeight })}
+    style=${{ maxHeight: `${count * height + 2}px` }} onScroll=${() => look({ top: box.current.scrollTop, height: box.current.clientHeight })}
   ><div role="presentation" style=${{ height: `${drawn}px`, position: "relative" }}>${rows}</div></div>`;
 }
 
-export const Meter = ({ label, used, limit }) => {
+export const Meter = ({ label, used, limit, calm }) => {
   const part = limit ? Math.min(1, used / limit) : 0;
   return html`<div
-    class=${part >= 0.8 ? "meter full" : "meter"} role="meter" aria-label=${label}
+    class=${part >= 0.8 && !calm ? "meter full" : "meter"} role="meter" aria-label=${label}
     aria-valuenow=${used} aria-valuemin="0" aria-valuemax=${Math.max(limit, used, 1)}
   ><div style=${{ width: `${part * 100}%` }}></div></div>`;
 };
 
-/** Numbers by name, each with a bar of its size; those that are nought are left out. */
-export function Bars({ values, names, label }) {
+const signalName = (name) => (name === "newer" ? T.newer : named(T.weights, name));
+
+/** The signal that lifts a hit most, and its part of all that lifts it. */
+export function because(signals) {
+  const lifting = Object.entries(signals).filter(([, value]) => value > 0);
+  const sum = lifting.reduce((total, [, value]) => total + value, 0);
+  if (!sum) return null;
+  const [name, most] = lifting.reduce((best, one) => (one[1] > best[1] ? one : best));
+  return T.rankBecause(signalName(name), `${Math.round((100 * most) / sum)} %`);
+}
+
+const strongest = (values) => Math.max(0, ...Object.values(values).map(Math.abs));
+
+/** The greatest of the numbers of several hits: the common scale of their bars. */
+export const scaleOf = (hits) => Math.max(1e-9, ...hits.map((hit) => strongest(hit.signals ?? {})));
+
+/** Signals by name, each with a bar of its size in `most`; those that are nought are left out. */
+export function Bars({ values, label, most }) {
   const sorted = Object.entries(values).filter(([, value]) => value !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
-  const most = Math.max(1e-9, ...sorted.map(([, value]) => Math.abs(value)));
   return html`<table class="bars" aria-label=${label}><tbody>${sorted.map(
     ([name, value]) => html`<tr key=${name}>
-      <th scope="row">${named(names, name)}</th>
+      <th scope="row">${signalName(name)}</th>
       <td class="figure">${value.toFixed(3)}</td>
       <td><div class=${value < 0 ? "bar minus" : "bar"}
         style=${{ width: `${(100 * Math.abs(value)) / most}%` }}></div></td>
@@ -162,10 +223,51 @@ export function Bars({ values, names, label }) {
   )}</tbody></table>`;
 }
 
-export const Card = ({ name, value }) => html`<div class="card"><span class="small quiet">${name}</span><b>${value}</b></div>`;
+const MARGIN = { left: 52, right: 12, top: 8, bottom: 22 };
+const TALL = 180;
+const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric" });
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 
-export const Select = ({ label, value, options, change }) =>
-  html`<label>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>
+/** The next of 2, 4, 10, 20, 40, 100, …: its half is round, too. */
+const roundUp = (value) => {
+  const ten = 10 ** Math.floor(Math.log10(value));
+  return [2, 4, 10].map((one) => one * ten).find((one) => one >= value);
+};
+
+/** A curve over time: points are [milliseconds since 1970, value], in order. */
+export function Chart({ title, points, format = T.number }) {
+  const box = useRef(null);
+  const [width, measure] = useState(400);
+  useLayoutEffect(() => {
+    const fit = () => box.current && measure(box.current.clientWidth);
+    fit();
+    addEventListener("resize", fit);
+    return () => removeEventListener("resize", fit);
+  }, []);
+  const most = roundUp(Math.max(2, ...points.map(([, value]) => value)));
+  const [from, until] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 1];
+  const x = (at) => MARGIN.left + ((at - from) / (until - from || 1)) * (width - MARGIN.left - MARGIN.right);
+  const y = (value) => TALL - MARGIN.bottom - (value / most) * (TALL - MARGIN.top - MARGIN.bottom);
+  const line = points.map(([at, value]) => `${x(at)} ${y(value)}`).join("L");
+  const named = until - from > 86400000 ? day : clock;
+  const latest = points.at(-1);
+  const said = latest ? `${title}: ${format(latest[1])}, ${T.atMost(format(Math.max(...points.map(([, value]) => value))))}` : `${title}: ${T.noFigure}`;
+  return html`<h3>${title}</h3><div ref=${box} class="chart" role="img" aria-label=${said}>
+    ${!points.length ? html`<p class="quiet">${T.noFigureYet}</p>` : html`<svg width=${width} height=${TALL}>
+      ${[0, most / 2, most].map((value) => html`<g key=${value}><line x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(value)} y2=${y(value)} />
+        <text x=${MARGIN.left - 6} y=${y(value) + 4} text-anchor="end">${format(value)}</text></g>`)}
+      <path class="area" d=${`M${x(from)} ${y(0)}L${line}L${x(until)} ${y(0)}z`} /><path class="curve" d=${`M${line}`} />
+      ${points.length === 1 && html`<circle cx=${x(until)} cy=${y(latest[1])} r="3" />`}
+      <text x=${MARGIN.left} y=${TALL - 6}>${named.format(from)}</text>
+      ${points.length > 1 && html`<text x=${width - MARGIN.right} y=${TALL - 6} text-anchor="end">${named.format(until)}</text>`}
+    </svg>`}</div>`;
+}
+
+export const Card = ({ name, value, more }) => html`<div class="card"><span class="small quiet">${name}</span><b>${value}</b>
+  ${more && html`<span class="small quiet">${more}</span>`}</div>`;
+
+export const Select = ({ label, value, options, change, wide }) =>
+  html`<label class=${wide ? "wide" : ""}>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>
     ${options.map(([key, name]) => html`<option key=${key} value=${key}>${name}</option>`)}
   </select></label>`;
 
@@ -192,7 +294,11 @@ export const MemoryList = ({ count, pages, label, chosen, choose, short }) => ht
     row=${(at) => { const memory = pages.item(at); return memory && html`<${MemoryRow} memory=${memory} />`; }}
   />`}`;
 
+/** Who said a memory, in which session, and when. */
+export const SaidBy = ({ memory }) => html`<bdi class="who">${memory.role ?? memory.agent_id ?? T.nobody}</bdi>${" "}
+  ${memory.session_id && html`${T.inSession} <bdi class="who">${memory.session_id}</bdi>`} · ${when(memory.occurred_at)}`;
+
 /** A memory in a row of a list: two lines. */
 export const MemoryRow = ({ memory }) => html`
   <${Said} text=${snippet(memory.content)} />
-  <span class="small quiet"><${Tags} memory=${memory} />${when(memory.occurred_at)}</span>`;
+  <span class="small quiet about"><${Tags} memory=${memory} /><${SaidBy} memory=${memory} /></span>`;

@@ -323,7 +323,7 @@ class _Use(AbstractAsyncContextManager[LiveUser]):
         if by and not live.state.grants.allow(by, self._right):
             await self._use.__aexit__(None, None, None)
             raise denied(by, self._right, repr(self._scope.user_id))
-        if live.state.provenance.next_expiry_us:
+        if live.state.next_expiry_us:
             await live.expire(self._scope.now_us(), self._scope.services.settings.deadline_s)
         return live
 
@@ -366,6 +366,7 @@ class _Measured(AbstractContextManager[None]):
         seconds, services = perf_counter() - self._started_s, self._services
         outcome = "ok" if kind is None else kind.__name__
         services.metrics.observe(self._operation, self._kind, seconds, outcome)
+        services.latency.count(self._operation, seconds * 1e3, self._calls)
         loaded = services.embeddings.prepared != self._prepared
         if not loaded and services.runtime.activations == self._activations:
             services.latency.note(self._operation, self._kinds, seconds / self._calls)

@@ -48,6 +48,32 @@ async def test_count_says_how_many_memories_would_be_listed(open_memory: Any) ->
             await user.count({"n": {"gtt": 1}})
 
 
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ({"session_id": "monday"}, ["Tea at noon", "tea at dawn"]),
+        ({"contains": "TEA"}, ["Tea at noon", "tea at dawn"]),
+        ({"contains": "at", "limit": 1, "offset": 1}, ["Tea at noon"]),
+        ({"since": "2024-01-02"}, ["coffee at night", "Tea at noon"]),
+        ({"since": "2024-01-02", "until": "2024-01-02T12:00:00Z"}, ["Tea at noon"]),
+        ({"contains": "tea", "until": "2024-01-01"}, ["tea at dawn"]),
+        ({"contains": "tea", "session_id": "tuesday"}, []),
+    ],
+)
+async def test_memories_are_listed_and_counted_by_session_time_and_text(
+    open_memory: Any, which: dict[str, Any], expected: list[str]
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add("tea at dawn", occurred_at="2024-01-01", session_id="monday")
+        await user.add("Tea at noon", occurred_at="2024-01-02T09:00:00Z", session_id="monday")
+        await user.add("coffee at night", occurred_at="2024-01-03", session_id="tuesday")
+        assert [one.content for one in await user.list_memories(**which)] == expected
+        conditions = {name: which[name] for name in which if name not in ("limit", "offset")}
+        if conditions == which:
+            assert await user.count(**which) == len(expected)
+
+
 async def test_delete_many_deletes_what_matches_and_nothing_else(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada")

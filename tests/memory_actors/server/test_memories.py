@@ -46,6 +46,9 @@ def test_agent_and_session_come_from_headers_or_body(ask: Ask) -> None:
     own = ask("POST", "/memories", body | {"session_id": "mine"}, headers=headers).json()
     assert ask("GET", f"/memories/{plain}").json()["session_id"] == "s/1"
     assert ask("GET", f"/memories/{own['memory_id']}").json()["session_id"] == "mine"
+    of_one = ask("GET", "/memories?session=mine&contains=X&since=2020-01-01").json()
+    assert [one["memory_id"] for one in of_one["memories"]] == [own["memory_id"]]
+    assert of_one["total"] == 1
     (entry,) = ask("GET", f"/memories/{plain}/history").json()["entries"]
     assert "café" in entry["cause"].values()
 
@@ -68,7 +71,7 @@ def test_the_search_body_has_every_parameter_of_retrieve() -> None:
 @pytest.mark.parametrize(
     "query",
     ["memory_type=x", "limit=-1", "limit=1001", "limit=x", "offset=-1", "filters=x", "filters=[]",
-     "filters=%7B%22$x%22:1%7D"],
+     "filters=%7B%22$x%22:1%7D", "since=yesterday", "contains="],
 )  # fmt: skip
 def test_a_list_that_cannot_be_is_refused(ask: Ask, query: str) -> None:
     problem(ask("GET", f"/memories?{query}"), 400, "invalid-input")

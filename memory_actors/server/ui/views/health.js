@@ -1,40 +1,20 @@
 // Health: what the store holds, what the process does, and whether the log is whole.
 
-import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
-import { Card, Failed, Waiting, named, useAction, useCall } from "../parts.js";
+import { Card, Chart, Failed, Waiting, named, useAction, useCall, useEvery } from "../parts.js";
 import { T } from "../texts.js";
 
 const EVERY_MS = 2000;
 const KEPT = 150; // readings: five minutes
 
-/** The statistics, read again and again, and how many events came between two readings. */
+/** The statistics, read again and again, and the events a second between two readings. */
 function useReadings() {
-  const [state, set] = useState({ rates: [] });
-  const before = useRef(null);
-  useEffect(() => {
-    let isOn = true;
-    let timer;
-    const read = () =>
-      call("system.statistics").then(
-        (now) => {
-          if (!isOn) return;
-          const at = performance.now() / 1000;
-          const last = before.current;
-          before.current = { at, position: now.log.last_position };
-          set((held) => ({
-            now,
-            rates: last
-              ? [...held.rates, [at, (now.log.last_position - last.position) / (at - last.at)]].slice(-KEPT)
-              : held.rates,
-          }));
-        },
-        (error) => isOn && set((held) => ({ ...held, error })),
-      ).then(() => { if (isOn) timer = setTimeout(read, EVERY_MS); });
-    read();
-    return () => { isOn = false; clearTimeout(timer); };
-  }, []);
-  return state;
+  const { result: now, error } = useEvery(EVERY_MS, () => call("system.statistics"));
+  const [readings, note] = useState([]);
+  useEffect(() => { if (now) note((before) => [...before, [Date.now(), now.log.last_position]].slice(-KEPT)); }, [now]);
+  const rates = readings.slice(1).map(([at, position], place) => [at, ((position - readings[place][1]) * 1000) / (at - readings[place][0])]);
+  return { now, rates, error };
 }
 
 export default function Health() {
@@ -49,7 +29,7 @@ export default function Health() {
         <${Card} name=${T.notIndexed} value=${T.number(now.passages_wanting)} /><${Card} name=${T.alertsPosted} value=${T.number(now.alerts.posted)} />
         <${Card} name=${T.alertsFailed} value=${T.number(now.alerts.failed)} />
       </div>`}
-      <${Chart} rates=${rates} /></section>
+      <${Chart} title=${T.chartTitle} points=${rates} /></section>
     <div class="split even"><section class="box"><h3>${T.usage}</h3><${Waiting} of=${usage} />
       ${usage.result && html`<p>${T.usersCount(usage.result.users)}</p><div class="scroll" tabindex="0" role="region" aria-label=${T.usage}><table class="lined"><thead><tr><th scope="col">${T.kind}</th>
         <th scope="col">${T.views.memories}</th><th scope="col">${T.sizes}</th></tr></thead><tbody>
@@ -74,30 +54,4 @@ function Verify() {
     <${Failed} error=${action.error} />
     ${report && !report.findings.length && html`<p class="good" role="status">${T.verified(report.events)}</p>`}
     ${report?.findings.length > 0 && html`<p class="bad" role="alert">${T.verifyFailed}</p><pre class="data" tabindex="0">${JSON.stringify(report.findings, null, 2)}</pre>`}`;
-}
-
-function Chart({ rates }) {
-  const box = useRef(null);
-  const chart = useRef(null);
-  const data = () => [rates.map(([at]) => at - (rates.at(-1)?.[0] ?? 0)), rates.map(([, rate]) => rate)];
-  useEffect(() => {
-    let isOn = true;
-    import("../vendor/uplot.js").then(({ default: Plot }) => {
-      if (!isOn) return;
-      const style = getComputedStyle(document.documentElement);
-      const colour = (name) => style.getPropertyValue(name).trim();
-      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line") } };
-      chart.current = new Plot({
-        width: box.current.clientWidth, height: 180, legend: { show: false },
-        scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [{ ...axis, label: T.chartSeconds, values: (_, ticks) => ticks.map(Math.abs) }, axis],
-        series: [{ label: T.chartSeconds }, { label: T.chartTitle, stroke: colour("--bar"), width: 2, fill: `${colour("--bar")}33` }],
-      }, data(), box.current);
-    });
-    const resize = () => chart.current?.setSize({ width: box.current.clientWidth, height: 180 });
-    addEventListener("resize", resize);
-    return () => { isOn = false; removeEventListener("resize", resize); chart.current?.destroy(); };
-  }, []);
-  useEffect(() => { chart.current?.setData(data()); }, [rates.length, rates.at(-1)?.[0]]);
-  return html`<h3>${T.chartTitle}</h3><div ref=${box} role="img" aria-label=${T.chartTitle}></div>`;
 }

@@ -5,11 +5,12 @@ import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
 import {
-  Bars, Failed, Field, MemoryRow, Said, Select, Tags, kindOptions, named, snippet, trustOptions,
-  useAction, when,
+  Bars, Failed, Field, MemoryRow, Said, SaidBy, Select, Tags, because, kindOptions, scaleOf, snippet,
+  trustOptions, useAction,
 } from "../parts.js";
 import { T } from "../texts.js";
 
+const UNANSWERED = 0.2; // a chance below it: nothing that is found answers
 const FILTERS = ["memory_types", "min_trust", "since", "until"];
 const WEIGHTS = Object.keys(T.weights);
 const filterNames = { memory_types: T.kind, min_trust: T.trust, since: T.since, until: T.until };
@@ -85,33 +86,26 @@ export default function Search({ user, params, set, toast }) {
     ${!found && html`<p class="quiet">${T.searchEmpty}</p>`}
     ${found && html`<div class=${found.lists.length > 1 ? "split even" : "split"}>
       ${found.lists.map((hits, side) => html`<${Hits} key=${side} hits=${hits} side=${found.lists.length > 1 ? side : null}
-        other=${found.lists[1 - side]} choose=${choose} chosen=${chosen} />`)}
+        most=${scaleOf(found.lists.flat())} other=${found.lists[1 - side]} choose=${choose} chosen=${chosen} />`)}
       <section class="box aside" tabindex="0" aria-label=${T.details}><${Details} user=${user} memory=${chosen} asOf=${form.asOf === "" ? undefined : moment(form.asOf)} toast=${toast} /></section>
     </div><${Removed} removed=${found.removed} />`}`;
 }
 
-/** The signal that lifts a hit most, and its part of all that lifts it. */
-function because(signals) {
-  const lifting = Object.entries(signals).filter(([, value]) => value > 0);
-  const sum = lifting.reduce((total, [, value]) => total + value, 0);
-  if (!sum) return null;
-  const [name, most] = lifting.reduce((best, one) => (one[1] > best[1] ? one : best));
-  return T.rankBecause(named(T.weights, name), `${Math.round((100 * most) / sum)} %`);
-}
-
-function Hits({ hits, side, other, choose, chosen }) {
+function Hits({ hits, side, most, other, choose, chosen }) {
+  const answered = hits[0]?.answered ?? 0;
   const rank = (id) => {
     const at = other?.findIndex((hit) => hit.memory_id === id);
     return at === undefined || at < 0 ? null : at + 1;
   };
   return html`<section class="box" aria-label=${side === null ? T.views.search : T.weighting(side + 1)}>
-    <p role="status">${side !== null && html`<b>${T.weighting(side + 1)}</b> · `}${T.found(hits.length)}</p>
+    <p role="status">${side !== null && html`<b>${T.weighting(side + 1)}</b> · `}${T.found(hits.length)}${hits.length > 0 && html` · ${T.answered(answered)}`}</p>
+    ${answered < UNANSWERED && html`<p class="note" role="status">${hits.length ? T.nothingRelevant : T.nothingFound}</p>`}
     <ol class="hits">${hits.map((hit, at) => html`<li key=${hit.memory_id}>
       <div><b>${at + 1}.</b> <${Said} text=${snippet(hit.content)} /></div>
-      <p class="small quiet"><${Tags} memory=${hit} />${when(hit.occurred_at)} · ${T.fields.score} ${hit.score.toFixed(3)}
+      <p class="small quiet"><${Tags} memory=${hit} /><${SaidBy} memory=${hit} /> · ${T.fields.score} ${hit.score.toFixed(3)}
         ${side !== null && html` · ${T.rankMoved(rank(hit.memory_id))}`}</p>
       ${hit.signals && html`<p class="small">${because(hit.signals)}</p>
-        <${Bars} values=${hit.signals} names=${T.weights} label=${T.signalsOf} />`}
+        <${Bars} values=${hit.signals} most=${most} label=${T.signalsOf} />`}
       <button aria-pressed=${chosen?.memory_id === hit.memory_id} onClick=${() => choose(hit)}>${T.why}</button>
     </li>`)}</ol></section>`;
 }

@@ -4,27 +4,15 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Failed, MemoryList, Said, VirtualList, Waiting, named, snippet, useCall, usePages, when } from "../parts.js";
+import { Empty, Failed, HELP, MemoryList, Said, VirtualList, Waiting, named, snippet, useCall, usePages, useSettled, when } from "../parts.js";
 import { T } from "../texts.js";
 import { useEvents } from "./timeline.js";
-
-const SETTLES_MS = 200; // a slider that moves asks once it rests
-
-function useSettled(value) {
-  const [settled, settle] = useState(value);
-  const key = JSON.stringify(value);
-  useEffect(() => {
-    const timer = setTimeout(() => settle(value), SETTLES_MS);
-    return () => clearTimeout(timer);
-  }, [key]);
-  return settled;
-}
 
 export default function Travel({ user }) {
   const { events, error } = useEvents(user, false);
   if (error) return html`<${Failed} error=${error} />`;
   if (!events) return html`<p class="quiet" role="status">${T.loading}</p>`;
-  if (!events.length) return html`<p class="quiet">${T.noEvents}</p>`;
+  if (!events.length) return html`<${Empty} text=${T.noEvents} link=${T.howToAdd} to=${HELP.add} />`;
   return html`<${Moments} user=${user} events=${[...events].reverse()} />`;
 }
 

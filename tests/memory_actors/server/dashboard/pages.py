@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 USER = "ada"
 VIEWS = (
-    "users", "memories", "search", "timeline", "travel", "graph", "context", "compaction", "health",
+    "overview", "users", "memories", "search", "prompt", "conversations", "timeline", "travel",
+    "graph", "context", "compaction", "health", "review",
 )  # fmt: skip
 SERIOUS = ("serious", "critical")
 HOSTILE = (

@@ -22,6 +22,12 @@ PICTURES = "MEMORY_ACTORS_PICTURES"
 DEMO, FACTS = "demo", "demo facts"
 WIDTH = 1100
 WALKS = 8
+QUESTION = "What is the name of Maya's dog?"
+SHOWS = {
+    "overview": "Room for all users",
+    "conversations": "18 turns",
+    "prompt": "The next best, which were left out",
+}
 PROGRAM = (sys.executable, "-m", "memory_actors.cli")
 
 
@@ -57,7 +63,8 @@ def test_each_view_shows_what_the_demo_left(browser: Browser, address: str, tmp_
     url, _, key = address.partition("/ui#key=")
     with Dashboard.opened(browser, url, key, WIDTH) as dashboard:
         for view in VIEWS:
-            page = dashboard.see(view, FACTS if view == "graph" else DEMO)
+            asked = {"q": QUESTION} if view == "prompt" else {}
+            page = dashboard.see(view, FACTS if view == "graph" else DEMO, **asked)
             _use(view, page)
             expect(page.get_by_text("Loading…")).to_have_count(0)
             page.screenshot(path=pictures / f"{view}.png")
@@ -66,14 +73,16 @@ def test_each_view_shows_what_the_demo_left(browser: Browser, address: str, tmp_
 def _use(view: str, page: Page) -> None:
     """Do what the view is for, and see what comes of it."""
     rows = page.get_by_role("listbox").get_by_role("option")
-    if view == "users":
+    if view in SHOWS:
+        expect(page.get_by_text(SHOWS[view])).to_be_visible()
+    elif view == "users":
         expect(rows).to_have_count(2)
         expect(rows.first).to_contain_text(f"{148 + WALKS} memories")
     elif view in ("memories", "timeline"):
         rows.nth(2).click()
         expect(page.get_by_role("region", name="Details").locator("table").first).to_be_visible()
     elif view == "search":
-        page.get_by_label("Query").fill("What is the name of Maya's dog?")
+        page.get_by_label("Query").fill(QUESTION)
         page.get_by_label("Query").press("Enter")
         expect(page.locator(".hits > li").first).to_contain_text("Biscuit")
         page.get_by_role("button", name="Why it is here").first.click()
@@ -83,7 +92,7 @@ def _use(view: str, page: Page) -> None:
         expect(page.get_by_text(f"{74 + WALKS // 2} changes")).to_be_visible()
     elif view == "graph":
         expect(rows.first).to_contain_text("Maya — ")
-        expect(page.locator(".graph canvas").first).to_be_visible()
+        expect(page.locator(".graph .relation")).to_have_text("lives in")
     elif view == "context":
         _write_document(page)
     elif view == "compaction":
