@@ -24,8 +24,9 @@ import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
 from eventlog.core.records import to_datetime, to_us
-from memory_actors.api.purging import by_kind, taken_out
+from memory_actors.api.purging import by_kind, purge_source, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.origins import origins_of
 from memory_actors.base.reports import Forgotten, ForgottenFact
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
@@ -38,6 +39,7 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
+from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE
@@ -271,13 +273,32 @@ async def _forget(
     return done, await _rewritten(scope, words, path)
 
 
+async def leave(scope: Scope, subject: str) -> None:
+    """Take the grant of a subject who is erased, and remove what they wrote, or their name of it.
+
+    `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
+    """
+    if subject in (await scope.state()).grants.rights:
+        async with scope.writable() as live:
+            await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
+    keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
+    await purge_source(scope, subject, None, keep_words=keep_words)
+    if not keep_words and isinstance(scope.services.log, RedactingStore):
+        await _forget_gone(scope, lambda one: any(by.source == subject for by in origins_of(one)))
+
+
 async def forget_retained(scope: Scope) -> int:
     """Take out of the log what retention rules have deleted; return how many events had words."""
+    return await _forget_gone(scope, lambda one: ApplyRetention.__name__.encode() in one.raw_meta)
+
+
+async def _forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) -> int:
+    """Take memories that some events are about, and that are gone, out of the log."""
     gone = set[str]()
 
     def look(page: Sequence[Recorded[Any]]) -> None:
         for one in page:
-            if ApplyRetention.__name__.encode() in one.raw_meta:
+            if not isinstance(one.data, Dropped) and is_meant(one):
                 gone.update(_KEYS(one.data))
 
     await _searched(scope, look)

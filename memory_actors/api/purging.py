@@ -19,7 +19,6 @@ from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.base.watching import tell
-from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -36,7 +35,7 @@ async def purge(
     named, level = checked(source, trust)
     check_flag(dry_run, "dry_run")
     started_us = scope.now_us()
-    work = _purge(scope, named, level, dry_run=dry_run)
+    work = purge_source(scope, named, level, dry_run=dry_run)
     with scope.measured("Purge", "any"):
         done = await (work if dry_run else scope.unattended(work))
     return Purged(
@@ -47,18 +46,6 @@ async def purge(
         purged_at=to_datetime(started_us),
         **taken_out(done),
     )
-
-
-async def leave(scope: Scope, subject: str) -> None:
-    """Take the grant of a subject who is erased, and remove what they wrote, or their name of it.
-
-    `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
-    """
-    if subject in (await scope.state()).grants.rights:
-        async with scope.writable() as live:
-            await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
-    keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
-    await _purge(scope, subject, None, keep_words=keep_words)
 
 
 def taken_out(done: Sequence[SourcePurged]) -> dict[str, Any]:
@@ -109,7 +96,7 @@ def checked(source: str | None, trust: Trust | str | None) -> tuple[str | None, 
     return check_optional_name(source, "source"), check_optional_trust(trust)
 
 
-async def _purge(
+async def purge_source(
     scope: Scope,
     source: str | None,
     trust: Trust | None,
@@ -117,6 +104,7 @@ async def _purge(
     dry_run: bool = False,
     keep_words: bool = False,
 ) -> list[SourcePurged]:
+    """Purge in batches, and return what each came to; `keep_words` takes only the name out."""
     done = []
     async with scope.writable() as live:
         batches = [*_batches(live.state, source, trust)]

@@ -10,9 +10,9 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, forget_retained, put_forgotten, unforget
+from memory_actors.api.forgetting import forget, forget_retained, leave, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import by_kind, leave, purge
+from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.reviewing import read_pending, rejecting
 from memory_actors.api.user_context import UserContext
@@ -639,7 +639,7 @@ class UserMemory(UserReads):
         return await handle._undo_compaction(compressed_id, ids)
 
     async def _leave(self, subject: str) -> None:
-        """Let a person who is erased leave this scope. See `api/purging.py`."""
+        """Let a person who is erased leave this scope. See `api/forgetting.py`."""
         await self._scope.unattended(leave(self._scope, subject))
 
     async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:

@@ -117,7 +117,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Rules that delete what is too old: when compaction runs, and by `apply_retention`."""
     shared_writes_on_erase: Literal["erase", "anonymous"] = "erase"
     """The fate of what a person wrote in the scopes of others when the person is erased: it is
-    removed there, as `purge` does it, or stays and no longer names them."""
+    removed there, from the log too, or stays and no longer names them."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S

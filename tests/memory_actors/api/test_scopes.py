@@ -233,6 +233,9 @@ async def test_a_person_who_is_erased_leaves_the_scopes_of_others(
         names = {one.source for origins in left.values() for one in origins}
         assert names == {"person:bob"}
         assert ("bread by ada" in left) == (fate == "anonymous")
+        logged = str([one async for one in memory.events("project:x")])
+        assert ("bread by ada" in logged) == (fate == "anonymous")
+        assert "bread by bob" in logged
         assert await memory.user("team:y").count() == (fate == "anonymous")
         assert (await memory.erase("ada")).events == 0
 
