@@ -84,6 +84,11 @@ def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
     check_printed(program, printed_by(tmp_path, "-c", program))
 
 
+def test_the_example_of_scopes_prints_what_it_says(tmp_path: Path) -> None:
+    (program,) = blocks("docs/scopes.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+
+
 @pytest.mark.parametrize(("number", "needs"), [(1, "langgraph.store"), (2, "memory_actors")])
 def test_what_the_readme_plugs_in_prints_what_it_says(
     tmp_path: Path, number: int, needs: str
@@ -125,6 +130,22 @@ def test_the_tutorials_command_lines_work_on_what_it_made(
         assert result.exit_code == 0, (line, result.output)
         if "replay" in arguments:
             assert "User enjoys skiing" in result.stdout
+
+
+def test_the_page_on_data_protection_works_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program,) = blocks("docs/data-protection.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+    monkeypatch.chdir(tmp_path)
+    embedder, said = DefaultEmbedder(), {}
+    (lines,) = blocks("docs/data-protection.md", "sh")
+    for line in lines.splitlines():
+        arguments = shlex.split(line.replace("HOLD_ID", said.get("hold", "")), comments=True)[1:]
+        result = CliRunner().invoke(main, [*arguments, "--json"], obj=App(embedder=embedder))
+        assert result.exit_code == 0, (line, result.output)
+        if arguments[-1] == "holds":
+            said["hold"] = json.loads(result.stdout)[0]["hold_id"]
 
 
 def reference() -> list[str]:

@@ -10,9 +10,9 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, put_forgotten, unforget
+from memory_actors.api.forgetting import forget, forget_retained, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import purge
+from memory_actors.api.purging import by_kind, leave, purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.reviewing import read_pending, rejecting
 from memory_actors.api.user_context import UserContext
@@ -26,16 +26,36 @@ from memory_actors.base.records import (
     Metadata,
     OnDuplicate,
     Receipt,
+    Right,
     Tier,
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Forgotten, ForgottenFact, Purged, Undone
-from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.base.reports import (
+    Extraction,
+    Forgotten,
+    ForgottenFact,
+    Hold,
+    Purged,
+    Retained,
+    Undone,
+)
+from memory_actors.base.validation import (
+    check_flag,
+    check_member,
+    check_memory_type,
+    check_name,
+    check_subject,
+    check_tier,
+)
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
-from memory_actors.kinds import account
-from memory_actors.kinds.account import SetTier
+from memory_actors.kinds import account, grants
+from memory_actors.kinds.account import SetHold, SetTier
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.grants import SetRight
+from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -45,6 +65,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
+from memory_actors.users.holds import holds_of, refuse_held
 
 
 class UserMemory(UserReads):
@@ -81,6 +102,16 @@ class UserMemory(UserReads):
         :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
         """
         return self._with(origins=origin(source, trust))
+
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.
+
+        They ask in the name of the handle's subjects; if it names none, of this user. Everything
+        else, writes above all, is still about this user.
+
+        :raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes.
+        """
+        return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
@@ -417,11 +448,13 @@ class UserMemory(UserReads):
         or an error, repeat it.
 
         :raises NotFoundError: nothing says that: give the id of a memory.
+        :raises HeldError: the user is under a legal hold.
         :raises InvalidInputError: an argument is not what it must be.
         :raises MissingCapability: the store cannot take words out of the log.
         :raises EmbedderError: `similar` is given, and the fact could not be embedded.
         """
         self._scope.check_writable()
+        refuse_held(await self.holds())
         return await forget(
             self._scope, what,
             everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
@@ -492,9 +525,103 @@ class UserMemory(UserReads):
         :raises InvalidInputError: there is no such tier.
         """
         command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
-        with self._scope.measured(SetTier.__name__, account.PART.NAME):
+        await self._ask(command, account.PART.NAME)
+
+    async def hold(self, reason: str) -> Hold:
+        """Put this user under a legal hold, until `release`; there may be several.
+
+        Meanwhile no retention rule applies and nothing expires by its time to live. Nothing is
+        dropped from the log, recalls included, and `erase` and `forget` are refused. Writes,
+        deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
+        what leaves. It keeps who placed the hold, too: the agent of this handle.
+
+        :raises InvalidInputError: a reason that is empty or over 512 bytes.
+        """
+        now_us = self._scope.now_us()
+        hold_id = self._scope.new_id(now_us)
+        reason = check_name(reason, "reason")
+        await self._ask(SetHold(now_us=now_us, hold_id=hold_id, reason=reason), account.PART.NAME)
+        return (await self.holds())[-1]
+
+    async def release(self, hold_id: str) -> Hold:
+        """Release a legal hold. With the last one, what is due by then goes.
+
+        :raises NotFoundError: it is not in force.
+        """
+        hold_id = check_name(hold_id, "hold_id")
+        await self._ask(SetHold(now_us=self._scope.now_us(), hold_id=hold_id), account.PART.NAME)
+        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
+
+    async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
+        """Delete what the retention rules no longer allow, now: see `Settings.retention`.
+
+        With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
+        was, for audits, as after a `delete`. With `from_log` the words of all that rules have ever
+        deleted leave the log, too, as with `forget`: replays show that something was there. That
+        rewrites the file of the log.
+
+        :raises MissingCapability: the store cannot take words out of the log.
+        """
+        check_flag(dry_run, "dry_run")
+        check_flag(from_log, "from_log")
+        scope, now_us = self._scope, self._scope.now_us()
+        with scope.measured(ApplyRetention.__name__, account.PART.NAME):
+            async with scope.writable() as live:
+                gone = await live.retain(scope.services.settings, now_us, dry_run=dry_run)
+                held = bool(live.state.account.holds)
+            rewrites = from_log and not (dry_run or held)
+            rewritten = await scope.unattended(forget_retained(scope)) if rewrites else 0
+        return Retained(
+            user_id=scope.user_id,
+            dry_run=dry_run,
+            applied_at=to_datetime(now_us),
+            gone=by_kind(gone),
+            held=held,
+            rewritten=rewritten,
+        )
+
+    async def holds(self, *, released: bool = False) -> list[Hold]:
+        """Return the legal holds in force, oldest first; with `released`, former ones, too."""
+        check_flag(released, "released")
+        self._scope.services.runtime.check_open()
+        return await holds_of(self._scope.services.log, self._scope.stream, released=released)
+
+    async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
+        """Give a person, an agent or an API key a right, in place of the one that it had.
+
+        Returns the right of each subject then, as `grants` does.
+
+        `subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id
+        of a key. The rights are "read"; "write", which includes it; "manage", which includes both,
+        grants and the tier. From its first grant on, the scope is open to nobody else, but for the
+        embedding process and the person of the scope's own name.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here.
+        :raises InvalidInputError: no subject, an unknown right, or too many grants.
+        """
+        return await self._set_right(subject, check_member(Right, right, "right"))
+
+    async def revoke(self, subject: str) -> dict[str, Right]:
+        """Take the right of a subject: its next read or write is refused, at every door.
+
+        Returns the right of each subject that still has one.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here.
+        :raises NotFoundError: it has no grant.
+        """
+        return await self._set_right(subject, None)
+
+    async def _set_right(self, subject: str, right: Right | None) -> dict[str, Right]:
+        named = check_subject(subject)
+        command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
+        return (await self._ask(command, grants.PART.NAME)).grants.rights
+
+    async def _ask(self, command: Command, part: str) -> UserState:
+        """Carry out a command that is about no memory, and return the state then."""
+        with self._scope.measured(type(command).__name__, part):
             async with self._scope.writable() as live:
-                await self._scope.ask(live, command)
+                state: UserState = (await self._scope.ask(live, command)).state
+                return state
 
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.
@@ -510,6 +637,10 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+    async def _leave(self, subject: str) -> None:
+        """Let a person who is erased leave this scope. See `api/purging.py`."""
+        await self._scope.unattended(leave(self._scope, subject))
 
     async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
         """Refuse what was forgotten in another store. See plumbing.py."""

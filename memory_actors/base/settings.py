@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -56,6 +56,22 @@ Encrypt: TypeAlias = bool | str | Path
 """False: not; True: with the keys beside the store; a path: with those in this file."""
 
 
+Pattern: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+"""A pattern as shells have them: `*` stands for any characters, `?` for one."""
+
+
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that deletes memories: all that its fields match; None matches everything."""
+
+    days: Annotated[float, Meta(gt=0, le=100_000)]
+    """The days since the log got its words last: a summary is as old as its newest original."""
+    memory_type: MemoryType | None = None
+    source: Pattern | None = None
+    """Of sources. A memory that others had a say in stays: `purge` takes words out."""
+    user_id: Pattern | None = None
+    """Of users."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a `MemorySystem`. `api/settings_check.py` holds them to their types."""
 
@@ -97,6 +113,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     extractor has "extracted", or "all"; None: none. See docs/review.md."""
     review_days: Days = 30.0
     """Days after which a memory that nobody has approved is rejected."""
+    retention: tuple[RetentionRule, ...] = ()
+    """Rules that delete what is too old: when compaction runs, and by `apply_retention`."""
+    shared_writes_on_erase: Literal["erase", "anonymous"] = "erase"
+    """The fate of what a person wrote in the scopes of others when the person is erased: it is
+    removed there, as `purge` does it, or stays and no longer names them."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
@@ -106,8 +127,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reranker_deadline_s: Deadline = 2.0
     """The longest that a search waits for the reranker; then its hits keep their order."""
     embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
-    """Embeddings of texts kept in memory: 2 KB each with the default model, so 20 MB. At least as
-    many as may be added at once. Others are read from the disk, in some 10 microseconds each."""
+    """Embeddings kept in memory, of queries and of texts that were just read: 2 KB each with the
+    default model, so 20 MB. At least as many as may be added at once. Others are read from the
+    disk, in some 10 microseconds each."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""

@@ -94,6 +94,7 @@ def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
 
 
 AUTOMATIC: Mapping[str, str] = {
+    "ApplyRetention": "retention",
     "CompressMemories": "compaction",
     "ExpireMemories": "its time to live, which was over",
 }

@@ -18,9 +18,11 @@ from litestar.exceptions import HTTPException, ValidationException
 from eventlog import DiskFull, KeyGone, LogClosed, MissingCapability
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
+    AccessDeniedError,
     EmbedderError,
     ExtractorError,
     ForgottenError,
+    HeldError,
     InvalidInputError,
     KeyFileError,
     MemoryLimitError,
@@ -70,7 +72,9 @@ _KNOWN: Final = (
     _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
     _Known(ForgottenError, 409, "forgotten", "Forgotten"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
+    _Known(AccessDeniedError, 403, "forbidden", "Forbidden"),
     _Known(NotFoundError, 404, "not-found", "Not found"),
+    _Known(HeldError, 409, "held", "Under a legal hold"),
     _Known(
         MemoryLimitError, 503, "memory-limit", "Memory limit reached",
         "The server holds as much memory as it may: writes are refused, reads and deletes work. "

@@ -400,6 +400,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who may do what
+         * @description Return the right of each subject that has a grant, by subject, in order.
+         */
+        get: operations["list_grants"];
+        put?: never;
+        /**
+         * Grant a right
+         * @description Give a person, an agent or an API key a right, in place of the one that it had.
+         */
+        post: operations["grant_right"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What this key may do
+         * @description Return the right of the subjects of the handle, as it is now; None: they have none.
+         */
+        get: operations["own_right"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a right
+         * @description Take the right of a subject: its next read or write is refused, at every door.
+         */
+        post: operations["revoke_right"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/turns": {
         parameters: {
             query?: never;
@@ -489,7 +553,7 @@ export interface paths {
         };
         /**
          * Events of a user
-         * @description Stream what has happened to a user's memory, and what happens.
+         * @description Stream what has happened to a user's memory, and what happens. A grant does not do for it.
          */
         get: operations["user_events"];
         put?: never;
@@ -774,6 +838,7 @@ export interface components {
             score?: number | null;
             superseded_by?: string | null;
             held_until?: string | null;
+            scope?: string | null;
         };
         /** ContextText */
         ContextText: {
@@ -811,6 +876,10 @@ export interface components {
             log_bytes_after: number;
             /** @default false */
             key_deleted?: boolean;
+            /** @default 0 */
+            holds?: number;
+            /** @default 0 */
+            scopes?: number;
         };
         /**
          * Extract
@@ -907,6 +976,23 @@ export interface components {
             /** @default  */
             code?: string;
         };
+        /**
+         * GrantRight
+         * @example {
+         *       "subject": "person:ada",
+         *       "right": "read"
+         *     }
+         */
+        GrantRight: {
+            subject: string;
+            right?: components["schemas"]["Right"];
+        };
+        /** Grants */
+        Grants: {
+            grants: {
+                [key: string]: components["schemas"]["Right"];
+            };
+        };
         /** Health */
         Health: {
             status: string;
@@ -974,6 +1060,7 @@ export interface components {
             /** @default [] */
             near_duplicates?: string[];
             superseded_by?: string | null;
+            scope?: string | null;
         };
         /** Hits */
         Hits: {
@@ -1092,6 +1179,10 @@ export interface components {
             source?: string | null;
             trust?: components["schemas"]["Trust"];
         };
+        /** OwnRight */
+        OwnRight: {
+            right: components["schemas"]["Right"] | null;
+        };
         /** Pending */
         Pending: {
             memories: components["schemas"]["Memory"][];
@@ -1197,6 +1288,22 @@ export interface components {
         Rejected: {
             receipts: components["schemas"]["Receipt"][];
         };
+        /**
+         * RevokeRight
+         * @example {
+         *       "subject": "person:ada"
+         *     }
+         */
+        RevokeRight: {
+            subject: string;
+        };
+        /**
+         * Right
+         * @description The right of a subject in a scope, from the least up; each includes those before it.
+         * @default read
+         * @enum {string}
+         */
+        Right: "read" | "write" | "manage";
         /**
          * Search
          * @example {
@@ -1400,6 +1507,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1464,6 +1575,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1561,6 +1676,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1625,6 +1744,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1711,6 +1834,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1799,6 +1926,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1863,6 +1994,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1941,6 +2076,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2016,6 +2155,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2113,6 +2256,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2188,6 +2335,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2268,6 +2419,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2332,6 +2487,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2427,6 +2586,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2513,6 +2676,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2590,6 +2757,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2676,6 +2847,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2740,6 +2915,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2826,6 +3005,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2923,6 +3106,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2987,6 +3174,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3082,6 +3273,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3138,6 +3333,313 @@ export interface operations {
             };
         };
     };
+    list_grants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the right of each subject that has a grant, by subject, in order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    grant_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GrantRight"];
+            };
+        };
+        responses: {
+            /** @description Give a person, an agent or an API key a right, in place of the one that it had. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    own_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the right of the subjects of the handle, as it is now; None: they have none. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnRight"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RevokeRight"];
+            };
+        };
+        responses: {
+            /** @description Take the right of a subject: its next read or write is refused, at every door. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     add_turn: {
         parameters: {
             query?: never;
@@ -3146,6 +3648,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3232,6 +3738,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3309,6 +3819,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3373,6 +3887,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3764,7 +4282,10 @@ export interface operations {
     };
     erase_user: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Also under a legal hold. */
+                despite_hold?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Whose memory. */
@@ -3803,6 +4324,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Quota exceeded */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

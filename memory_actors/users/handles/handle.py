@@ -296,17 +296,13 @@ class Handle(Redacting, metaclass=ABCMeta):
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
-                indexed = [] if command.waits else list(texts)
+                said = [] if command.waits else list(texts), idempotency_key, digest
                 try:
-                    reply, unindexed = await self._append_texts(
-                        command, indexed, idempotency_key, digest
-                    )
+                    reply, unindexed = await self._append_texts(command, *said)
                 except EmbeddingNeededError:
                     codes = await self._scope.embeddings.codes({text_digest(t): t for t in texts})
                     command = msgspec.structs.replace(command, codes=codes)
-                    reply, unindexed = await self._append_texts(
-                        command, indexed, idempotency_key, digest
-                    )
+                    reply, unindexed = await self._append_texts(command, *said)
             elif (after := self._after(command)) is not None:
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done

@@ -219,6 +219,13 @@ async def test_only_the_named_memory_goes_where_that_is_asked_for(open_memory: A
         added, updated, _gone = await user.history(one.memory_id)
         assert added.data["content"] == updated.data["content"] == "[forgotten]"
         assert "metadata" not in added.data
+        for name in ("Zach", "Tom"):
+            await user.entities.add_entity(name, observations=["is tall", f"{name} sings"])
+        await user.documents.put("people", {"name": "Zach"}, key="z")
+        done = await user.forget((await user.entities.get("Zach")).memory_id)
+        assert (len(done.tombstones), set(done.gone)) == (1, {"entity"})
+        assert list((await user.entities.get("Tom")).observations) == ["is tall", "Tom sings"]
+        assert (await user.documents.get("z", "people")).value == {"name": "Zach"}
         for bad in ("", " ", "\ud800", 7, "nobody says this"):
             with pytest.raises((InvalidInputError, NotFoundError)):
                 await user.forget(bad)
