@@ -43,6 +43,7 @@ from memory_actors.base.errors import EmbedderError as EmbedderError
 from memory_actors.base.errors import ExtractorError as ExtractorError
 from memory_actors.base.errors import ForgottenError as ForgottenError
 from memory_actors.base.errors import GlobalQuotaExceededError as GlobalQuotaExceededError
+from memory_actors.base.errors import HeldError as HeldError
 from memory_actors.base.errors import ImprovementError as ImprovementError
 from memory_actors.base.errors import InvalidInputError as InvalidInputError
 from memory_actors.base.errors import KeyFileError as KeyFileError
@@ -103,6 +104,7 @@ from memory_actors.base.reports import EraseReceipt as EraseReceipt
 from memory_actors.base.reports import Extraction as Extraction
 from memory_actors.base.reports import Forgotten as Forgotten
 from memory_actors.base.reports import ForgottenFact as ForgottenFact
+from memory_actors.base.reports import Hold as Hold
 from memory_actors.base.reports import LogEntry as LogEntry
 from memory_actors.base.reports import ModelSwitch as ModelSwitch
 from memory_actors.base.reports import Moment as Moment
@@ -110,10 +112,12 @@ from memory_actors.base.reports import ProposedFact as ProposedFact
 from memory_actors.base.reports import Purged as Purged
 from memory_actors.base.reports import PurgeReport as PurgeReport
 from memory_actors.base.reports import Recall as Recall
+from memory_actors.base.reports import Retained as Retained
 from memory_actors.base.reports import Undone as Undone
 from memory_actors.base.reports import Why as Why
 from memory_actors.base.reports import WhyStep as WhyStep
 from memory_actors.base.settings import SUNDAYS as SUNDAYS
+from memory_actors.base.settings import RetentionRule as RetentionRule
 from memory_actors.base.settings import Settings as Settings
 from memory_actors.base.statistics import SystemStatistics as SystemStatistics
 from memory_actors.base.tokens import CalibratedEstimate as CalibratedEstimate

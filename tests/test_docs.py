@@ -127,6 +127,22 @@ def test_the_tutorials_command_lines_work_on_what_it_made(
             assert "User enjoys skiing" in result.stdout
 
 
+def test_the_page_on_data_protection_works_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program,) = blocks("docs/data-protection.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+    monkeypatch.chdir(tmp_path)
+    embedder, said = DefaultEmbedder(), {}
+    (lines,) = blocks("docs/data-protection.md", "sh")
+    for line in lines.splitlines():
+        arguments = shlex.split(line.replace("HOLD_ID", said.get("hold", "")), comments=True)[1:]
+        result = CliRunner().invoke(main, [*arguments, "--json"], obj=App(embedder=embedder))
+        assert result.exit_code == 0, (line, result.output)
+        if arguments[-1] == "holds":
+            said["hold"] = json.loads(result.stdout)[0]["hold_id"]
+
+
 def reference() -> list[str]:
     """Return what stands in backticks in the reference, a program's lines left out."""
     text = (ROOT / "docs/reference.md").read_text("utf-8")

@@ -43,9 +43,26 @@ async def _a_numbered_fact(_memory: MemorySystem, user: UserMemory, n: int) -> N
     await user.add(f"before {n}", memory_id=f"fact {n}", metadata={"n": n})
 
 
+async def _a_pending_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    """Add a fact that waits for a review where the settings say so."""
+    await user.from_source("a page", "untrusted").add(f"pending {n}")
+
+
+async def _pending(user: UserMemory) -> list[str]:
+    return [one.memory_id for one in await user.pending()]
+
+
+async def _approve(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+    return await user.approve(await _pending(user))
+
+
+async def _reject(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+    return await user.reject(await _pending(user))
+
+
 async def _a_poisoned_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.add(f"before {n}", memory_id=f"fact {n}")
-    page = user.from_source(f"page {n}", "untrusted")
+    page = user.from_source(f"page {n}")
     await page.update(f"fact {n}", content=f"poison {n}")
     await page.add(f"more poison {n}")
     await page.documents.put("things", {"n": n}, key=f"poison {n}")
@@ -225,6 +242,10 @@ def _without_arguments(operation: Operation) -> Command:
     return Command(call)
 
 
+async def _held_and_released(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    return await user.release((await user.hold(f"case {n}")).hold_id)
+
+
 def _add(kind: MemoryType) -> Command:
     async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
         return await user.add(f"added {n}", kind, memory_id=f"added {n}")
@@ -249,6 +270,8 @@ _SAID: dict[str, Command] = {
     "delete if": Command(lambda m, u, n: u.delete(f"fact {n}", filters={"n": n}), _a_numbered_fact),
     "restore": Command(lambda m, u, n: u.restore([f"fact {n}"]), _a_deleted_fact),
     "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
+    "hold": Command(_held_and_released),
+    "release": Command(_held_and_released),
     "retrieve": Command(lambda m, u, n: u.retrieve(f"what is known of {n}")),
     "context": Command(lambda m, u, n: u.context(f"context {n}")),
     "expand": Command(_expand, _a_summary),
@@ -292,6 +315,8 @@ _SAID: dict[str, Command] = {
     ),
     "full_id": Command(lambda m, u, n: u.full_id(f"fact {n}"), _a_fact),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
+    "approve": Command(_approve, _a_pending_fact),
+    "reject": Command(_reject, _a_pending_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
     "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),
     "forget": Command(lambda m, u, n: u.forget(f"fact {n}"), _a_fact),

@@ -87,7 +87,7 @@ async def opened(path: Path, *, first_id: int = 1, **fields: Any) -> AsyncIterat
     given = {
         "clock": Clock(), "embedder": EMBEDDER, "new_id": Ids(first_id), "alerts": [],
         "summarizer": CallableSummarizer(summary), "extractor": facts,
-        "settings": Settings(deadline_s=10.0),
+        "settings": Settings(deadline_s=10.0, review="untrusted"),
     } | fields  # fmt: skip
     async with MemorySystem.open(path, **given) as memory:
         yield memory

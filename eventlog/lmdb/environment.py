@@ -34,7 +34,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar, cast
 
 from eventlog.core.errors import (
     CorruptLog,
@@ -123,13 +123,15 @@ class Environment:
             self._files.replace(None)
             self._files.replace(self._load(self.path, earlier))
 
-    def read(self) -> AbstractContextManager[Transaction]:
+    def read(self, *, buffers: bool = False) -> AbstractContextManager[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside.
+
+        With `buffers`, keys and values are views of the mapped file, valid while it is held.
 
         :raises LogBusy: nobody can read now, which passes.
         """
         self.check_process()
-        return _Reading(self, self._files)
+        return _Reading(self, self._files, buffers=buffers)
 
     def not_read(self, error: BaseException) -> Exception | None:
         """Return the error for a reader instead of an error of LMDB; or None for other errors."""
@@ -347,16 +349,17 @@ class _Reading(AbstractContextManager[Transaction]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every read does.
     """
 
-    __slots__ = "_env", "_file", "_files", "_raw"
+    __slots__ = "_buffers", "_env", "_file", "_files", "_raw"
 
-    def __init__(self, env: Environment, files: SharedFile):
+    def __init__(self, env: Environment, files: SharedFile, *, buffers: bool):
         self._env = env
         self._files = files
+        self._buffers = cast("Literal[False]", buffers)  # views are typed as bytes, too
 
     def __enter__(self) -> Transaction:
         self._file = file = self._files.enter()
         try:
-            self._raw = file.env.begin()
+            self._raw = file.env.begin(buffers=self._buffers)
         except BaseException as error:
             self._files.leave(file)
             if (instead := self._env.not_read(error)) is not None:

@@ -13,6 +13,7 @@ what has come since.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import anyio.to_thread
 
@@ -23,6 +24,7 @@ from eventlog.core.requests import I64_MAX, check_int, check_stream_name
 from eventlog.core.rows import key_id
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import LogTail
+from eventlog.postgres.reading import EVENT, RowReading
 from eventlog.postgres.tables import SideTables
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
@@ -71,6 +73,20 @@ DROP_ARCHIVED = """
     SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM gone
 """
 
+TO_REDACT = f"""
+    SELECT {EVENT} FROM event AS e
+    WHERE e.sid = %b AND e.version > %b AND e.version <= %b ORDER BY e.version
+"""  # noqa: S608 - of constants
+REDACT = """
+    WITH archived AS (
+        UPDATE event_archive SET payload = %b WHERE sid = %b AND version = %b RETURNING version
+    )
+    UPDATE event SET frame = %b,
+        payload = CASE WHEN EXISTS (SELECT FROM archived) THEN NULL ELSE %b::bytea END
+    WHERE sid = %b AND version = %b AND gone_at IS NULL
+"""
+FORGET_SNAPSHOTS = "DELETE FROM snapshot WHERE sid = %b"
+
 
 def _page_of(table: str, key: str, is_to_go: str) -> str:
     """Return a statement that deletes what is to go of the next rows of a stream, in a table.
@@ -100,6 +116,7 @@ class Erasing(SideTables):
     """The part of a store that archives, drops and erases."""
 
     _clock: Callable[[], int]
+    _reading: RowReading
     _tail: LogTail
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
@@ -172,6 +189,30 @@ class Erasing(SideTables):
             await self._delete_pages(page, sid)
         events = until - before
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
+
+    async def redact(self, stream: str, rewrite: Callable[[Any], Any]) -> int:
+        """Replace the data of events of a stream, one a commit. See `RedactingStore`."""
+        check_stream_name(stream)
+        await self._writer.flush()
+        sid, redacted = frame.stream_id(stream), 0
+        end = await self._believed(sid)
+        for after in range(end.erased_version, end.version, ROWS_MAX):
+            last = min(after + ROWS_MAX, end.version)
+            for _, _, version, header, _, payload in await self._database.run(
+                TO_REDACT, [sid, after, last]
+            ):
+                if payload is None:
+                    continue
+                taken = frame.read(version, header + payload)
+                body = self._reading.rewritten(taken, stream, taken[7], rewrite)
+                if body is not None:
+                    header, new = frame.split(frame.redacted(version, header + payload, body))
+                    values = [new, sid, version, header, new, sid, version]
+                    await self._database.run(REDACT, values)
+                    redacted += 1
+        await self._database.run(FORGET_SNAPSHOTS, [sid])
+        await self._delete_pages(DERIVED_PAGE, sid, None)
+        return redacted
 
     async def _delete_pages(self, page: str, sid: bytes, *values: object) -> None:
         after: bytes | None = b""

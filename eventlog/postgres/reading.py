@@ -197,6 +197,7 @@ class PgVerification:
             archived_events=self._counts["archived"],
             dropped_events=self._counts["dropped"],
             erased_events=self._counts["erased"],
+            redacted_events=self._counts["redacted"],
         )
 
     def _found(self, position: int, sid: bytes, message: str) -> None:
@@ -229,6 +230,7 @@ class PgVerification:
         self._counts["erased"] += is_erased
         self._counts["dropped"] += gone_at is not None and not is_erased
         self._counts["archived"] += is_moved and payload is not None
+        self._counts["redacted"] += frame.is_redacted(header)
         try:
             whole = frame.erased(version, header, gone_at or 0) if payload is None else None
             if payload is None and gone_at is None and not is_erased:

@@ -61,7 +61,6 @@ class PgEventStore(Erasing, requests.TakesAppends):
     INSTEAD: ClassVar = {
         "BackupStore": "copy the database with `pg_dump`, or as its provider does",
         "ExportingStore": "replicate the database, or copy it with `pg_dump`",
-        "RedactingStore": "purge or delete instead: the words stay in the log; or erase the user",
         "ShrinkingStore": "autovacuum gives the space of the database back",
     }
 

@@ -20,7 +20,7 @@ from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.user_state import kind_of_tag
+from memory_actors.kinds.user_state import kind_of
 from memory_actors.search.reading import Found, pages, versions_about
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
@@ -59,7 +59,7 @@ async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind
         about |= await versions_about(log, stream, unknown)
     firsts = (versions[0] for versions in about.values() if versions)
     begun = [one async for page in pages(log, stream, firsts) for one in page]
-    kinds = {recorded.version: kind_of_tag(recorded.tag) for recorded in begun}
+    kinds = {recorded.version: kind_of(recorded) for recorded in begun}
     found: dict[str, Kind] = {}
     for memory_id in ids:
         kind = kinds.get(next(iter(about[memory_id]), 0))

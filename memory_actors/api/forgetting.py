@@ -16,6 +16,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio.to_thread
@@ -40,6 +41,7 @@ from memory_actors.kinds.forgetting import Forget, said_by
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE
+from memory_actors.kinds.retention import ApplyRetention
 from memory_actors.kinds.tombstones import (
     MARK,
     TEXTS,
@@ -187,12 +189,12 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     except NotFoundError:  # retention dropped its words
         return _Fact((), frozenset({what}))
     by_version = {one.version: one for one in events}
-    if isinstance(row, EntityRow):
-        texts = [row.name, *(observation_at(one.label, by_version) for one in row.observations)]
-    elif kind in (structured.KIND, working.KIND):
-        value = said_by(kind, row, by_version)
-        phrases = [one for one in texts_in(value, words=True) if " " in one.strip()]
-        texts = [value] if isinstance(value, str) else phrases
+    if isinstance(row, EntityRow):  # "is tall" is another fact about somebody else
+        told = [observation_at(one.label, by_version) for one in row.observations]
+        texts = [one for one in told if row.name.casefold() in one.casefold()]
+    elif kind in (structured.KIND, working.KIND):  # a word says nothing alone, without its key
+        told = [*texts_in(said_by(kind, row, by_version), words=True)]
+        texts = [one for one in told if " " in one.strip()]
     else:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))
@@ -216,21 +218,27 @@ async def _with_codes(
 
 async def _named(scope: Scope, fact: _Fact) -> set[str]:
     """Return every memory that an event says the fact of, and summaries of those; alive or not."""
-    log, about, keys_of, is_said = scope.services.log, {*fact.chosen}, _KEYS, _saying(fact)
+    about, is_said = {*fact.chosen}, _saying(fact)
 
     def look(page: Sequence[Recorded[Any]]) -> None:
         for event in (one.data for one in page if not isinstance(one.data, Dropped)):
             originals = getattr(event, "compressed_from_ids", ())
             said = texts_in(msgspec.to_builtins(event, builtin_types=(bytes,)))
             if not about.isdisjoint(originals) or any(map(is_said, said)):
-                about.update(keys_of(event))
+                about.update(_KEYS(event))
 
+    await _searched(scope, look)
+    return about
+
+
+async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[Any]]], None]) -> None:
+    """Have every event of a user looked at, in a thread, in pages."""
+    log = scope.services.log
     await log.flush()
     version = (await log.head(scope.stream)).erased_version
     while page := await log.read_stream(scope.stream, version, PAGE_EVENTS, dropped="mark"):
         await anyio.to_thread.run_sync(look, page)
         version = page[-1].version
-    return about
 
 
 # --- the work
@@ -260,6 +268,31 @@ async def _forget(
     living = await anyio.to_thread.run_sync(_digests, state)
     gone = await anyio.to_thread.run_sync(_digests, before) - living
     words = _Words(fact if everywhere else _Fact((), fact.chosen), stones, done, living, gone)
+    return done, await _rewritten(scope, words, path)
+
+
+async def forget_retained(scope: Scope) -> int:
+    """Take out of the log what retention rules have deleted; return how many events had words."""
+    gone = set[str]()
+
+    def look(page: Sequence[Recorded[Any]]) -> None:
+        for one in page:
+            if ApplyRetention.__name__.encode() in one.raw_meta:
+                gone.update(_KEYS(one.data))
+
+    await _searched(scope, look)
+    async with scope.writable() as live:
+        path, state = live.indexes.path, live.state
+    living = {one for one in gone if any(kind.find(state.of(kind), one) for kind in KINDS)}
+    if gone <= living:
+        return 0
+    fact = _Fact((), frozenset(gone - living))
+    words = _Words(fact, (), (), await anyio.to_thread.run_sync(_digests, state), set())
+    return await _rewritten(scope, words, path)
+
+
+async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
+    """Take words out of the log and what is derived from it; return how many events had them."""
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
         await scope.services.log.flush()
@@ -267,7 +300,7 @@ async def _forget(
         await scope.embeddings.erase(words.digests)
         if path is not None:
             await anyio.to_thread.run_sync(remove_indexes, path)
-    return done, rewritten
+    return rewritten
 
 
 def _batches(state: UserState, about: AbstractSet[str]) -> Iterator[tuple[str, ...]]:

@@ -28,8 +28,10 @@ from memory_actors.base.reports import (
     Extraction,
     Forgotten,
     ForgottenFact,
+    Hold,
     Purged,
     PurgeReport,
+    Retained,
     Undone,
 )
 
@@ -42,12 +44,12 @@ OWNERS: Final[Mapping[str, type]] = {
 
 RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
-    Undone, Forgotten, ForgottenFact,
+    Undone, Forgotten, ForgottenFact, Hold, Retained,
 )  # fmt: skip
 WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
-READS_RECEIPTS: Final = {"extractions", "forgotten"}
+READS_RECEIPTS: Final = {"extractions", "forgotten", "holds"}
 """The reads that return what writes have returned."""
 
 

@@ -10,6 +10,7 @@ from memory_actors.kinds import provenance
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.summaries import Compressed, Summary
+from memory_actors.kinds.user_state import kind_of_event
 from memory_actors.search.reading import About, Found, memories, pages, versions_about
 from memory_actors.users.handles.scope import Scope
 
@@ -70,7 +71,7 @@ async def _folded(
     gone: dict[int, Dropped] = {}
     async for page in pages(scope.services.log, scope.stream, versions):
         gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}
-        whole = [one for one in page if one.version not in gone]
+        whole = [one for one in page if one.version not in gone and kind_of_event(one.data) is kind]
         state = kind.fold(state, whole)
         origins = provenance.follow(origins, whole, kind.registry.keys)
     return state, gone, origins

@@ -101,7 +101,8 @@ async def _purge(
 ) -> list[SourcePurged]:
     done = []
     async with scope.writable() as live:
-        for batch in _batches(live.state, source, trust):
+        batches = [*_batches(live.state, source, trust)]
+        for batch in batches or [()]:  # of memories, and what is pending goes with the first
             command = Purge(now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust)
             events = await _decided(scope, live, command, dry_run=dry_run)
             done += [event for event in events if isinstance(event, SourcePurged)]

@@ -14,11 +14,13 @@ from memory_actors.api.finding import (
     found_summary,
     in_export_order,
     matching,
+    named_kinds,
     newest,
     searched_kinds,
 )
 from memory_actors.api.forgetting import facts_of
 from memory_actors.api.originals import expand
+from memory_actors.api.reviewing import pending
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -283,6 +285,22 @@ class UserReads(Redacting):
         if contains is not None:
             return len(await self._containing(state, which, contains))
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
+
+    async def pending(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        """Return the memories that wait for a review, the last that was added first.
+
+        No other read returns them. `expires_at` is when the wait ends: what nobody has approved by
+        then is rejected. `Settings.review` says what has to wait.
+        """
+        kinds = named_kinds(memory_types)
+        first, count = check_count(offset, "offset"), check_count(limit, "limit")
+        return await pending(self._scope, kinds, first, count)
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

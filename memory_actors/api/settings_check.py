@@ -64,6 +64,8 @@ def _check_fields(struct: msgspec.Struct, whose: str) -> None:
             _check_struct(name, value, type(field.default))
             continue
         meant = _convert(name, value, field.type)
+        if isinstance(meant, tuple):
+            meant, value = dict(enumerate(meant)), dict(enumerate(value))
         if isinstance(meant, Mapping):
             for key, one in meant.items():
                 if isinstance(one, msgspec.Struct):

@@ -194,7 +194,7 @@ class MemorySystem(SystemUpkeep):
         return await scope.services.recalls.read(
             recall_stream_of(scope.user_id),
             query=await scope.masked(query),
-            memory_id=check_optional_name(memory_id, "memory_id"),
+            memory_id=await scope.masked(check_optional_name(memory_id, "memory_id")),
             since_us=time_us(since, "since"),
             until_us=time_us(until, "until"),
             limit=check_count(limit, "limit"),
@@ -328,7 +328,7 @@ def _quota_use(services: Services) -> dict[str, float]:
     for live in services.runtime.lives():
         limits = services.limits[live.state.account.tier]
         for kind in KINDS:
-            for use in kind.quotas(live.state.of(kind), limits, None):
+            for use in live.state.quotas(kind, limits, None):
                 name = f"{kind.NAME}.{use.quota}"
                 fullest[name] = max(fullest.get(name, 0.0), use.percent / 100)
     return fullest

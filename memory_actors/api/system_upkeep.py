@@ -65,7 +65,7 @@ class SystemUpkeep:
         self._services.runtime.check_open()
         return self._services
 
-    async def erase(self, user_id: str) -> EraseReceipt:
+    async def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
         """Erase a user, for good: memories, history, vectors, indexes, archive, keys.
 
         Payloads go from the log, its file and the archive; what stays of each event is its place,
@@ -79,7 +79,11 @@ class SystemUpkeep:
         an error, repeat it: what was erased before is erased. A cluster of the user that is just
         being compacted is finished first.
 
+        A legal hold refuses it, and `despite_hold=True` overrides that: who erases decides which
+        duty is the stronger. The receipt counts the holds, which are erased with the rest.
+
         :raises InvalidInputError: that is no user's id.
+        :raises HeldError: the user is under a legal hold; nothing was erased.
         :raises BeingErasedError: it is under way.
         :raises LogUnavailable: the archive cannot be read now, so that nothing was begun.
         :raises StorageFailed: a file could not be looked for, removed or written: there may be more
@@ -88,7 +92,7 @@ class SystemUpkeep:
         :raises CorruptLog: the log is damaged. See the message, then repeat it.
         :raises KeyFileError: the key file cannot be used. See the message, then repeat it.
         """
-        return await self._erasing.erase(user_id)
+        return await self._erasing.erase(user_id, despite_hold=despite_hold)
 
     async def purge(
         self,

@@ -10,14 +10,15 @@ import msgspec
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, put_forgotten, unforget
+from memory_actors.api.forgetting import forget, forget_retained, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import purge
+from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reads import UserReads
+from memory_actors.api.reviewing import read_pending, rejecting
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin
+from memory_actors.base.origins import origin, origins_of
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -29,12 +30,22 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, Forgotten, ForgottenFact, Purged, Undone
-from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.base.reports import (
+    Extraction,
+    Forgotten,
+    ForgottenFact,
+    Hold,
+    Purged,
+    Retained,
+    Undone,
+)
+from memory_actors.base.validation import check_flag, check_memory_type, check_name, check_tier
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
-from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.account import SetHold, SetTier
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.retention import ApplyRetention
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -44,6 +55,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
+from memory_actors.users.holds import holds_of, refuse_held
 
 
 class UserMemory(UserReads):
@@ -173,7 +185,7 @@ class UserMemory(UserReads):
             metadata=metadata,
             occurred_at=to_datetime(self._scope.now_us()) if occurred_at is None else occurred_at,
         )
-        message = self.short_term._expiring(self.short_term._adding(item))
+        message = self.short_term._by_settings(self.short_term._adding(item))
         return await self._long_term._add_turn(
             msgspec.structs.replace(item, memory_id=memory_id), message, auto_prune
         )
@@ -336,6 +348,38 @@ class UserMemory(UserReads):
         self._scope.check_writable()
         return await restore(self._scope, self._handles, memory_ids)
 
+    async def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Add pending memories, as if they were added now by the one who had added them.
+
+        One by one: where one is refused, those before it are there. A fact that is there by now is
+        `seen`, and an observation goes to the entity that has its name: the receipt has its id.
+
+        :raises NotFoundError: one of them is not pending; nothing was approved.
+        :raises QuotaExceededError: the context document has no room for it.
+        """
+        self._scope.check_writable()
+        receipts = []
+        for one in await read_pending(self._scope, memory_ids):
+            names = {name: one.meta.get(name) for name in ("agent_id", "session_id")}
+            author = self._with(**names, origins=origins_of(one), lives_until_us=None)
+            receipts.append(await author._handles[one.data.kind]._approve(one))
+        return receipts
+
+    async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Reject pending memories, all or none: they never begin.
+
+        What they say is refused from now on, as if it was forgotten (`forgotten` lists it, and
+        `unforget` lets it come again). The log keeps the words, unless you `forget` them.
+
+        :raises NotFoundError: one of them is not pending.
+        """
+        self._scope.check_writable()
+        held = await read_pending(self._scope, memory_ids)
+        command = rejecting(held, (await self._scope.state()).tombstones, self._scope.now_us())
+        written = await self._long_term._write(command)
+        of_kinds = [(self._handles[one.data.kind], one.data.memory_id) for one in held]
+        return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
+
     async def purge(
         self,
         source: str | None = None,
@@ -384,11 +428,13 @@ class UserMemory(UserReads):
         or an error, repeat it.
 
         :raises NotFoundError: nothing says that: give the id of a memory.
+        :raises HeldError: the user is under a legal hold.
         :raises InvalidInputError: an argument is not what it must be.
         :raises MissingCapability: the store cannot take words out of the log.
         :raises EmbedderError: `similar` is given, and the fact could not be embedded.
         """
         self._scope.check_writable()
+        refuse_held(await self.holds())
         return await forget(
             self._scope, what,
             everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
@@ -458,8 +504,69 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: there is no such tier.
         """
-        command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
-        with self._scope.measured(SetTier.__name__, account.PART.NAME):
+        await self._account(SetTier(now_us=self._scope.now_us(), tier=check_tier(tier)))
+
+    async def hold(self, reason: str) -> Hold:
+        """Put this user under a legal hold, until `release`; there may be several.
+
+        Meanwhile no retention rule applies and nothing expires by its time to live. Nothing is
+        dropped from the log, recalls included, and `erase` and `forget` are refused. Writes,
+        deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
+        what leaves. It keeps who placed the hold, too: the agent of this handle.
+
+        :raises InvalidInputError: a reason that is empty or over 512 bytes.
+        """
+        now_us = self._scope.now_us()
+        hold_id = self._scope.new_id(now_us)
+        reason = check_name(reason, "reason")
+        await self._account(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
+        return (await self.holds())[-1]
+
+    async def release(self, hold_id: str) -> Hold:
+        """Release a legal hold. With the last one, what is due by then goes.
+
+        :raises NotFoundError: it is not in force.
+        """
+        hold_id = check_name(hold_id, "hold_id")
+        await self._account(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
+        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
+
+    async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
+        """Delete what the retention rules no longer allow, now: see `Settings.retention`.
+
+        With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
+        was, for audits, as after a `delete`. With `from_log` the words of all that rules have ever
+        deleted leave the log, too, as with `forget`: replays show that something was there. That
+        rewrites the file of the log.
+
+        :raises MissingCapability: the store cannot take words out of the log.
+        """
+        check_flag(dry_run, "dry_run")
+        check_flag(from_log, "from_log")
+        scope, now_us = self._scope, self._scope.now_us()
+        with scope.measured(ApplyRetention.__name__, account.PART.NAME):
+            async with scope.writable() as live:
+                gone = await live.retain(scope.services.settings, now_us, dry_run=dry_run)
+                held = bool(live.state.account.holds)
+            rewrites = from_log and not (dry_run or held)
+            rewritten = await scope.unattended(forget_retained(scope)) if rewrites else 0
+        return Retained(
+            user_id=scope.user_id,
+            dry_run=dry_run,
+            applied_at=to_datetime(now_us),
+            gone=by_kind(gone),
+            held=held,
+            rewritten=rewritten,
+        )
+
+    async def holds(self, *, released: bool = False) -> list[Hold]:
+        """Return the legal holds in force, oldest first; with `released`, former ones, too."""
+        check_flag(released, "released")
+        self._scope.services.runtime.check_open()
+        return await holds_of(self._scope.services.log, self._scope.stream, released=released)
+
+    async def _account(self, command: Command) -> None:
+        with self._scope.measured(type(command).__name__, account.PART.NAME):
             async with self._scope.writable() as live:
                 await self._scope.ask(live, command)
 

@@ -50,8 +50,8 @@ class ContextReceipt(Returned, frozen=True, kw_only=True):
 
     document: str
     operation: str
-    """add, edit, remove, touch, pin, change, archive, restore, create, rename, delete, or
-    unchanged (it was so already)."""
+    """add, edit, remove, touch, pin, change, archive, restore, create, rename, delete, pending (it
+    waits for a review), or unchanged (it was so already)."""
     entry_ids: tuple[str, ...]
     """Ids of the blocks that the write changed."""
     tokens: int

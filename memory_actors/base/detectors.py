@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 Check = Callable[[str], int]
 """Return how many characters of a match are what was looked for; 0: none of them."""
 NUMBER: Final = re.compile(r"[+(0-9](?:[ .()/-]{0,3}[0-9]){3,}")
-BEHIND_MAX: Final = 320
-"""Characters that a match reaches beyond a hint within it: an e-mail address has no more."""
 
 
 class Detector(NamedTuple):
@@ -28,8 +26,8 @@ class Detector(NamedTuple):
     pattern: str
     """The group `it` is the sensitive part; without that group, the whole match is."""
     accepted: Check = len
-    before: int | None = 0
-    """Characters of a match that may be before its hint; None: the hint is anywhere in the text."""
+    anywhere: bool = False
+    """True: a match is searched in the whole text, if that has a hint."""
 
     @property
     def name(self) -> str:
@@ -48,7 +46,7 @@ class Detector(NamedTuple):
     def _matches(
         self, pattern: re.Pattern[str], text: str, lowered: str, numbers: Sequence[int]
     ) -> Iterator[re.Match[str]]:
-        if self.before is None:
+        if self.anywhere:
             yield from pattern.finditer(text)
             return
         for at in () if self.hints else numbers:
@@ -57,14 +55,11 @@ class Detector(NamedTuple):
         for hint in self.hints:
             at = lowered.find(hint)
             while at >= 0:
-                if self.before:
-                    near = pattern.finditer(text, max(0, at - self.before), at + BEHIND_MAX)
-                    match = next((one for one in near if one.end() > at), None)
-                else:
-                    match = pattern.match(text, at)
-                if match is not None:
+                end = at + 1
+                if (match := pattern.match(text, at)) is not None:
                     yield match
-                at = lowered.find(hint, at + 1 if match is None else max(at + 1, match.end()))
+                    end = max(end, match.end())
+                at = lowered.find(hint, end)
 
 
 def numbers_in(text: str) -> list[int]:
@@ -223,17 +218,17 @@ def _services() -> Iterator[Detector]:
 
 PRIVATE: Final = Detector(
     "private", ("<private>", "</private>"),
-    r"(?is)(?:<private>|\A(?:(?!<private>).)*?(?=</private>)).*?(?:</private>|\Z)", before=None,
+    r"(?is)(?:<private>|\A(?:(?!<private>).)*?(?=</private>)).*?(?:</private>|\Z)", anywhere=True,
 )  # fmt: skip
 """A marked block, also one whose beginning or end was cut off."""
 SECRETS: Final = (
     Detector("secret:private-key", ("private key",),
              r"(?s)(?:-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\A(?:(?!-----BEGIN).)*?"
              r"(?=-----END [A-Z ]*PRIVATE KEY)).*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)",
-             before=None),
+             anywhere=True),
     *_services(),
     Detector("secret:telegram-token", (":aa",),
-             r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[\w-]{33}(?![\w-])", before=10),
+             r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[\w-]{33}(?![\w-])", anywhere=True),
     Detector("secret:authorization", ("bearer ", "basic "),
              r"(?i:\b(?:bearer|basic))\s+(?P<it>(?=[\w+/.~-]{0,200}[0-9])[\w+/.~-]{16,}=*)"),
     Detector("secret:url-password", ("://",),
@@ -252,11 +247,11 @@ SECRETS: Final = (
 PERSONAL: Final = (
     Detector("personal:card", (), r"(?<![\w.+-])[2-6][0-9](?:[ -]?[0-9]){11,17}(?![\w-])", _card),
     Detector("personal:iban", (), r"[A-Z]{2}(?<!\w..)[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}", _iban,
-             before=None),
+             anywhere=True),
     Detector("personal:email", ("@",),
              r"(?<![\w.+-])(?:(?<!:)|(?i:(?<=to:)|(?<=mail:)|(?<=from:)|(?<=cc:)|(?<=address:)))"
              r"(?!git@)[\w.+'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
-             r"(?![\w-])", before=65),
+             r"(?![\w-])", anywhere=True),
     Detector("personal:phone", (),
              r"(?<![\w+.-])(?:\+|00(?=[1-9][0-9]{0,2}[ ./-]))[1-9](?:[ .()/-]{0,3}[0-9]){6,14}"
              r"(?![\w-]|[.:][0-9])", _digits(7, 17)),
@@ -274,7 +269,7 @@ PERSONAL: Final = (
              r"[0-9]{1,3}(?![\w-]|\.[0-9])", _host),
     Detector("personal:host", ("::", ":0", ":db8"),
              r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,38}[0-9])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}"
-             r"(?!\w)", _host, before=30),
+             r"(?!\w)", _host, anywhere=True),
 )  # fmt: skip
 GROUPS: Final[dict[str, Sequence[Detector]]] = {
     "secrets": (PRIVATE, *SECRETS),

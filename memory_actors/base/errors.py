@@ -58,6 +58,10 @@ class ContextLimitError(QuotaExceededError):
     """A context document would pass its hard limit: archive entries of it, or remove some."""
 
 
+class HeldError(MemoryActorsError):
+    """The user is under a legal hold: release it first, or say `despite_hold`."""
+
+
 class StaleDocumentError(MemoryActorsError):
     """A context document is not what the caller saw: read it again, then decide anew."""
 

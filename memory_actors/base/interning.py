@@ -7,6 +7,7 @@ The table is one of open addressing: a name's number is in the first free place 
 Python salts its hashes, so that nobody can choose names that meet, and the table is not written.
 """
 
+import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self
@@ -27,7 +28,9 @@ class Names:
     def __init__(self) -> None:
         self._letters = bytearray()  # UTF-8
         self._ends = array("I")
-        self._table = array("I", bytes(4 * _PLACES_MIN))  # number + 1
+        self._table = array("I", bytes(4 * _PLACES_MIN))
+        """Number + 1 in each place. It is empty until a restored name is first looked for."""
+        self._making = threading.Lock()
 
     @classmethod
     def of_bytes(cls, letters: bytes, ends: bytes) -> Self:
@@ -42,7 +45,7 @@ class Names:
         last = int(numbers[-1]) if len(numbers) else 0
         if last != len(letters) or not (numbers[1:] >= numbers[:-1]).all():
             raise ValueError("the letters of names do not fit their ends: build them anew")
-        names._make_table()
+        names._table = array("I")
         return names
 
     @classmethod
@@ -92,6 +95,10 @@ class Names:
         return self._place(name.encode())[1]
 
     def _place(self, data: bytes) -> tuple[int, int | None]:
+        if not self._table:
+            with self._making:  # a table that another thread made has newer names, too
+                if not self._table:
+                    self._make_table()
         return probed(self._table, data, self._is_at)
 
     def _is_at(self, number: int, data: bytes) -> bool:

@@ -72,6 +72,8 @@ Metadata: TypeAlias = Mapping[str, Any]
 OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
 """The fate of a fact that is there already: a memory of its own, nothing, or one that was seen
 once more."""
+Review: TypeAlias = Literal["untrusted", "extracted", "all"]
+"""The memories that wait for a review: of untrusted sources, found by an extractor, or all."""
 Order: TypeAlias = Literal["score", "kind"]
 """Of hits: the best first, or kind by kind, working memory first, the best of each first."""
 Direction: TypeAlias = Literal["out", "in", "both"]
@@ -128,7 +130,8 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_id: str
     operation: str
     """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
-    restore, unchanged (it was so already), or forgotten (it is refused: `forgotten` tells)."""
+    restore, pending (it waits for a review), approve, reject, unchanged (it was so already), or
+    forgotten (it is refused: `forgotten` tells)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int

@@ -239,6 +239,34 @@ class PurgeReport(Returned, frozen=True, kw_only=True):
     """Users whose memory could not be read or written: repeat it for them."""
 
 
+class Hold(Returned, frozen=True, kw_only=True):
+    """A legal hold on a user, and who placed and released it."""
+
+    user_id: str
+    hold_id: str
+    reason: str
+    placed_at: datetime
+    placed_by: str | None
+    """The agent of the handle that placed it."""
+    released_at: datetime | None = None
+    """None: it is in force."""
+    released_by: str | None = None
+
+
+class Retained(Returned, frozen=True, kw_only=True):
+    """The memories of one user that retention rules have deleted, or would delete."""
+
+    user_id: str
+    dry_run: bool
+    applied_at: datetime
+    gone: dict[str, tuple[str, ...]] = {}
+    """Ids by kind, relationships of entities among them."""
+    held: bool = False
+    """True: the user is under a legal hold, so that nothing goes."""
+    rewritten: int = 0
+    """Events in the log whose words were taken out."""
+
+
 class Forgotten(TakenOut, frozen=True, kw_only=True):
     """The outcome of forgetting a fact, or what it would be. It holds no text."""
 
@@ -282,6 +310,8 @@ class EraseReceipt(Returned, frozen=True, kw_only=True):
     log_bytes_after: int
     key_deleted: bool = False
     """True if the user had a key, so that old backups do not give the user back."""
+    holds: int = 0
+    """Legal holds that were in force, and overridden."""
 
 
 class Saving(Returned, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from memory_actors.base.quota import (
     Plan,
     Prices,
 )
-from memory_actors.base.records import MemoryType, OnDuplicate, Tier
+from memory_actors.base.records import MemoryType, OnDuplicate, Review, Tier
 from memory_actors.base.redaction import Redact
 from memory_actors.base.tokens import ESTIMATES, TokenBudget, TokenCounter
 
@@ -54,6 +54,22 @@ LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
 
 Encrypt: TypeAlias = bool | str | Path
 """False: not; True: with the keys beside the store; a path: with those in this file."""
+
+
+Pattern: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+"""A pattern as shells have them: `*` stands for any characters, `?` for one."""
+
+
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that deletes memories: all that its fields match; None matches everything."""
+
+    days: Annotated[float, Meta(gt=0, le=100_000)]
+    """The days since the log got its words last: a summary is as old as its newest original."""
+    memory_type: MemoryType | None = None
+    source: Pattern | None = None
+    """Of sources. A memory that others had a say in stays: `purge` takes words out."""
+    user_id: Pattern | None = None
+    """Of users."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +108,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: Mapping[MemoryType, Annotated[float, Meta(gt=0)]] = {}
     """The seconds after which memories of a kind expire, where an add does not say; what is added
     of a kind that is not named stays."""
+    review: Review | None = None
+    """The memories that wait until `approve`: those that an "untrusted" source adds, those that an
+    extractor has "extracted", or "all"; None: none. See docs/review.md."""
+    review_days: Days = 30.0
+    """Days after which a memory that nobody has approved is rejected."""
+    retention: tuple[RetentionRule, ...] = ()
+    """Rules that delete what is too old: when compaction runs, and by `apply_retention`."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
@@ -101,8 +124,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reranker_deadline_s: Deadline = 2.0
     """The longest that a search waits for the reranker; then its hits keep their order."""
     embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
-    """Embeddings of texts kept in memory: 2 KB each with the default model, so 20 MB. At least as
-    many as may be added at once. Others are read from the disk, in some 10 microseconds each."""
+    """Embeddings kept in memory, of queries and of texts that were just read: 2 KB each with the
+    default model, so 20 MB. At least as many as may be added at once. Others are read from the
+    disk, in some 10 microseconds each."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""

@@ -35,6 +35,7 @@ REFUSED, USAGE, INTERRUPTED = 1, 2, 130
 SENTENCE_MAX = 200
 COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Memories": {"memories": "add search list count get update delete delete-many restore"},
+    "Review": {"memories": "pending approve reject"},
     "Other kinds of memory": {
         "entities": "entity",
         "episodes": "episode",
@@ -45,6 +46,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "compaction": "compact compaction",
     },
     "Users and quotas": {"log": "users", "quotas": "usage cost tier"},
+    "Data protection": {"holding": "hold release holds retention recalls"},
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},
     "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from memory_actors.base.reports import Forgotten, ForgottenFact
 from memory_actors.cli.deriving import mirrors
+from memory_actors.cli.keeping import taken_out
 from memory_actors.cli.output import counted, local, print_table, say, table
 
 
@@ -13,9 +14,7 @@ def forget(done: Forgotten) -> None:
 
     It is refused from then on: `unforget` lets it in again. What was forgotten cannot be restored.
     """
-    for how, by_kind in (("gone", done.gone), ("shortened", done.changed)):
-        for kind, ids in by_kind.items():
-            say(f"{counted(len(ids), kind, kind)} {how}: {', '.join(ids)}")
+    say(taken_out(done) or "No memory says it now.")
     for kind, ids in done.kept.items():
         say(f"✗ {kind} that says more was kept: {', '.join(ids)}", "yellow")
     if done.dry_run:

@@ -8,7 +8,7 @@ import click
 
 from eventlog import BackedUp, RepairReport, write_heads
 from eventlog.keys.cryptography import new_key
-from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
+from memory_actors.base.reports import EraseReceipt, PurgeReport, TakenOut
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import FILE
@@ -99,7 +99,10 @@ def _confirm(app: App, given: Mapping[str, Any]) -> None:
 
 
 @mirrors(
-    "system.erase", check=_confirm, more=[click.option("--yes", is_flag=True, help="Do not ask.")]
+    "system.erase",
+    check=_confirm,
+    more=[click.option("--yes", is_flag=True, help="Do not ask.")],
+    despite_hold=click.option("--despite-hold", is_flag=True, help="Also under a legal hold."),
 )
 def erase(receipt: EraseReceipt, app: App) -> None:
     """Erase the user that --user names, for good: memories, history, keys."""
@@ -167,7 +170,7 @@ async def _purged(app: App, source: str | None, trust: str | None, *, dry_run: b
 
 def _say_report(report: PurgeReport) -> None:
     for receipt in report.receipts:
-        say(f"{receipt.user_id}: {_told(receipt)}")
+        say(f"{receipt.user_id}: {taken_out(receipt)}")
     for user_id in report.failed:
         say(f"✗ {user_id}: could not be read or written; purge again", "red")
     if not report.receipts and not report.failed:
@@ -176,9 +179,10 @@ def _say_report(report: PurgeReport) -> None:
         say("Nothing was changed: that is what a purge would do.", "dim")
 
 
-def _told(receipt: Purged) -> str:
+def taken_out(receipt: TakenOut) -> str:
+    """Return what a purge, or forgetting, has done to memories."""
     parts = [f"{len(ids):,} {kind} gone" for kind, ids in receipt.gone.items()]
-    parts += [f"{len(ids):,} {kind} as others left it" for kind, ids in receipt.changed.items()]
+    parts += [f"{len(ids):,} {kind} with less" for kind, ids in receipt.changed.items()]
     beside = {
         "back out of summaries": receipt.came_back,
         "without room (`restore` brings them back)": receipt.left_out,

@@ -1,4 +1,4 @@
-"""add, search, list, count, get, update, delete, delete-many, restore."""
+"""add, search, list, count, get, update, delete, delete-many, restore, pending, approve, reject."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -153,3 +153,23 @@ def restore(receipts: Sequence[Receipt], memory_ids: Sequence[str]) -> None:
     came = {receipt.memory_id for receipt in receipts}
     for memory_id in dict.fromkeys(memory_ids):
         say(f"{'Restored' if memory_id in came else 'Already there'}: {memory_id}")
+
+
+@mirrors("pending", limit=options.limit)
+def pending(memories: Sequence[Memory], app: App, limit: int, offset: int) -> None:
+    """List the memories that wait for a review, the last that was added first."""
+    print_table(memory_table(memories), f"Nothing waits for a review for user {app.user_id}.")
+    say_more(len(memories), limit, offset)
+
+
+@mirrors("approve", memory_ids=click.argument("memory_ids", nargs=-1, required=True))
+def approve(receipts: Sequence[Receipt]) -> None:
+    """Add pending memories, one by one."""
+    for receipt in receipts:
+        say(f"Approved: {receipt.memory_id}")
+
+
+@mirrors("reject", memory_ids=click.argument("memory_ids", nargs=-1, required=True))
+def reject(receipts: Sequence[Receipt]) -> None:
+    """Reject pending memories, all or none: they never begin."""
+    say(f"Rejected: {len(receipts):,}")

@@ -20,7 +20,13 @@ from memory_actors.base import steps
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.cli.options import DATA_VARIABLE, DEFAULT_USER, REDACT_VARIABLE, App
+from memory_actors.cli.options import (
+    DATA_VARIABLE,
+    DEFAULT_USER,
+    REDACT_VARIABLE,
+    REVIEW_VARIABLE,
+    App,
+)
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.model.install import install_model
@@ -102,7 +108,9 @@ def opening(
         "extractor": app.extractor, **parts,
     }  # fmt: skip
     redact = app.redact or os.environ.get(REDACT_VARIABLE) or None
-    its["settings"] = msgspec.structs.replace(its["settings"], **app.node, redact=redact)
+    review: Any = os.environ.get(REVIEW_VARIABLE) or None
+    named = {**app.node, "redact": redact, "review": review}
+    its["settings"] = msgspec.structs.replace(its["settings"], **named)
     return open_or_join(app.store, asked=(*app.asked, *asked), keeps=keeps, **its)
 
 

@@ -12,10 +12,11 @@ from typing import TypeVar
 
 import anyio.to_thread
 import click
+import msgspec
 
 from eventlog.files.datafile import write_whole
-from memory_actors.base.records import Tier
-from memory_actors.base.settings import SUNDAYS, Settings
+from memory_actors.base.records import MemoryType, Tier
+from memory_actors.base.settings import SUNDAYS, RetentionRule, Settings
 from memory_actors.cli import options
 from memory_actors.cli.extracting import EXTRACTOR_VARIABLE
 from memory_actors.cli.options import App, Group, is_given
@@ -50,6 +51,17 @@ NEVER = "never"
 T = TypeVar("T")
 
 
+def retention_rule(said: str) -> RetentionRule:
+    """Return the rule that an option says: `tool:*=30`, or `long_term=365`."""
+    what, _, days = said.rpartition("=")
+    is_type = what in [one.value for one in MemoryType]
+    name = "memory_type" if is_type else "source"
+    try:
+        return msgspec.convert({name: what or None, "days": float(days)}, RetentionRule)
+    except ValueError as error:
+        raise click.BadParameter(f"write TYPE=DAYS or SOURCE=DAYS, not {said!r:.80}") from error
+
+
 @options.command(shared=(*options.OF_STORE, *options.OF_NODE, "encrypt"))
 @click.option("--host", default=HOST, show_default=True, help="Where to listen.")
 @click.option(
@@ -66,6 +78,11 @@ T = TypeVar("T")
     metavar="CRON",
     help="When old memories are compressed, in local time; `never`: only when asked.",
 )
+@click.option(
+    "--retain", "retention", multiple=True, type=retention_rule, metavar="WHAT=DAYS",
+    help="Delete what is older, when compaction runs: of a type of memory or a source, such as "
+    "tool:*=30; may be repeated.",
+)  # fmt: skip
 @click.option(
     "--extractor", "extractor", is_flag=False, flag_value="", metavar="[NAME]",
     help="Offer `extract`, with a model: ollama:…, openai:… or the URL of an endpoint.  "
@@ -85,6 +102,7 @@ def serve(
     host: str,
     port: int,
     compact_at: str,
+    retention: tuple[RetentionRule, ...],
     extractor: str | None,
     mcp_hosts: tuple[str, ...],
     cors_origins: tuple[str, ...],
@@ -105,8 +123,8 @@ def serve(
     names = mcp_hosts or (() if is_loopback(host) else ("*",))
     ensure_model(app)
     schedule = None if compact_at == NEVER else compact_at
-    settings = Settings(compaction_schedule=schedule, latency_warnings=True)
-    asked = ["settings"] if is_given("compact_at") else []
+    settings = Settings(compaction_schedule=schedule, retention=retention, latency_warnings=True)
+    asked = ["settings"] if is_given("compact_at") or retention else []
     app.extractor = app.extractor or extractor or os.environ.get(EXTRACTOR_VARIABLE) or None
     if extractor is not None:
         app.extractor = app.extractor or OpenAIExtractor()

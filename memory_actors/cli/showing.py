@@ -184,7 +184,10 @@ def _print_episode(data: Mapping[str, Any]) -> None:
 
 # --- what came of a write
 
-_DONE = {"seen": "Seen again", "unchanged": "Already there", "update": "Updated"}
+_DONE = {
+    "seen": "Seen again", "unchanged": "Already there", "update": "Updated",
+    "pending": "Waits for a review",
+}  # fmt: skip
 _ROOM = {MemoryType.SHORT_TERM: " in this session", MemoryType.EPISODIC: " of this agent"}
 
 

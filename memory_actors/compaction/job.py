@@ -1,10 +1,10 @@
 """A run of compaction: all users or one, their old memories cluster by cluster, one at a time.
 
-For each user: select old memories in the confirmed state, cluster them in batches in order of time,
-pass after pass until none is left, replace cluster after cluster, archive the events of the
-originals, save a snapshot. At the end drop what retention says, and make the files smaller. The
-user's actor only does the replacement, which is one event, so adds and searches continue during a
-run.
+For each user: delete what retention rules no longer allow, select old memories in the confirmed
+state, cluster them in batches in order of time, pass after pass until none is left, replace cluster
+after cluster, archive the events of the originals, save a snapshot. At the end drop archived texts
+of users who are under no legal hold, and make the files smaller. The user's actor only does the
+replacement, which is one event, so adds and searches continue during a run.
 
 A crash leaves each cluster whole or replaced; what was not archived is archived by the next run.
 Cancelling a run waits for the current cluster. A user whose log cannot be read, or whose actor
@@ -28,7 +28,7 @@ from memory_actors.base.errors import BeingErasedError, MovedError, SystemClosed
 from memory_actors.base.on import On
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import CompactionReport, CompactionStats
-from memory_actors.base.streams import known_user, known_users, stream_of
+from memory_actors.base.streams import key_owner, known_user, known_users, stream_of
 from memory_actors.base.validation import check_flag, check_maker
 from memory_actors.compaction.replacing import Replacing, archive_originals
 from memory_actors.compaction.run import CompactionRun, Pace, Progress, short_turns
@@ -37,6 +37,7 @@ from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarize
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.users.handles.scope import Scope, Services
+from memory_actors.users.holds import holds_of
 from memory_actors.users.live_user import LiveUser
 
 _logger = get_logger("memory_actors.compaction")
@@ -230,6 +231,9 @@ class Compaction:
 
     async def _user(self, run: CompactionRun, user_id: str) -> None:
         scope = _OwnScope(self._services, user_id, self._used)
+        if self._settings.retention and not run.dry_run:
+            async with scope.writable() as live:
+                await live.retain(self._settings, self._services.clock_us())
         found = await self._clusters(run, scope)
         await run.tell(user_id, 0, len(found))
         for done, cluster in enumerate(found, start=1):
@@ -301,7 +305,8 @@ class Compaction:
             days = self._settings.archive_retention_days
             if days is not None:
                 before_us = self._services.clock_us() - int(days * DAY_US)
-                await require(self._log, ArchivingStore).drop_archived(before_us, stream)
+                for each in await self._not_held(stream):
+                    await require(self._log, ArchivingStore).drop_archived(before_us, each)
             if stream is None:
                 await self._services.recalls.trim_all()
             if not cancelled:  # both look first whether a good part is free
@@ -310,6 +315,12 @@ class Compaction:
                 await self._services.embeddings.shrink()
         except EventLogError as error:
             _logger.warning("files not shrunk", error=reason(error))
+
+    async def _not_held(self, stream: str | None) -> list[str | None]:
+        """Return what of a stream, or of all, is under no legal hold; [None] is all streams."""
+        streams = await self._log.streams() if stream is None else [stream]
+        held = {one for one in streams if await holds_of(self._log, key_owner(one))}
+        return [one for one in streams if one not in held] if held else [stream]
 
     async def _file_bytes(self) -> int:
         return await anyio.to_thread.run_sync(bytes_under, self._directory)

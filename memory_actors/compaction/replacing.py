@@ -233,7 +233,8 @@ async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int],
     async for page in pages(log, stream, about):
         for recorded in page:
             digests.add(getattr(recorded.data, "digest", b""))
-            if any(kind.is_own(recorded.data) for kind in COMPACTED):
+            event = getattr(recorded.data, "words", recorded.data)  # of one that was pending
+            if any(kind.is_own(event) for kind in COMPACTED):
                 versions.append(recorded.version)
     return versions, digests - {b""}
 

@@ -11,7 +11,7 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming, verb_of
-from memory_actors.kinds.user_state import KINDS, kind_of_tag
+from memory_actors.kinds.user_state import KINDS, kind_of
 from memory_actors.users.handles.scope import Scope
 
 
@@ -32,7 +32,7 @@ async def why(scope: Scope, memory_id: str) -> Why:
     living = {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
     own = [event.data for event in events if getattr(event.data, "memory_id", "") == memory_id]
     made = (getattr(event, "compressed_from_ids", ()) for event in own)
-    kinds = (kind_of_tag(recorded.tag) for recorded in events)
+    kinds = map(kind_of, events)
     return Why(
         memory_id=memory_id,
         memory_type=next((kind.NAME for kind in kinds if kind is not None), ""),
@@ -94,6 +94,7 @@ def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
 
 
 AUTOMATIC: Mapping[str, str] = {
+    "ApplyRetention": "retention",
     "CompressMemories": "compaction",
     "ExpireMemories": "its time to live, which was over",
 }
@@ -123,6 +124,8 @@ _BY_VERB: Mapping[str, str] = {
     "unmarked": "No longer said otherwise by {newer}: that was taken back",
     "reinstated": "Said to hold all the same",
     "started": "Started",
+    "held": "Held for a review",
+    "closed": "No longer held for a review: {outcome}",
 }
 """Words for the memory that an event is about, if its tag is more specific than its effect."""
 _BY_FIELD: Mapping[str, str] = {
@@ -145,6 +148,7 @@ def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
         by=getattr(event, "memory_id", "another one"),
         newer=getattr(event, "superseded_by_id", "another one"),
         evidence=getattr(event, "evidence", "no more is known"),
+        outcome=getattr(event, "outcome", ""),
         count=len(ids),
     )
     if isinstance(event, Dropped):

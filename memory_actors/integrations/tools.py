@@ -43,8 +43,8 @@ async def remember(user: UserMemory, content: str) -> str:
         content: One fact in words that make sense alone: names and dates, no 'he' or 'today'.
     """
     receipt = await user.add(content)
-    known = "Known already" if receipt.operation == "seen" else "Remembered"
-    return f"{known}: memory_id {receipt.memory_id}"
+    done = {"seen": "Known already", "pending": "Waits for a review"}
+    return f"{done.get(receipt.operation, 'Remembered')}: memory_id {receipt.memory_id}"
 
 
 async def recall(user: UserMemory, query: str, top_k: int = TOP_K) -> str:

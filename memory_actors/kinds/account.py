@@ -1,9 +1,12 @@
-"""The tier of a user, and the quotas that have raised an alert.
+"""The tier of a user, their legal holds, and the quotas that have raised an alert.
 
 A part of the user's state like the kinds of memory, but it holds none. An alert is raised once when
 a quota's use passes a threshold, and again only after it has fallen five points below it: the level
 of each quota is state, each change of it an event, recorded with the write that caused it. A bound
 that evicts by design is full for most of its life, and raises none.
+
+While a user is under a hold, nothing expires, no retention rule applies, and no words leave the
+log. Who placed a hold, and when, is in the log alone: see users/holds.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +14,10 @@ from functools import reduce
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import EventRegistry, Recorded
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse, Tier
 from memory_actors.kinds.commands import Command
@@ -54,16 +59,31 @@ class AlertChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return GRAVITY[self.level] > GRAVITY[self.was]
 
 
-Event: TypeAlias = TierSet | AlertChanged
+HOLDS = "holds"
+"""The key under which the log finds every hold of a user."""
+
+
+@registry.event("account.hold_set", keys=lambda event: (event.hold_id, HOLDS))
+class HoldSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The user was put under a legal hold, or it was released."""
+
+    hold_id: str
+    reason: str | None
+    """None: it was released."""
+
+
+Event: TypeAlias = TierSet | AlertChanged | HoldSet
 
 # --- state
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The tier, if it was ever set, and the level of each quota that has one."""
+    """The tier, if it was ever set, the level of each quota that has one, and the holds."""
 
     tier: Tier | None = None
     levels: dict[str, str] = {}
+    holds: tuple[str, ...] = ()
+    """Ids of the holds in force, in the order they were placed."""
 
 
 # --- evolve
@@ -73,11 +93,14 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
     """Fold one event into the state."""
     event = recorded.data
     if isinstance(event, TierSet):
-        return Account(Tier(event.tier), state.levels)
+        return replace(state, tier=Tier(event.tier))
+    if isinstance(event, HoldSet):
+        others = tuple(one for one in state.holds if one != event.hold_id)
+        return replace(state, holds=others if event.reason is None else (*others, event.hold_id))
     levels = {quota: level for quota, level in state.levels.items() if quota != event.quota}
     if event.level is not None:
         levels[event.quota] = event.level
-    return Account(state.tier, levels)
+    return replace(state, levels=levels)
 
 
 # --- commands
@@ -89,7 +112,20 @@ class SetTier(Command, frozen=True, kw_only=True):
     tier: Tier
 
 
+class SetHold(Command, frozen=True, kw_only=True):
+    """Put the user under a hold of this new id, or release it, if there is no reason."""
+
+    hold_id: str
+    reason: str | None = None
+
+
 # --- decide
+
+
+def _set_hold(command: SetHold, state: Account, _limits: Limits) -> Sequence[Event]:
+    if command.reason is None and command.hold_id not in state.holds:
+        raise NotFoundError(f"no hold {command.hold_id!r} is in force: see `holds`")
+    return [HoldSet(hold_id=command.hold_id, reason=command.reason)]
 
 
 def decide(command: SetTier, state: Account, _limits: Limits) -> Sequence[Event]:
@@ -138,11 +174,11 @@ class AccountPart(Part[Account]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {SetTier: decide}
+        return {SetTier: decide, SetHold: _set_hold}
 
     def dump(self, state: Account) -> Account:
         """Return the state with the quotas by name."""
-        return Account(state.tier, dict(sorted(state.levels.items())))
+        return replace(state, levels=dict(sorted(state.levels.items())))
 
     def load(self, dumped: Account) -> Account:
         """Return the state back."""

@@ -51,12 +51,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """True: its texts can wait for those of other commands."""
     frees: ClassVar[bool] = False
     """True: it makes room, and is carried out also where memory or the log is full."""
+    rewords: ClassVar[tuple[str, ...]] = ()
+    """The fields by which it changes what memory says: those words cannot wait for a review."""
     now_us: int
     condition: Condition | None = None
     """The command is refused where this does not hold."""
     codes: Mapping[bytes, bytes] | None = None
     """Embeddings of its texts as signed bytes, by the digest of each text. They are compared with
     what was forgotten; None: they were not computed."""
+
+    @property
+    def waits(self) -> bool:
+        """True: what it adds waits for a review."""
+        return False
 
     @property
     def alone(self) -> bool:
@@ -84,6 +91,15 @@ class Add(Command, frozen=True, kw_only=True):
     """The first event of each of `own_ids` that was, alive or not."""
     expires_at_us: int | None = None
     """The time at which what it adds expires; None: it stays."""
+    held_until_us: int | None = None
+    """The time until which what it adds waits for a review; None: it needs none."""
+    approves: str | None = None
+    """The id of the pending memory that it adds."""
+
+    @property
+    def waits(self) -> bool:
+        """True where what it adds needs a review."""
+        return self.held_until_us is not None
 
     @property
     def alone(self) -> bool:
@@ -100,6 +116,7 @@ class Add(Command, frozen=True, kw_only=True):
 class Update(Command, frozen=True, kw_only=True):
     """Replace the content of a memory or its metadata, pin it or not; None keeps what was."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("content", "metadata")
     memory_id: str
     content: str | None = None
     size_bytes: int = 0
@@ -146,6 +163,7 @@ def is_known(
     :raises InvalidInputError: it stands for something else.
     """
     first = command.used.get(memory_id)
+    first = getattr(first, "words", first)  # of one that waited for a review
     known = living if first is None or isinstance(first, Dropped) else first
     if known is None:  # of a dropped event nobody can tell, and an id is never used again
         return first is not None

@@ -74,6 +74,7 @@ class CompactedDraft(KeyedDraft[R]):
 class PutSummary(Add, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("summary",)
     summary: SummaryPut
 
 

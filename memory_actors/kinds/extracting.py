@@ -19,7 +19,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
-from memory_actors.kinds import long_term
+from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.kind import is_summary, tentative
@@ -80,6 +80,11 @@ class Extract(Command, frozen=True, kw_only=True):
     """The metadata that a fact must have to be the same as a proposed one."""
     proposed: tuple[Proposed, ...]
 
+    @property
+    def waits(self) -> bool:
+        """True where what was found needs a review."""
+        return self.add.waits
+
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are the messages'
         """Return the origins of the messages, and the extraction as the cause."""
         cause = {"extraction": self.extraction_id, "cause": f"extraction {self.extraction_id}"}
@@ -132,9 +137,14 @@ def _extract(
     add = replace(command.add, memories=new)
     added = _then(state, long_term.KIND.decide(add, state, limits))
     events, state = [*added.events], added.state
+    if command.waits:
+        events = [*review.held(add, added.events, _replaced(command))]
     outcomes = []
     for proposed in command.proposed:
         outcome = _outcome(proposed, same)
+        if command.waits:
+            outcomes.append(_waiting(outcome))
+            continue
         done = _then(state, _changes(outcome, proposed, state, limits))
         events, state = [*events, *done.events], done.state
         outcomes.append(_in_truth(outcome, proposed, done.events))
@@ -145,6 +155,22 @@ def _extract(
         outcomes=tuple(outcomes),
     )
     return [*events, said]
+
+
+def _replaced(command: Extract) -> dict[str, tuple[str, bytes]]:
+    """Return the fact that each proposed fact is to replace, by its id: id and digest."""
+    targets = {one.memory_id: one.target for one in command.proposed if one.target is not None}
+    return {new: (one.memory_id, one.digest) for new, one in targets.items() if new is not None}
+
+
+def _waiting(outcome: Outcome) -> Outcome:
+    """Return an outcome as it is where facts wait for a review: nothing changes before."""
+    if outcome.came == "added":
+        return replace(outcome, came="pending")
+    if outcome.came == "forgotten":
+        why = "extractions are reviewed, and only a new fact can wait"
+        return replace(outcome, came="refused", memory_id=None, reason=why)
+    return replace(outcome, replaces=None)
 
 
 def _same(
@@ -254,6 +280,11 @@ def _ids(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
+def held_by(command: UndoExtraction) -> list[str]:
+    """Return the ids of the facts that an extraction has left to a review."""
+    return _ids(command.done, "pending")
+
+
 def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
@@ -263,7 +294,7 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     if any(isinstance(one, ExtractionUndone) for one in records):
         return []
     outcomes = _outcomes(command.done)
-    added = [one for one in outcomes if one.came == "added"]
+    added = [one for one in outcomes if one.came in ("added", "pending")]
     # Facts that were reworded since then stay.
     found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]

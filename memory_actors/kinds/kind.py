@@ -177,6 +177,8 @@ class Nature(NamedTuple):
     """True: writes are answered before they are on disk, and the least recently used leave."""
     expires_by_clock: bool = False
     """True: memories go at a time, before any event says so."""
+    is_reviewed: bool = False
+    """True: what is added may have to wait for a review."""
     names_origins_by_text: bool = False
     """True: what comes back has several texts, and each event of them names its own origins."""
 

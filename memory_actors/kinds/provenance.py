@@ -64,7 +64,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     action: str
     """add, supersede or forget; or read, of a message of which nothing sensible was said."""
     came: str
-    """added, known (it was there in the same words), forgotten, or refused."""
+    """added, pending (it waits for a review), known (it was there in the same words), forgotten, or
+    refused."""
     memory_id: str | None = None
     """The fact that was added, known or forgotten; None: it was refused."""
     digest: bytes = b""

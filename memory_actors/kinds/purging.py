@@ -56,7 +56,7 @@ class Purge(Command, frozen=True, kw_only=True):
     async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories, and of the originals of summaries."""
         past = dict(await outside.events_about(self.memory_ids))
-        originals = {one for memory_id in past for one in _made_of(memory_id, past[memory_id])}
+        originals = {one for memory_id in past for one in made_of(memory_id, past[memory_id])}
         past |= await outside.events_about(sorted(originals - past.keys()))
         return replace(self, past=past)
 
@@ -73,7 +73,7 @@ class Purge(Command, frozen=True, kw_only=True):
         return {**said, "purged": what, "cause": f"purge of {what}"}
 
 
-def _made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
+def made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
     """Return the ids of what a summary was made of; () if it is none."""
     own = [one.data for one in past if getattr(one.data, "memory_id", None) == memory_id]
     found: list[tuple[str, ...]] = [getattr(event, "compressed_from_ids", ()) for event in own]
@@ -225,9 +225,9 @@ class Purging:
         kind = cast("CompactedKind", living.kind)  # it has summaries
         self._delete(kind, [kind.UNDONE(memory_id=row.memory_id)])
         if not self._command.bring_back:
-            self._left_out += _made_of(row.memory_id, self._command.past[row.memory_id])
+            self._left_out += made_of(row.memory_id, self._command.past[row.memory_id])
             return
-        for memory_id in reversed(_made_of(row.memory_id, self._command.past[row.memory_id])):
+        for memory_id in reversed(made_of(row.memory_id, self._command.past[row.memory_id])):
             if self._find(memory_id) is None:
                 self._bring_back(kind, memory_id)
 

@@ -3,7 +3,7 @@
 ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -12,8 +12,9 @@ import msgspec
 from eventlog import Decider, Dropped, EventRegistry, Recorded
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import NotFoundError
+from memory_actors.base.origins import matches
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Tier
+from memory_actors.base.records import QuotaUse, Tier
 from memory_actors.kinds import (
     account,
     context,
@@ -23,6 +24,7 @@ from memory_actors.kinds import (
     long_term,
     provenance,
     recall_events,
+    review,
     short_term,
     structured,
     tombstones,
@@ -37,12 +39,13 @@ from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.forgetting import Forget, Forgetting
-from memory_actors.kinds.kind import Kind, Part, Tally, tentative
+from memory_actors.kinds.kind import BaseKind, Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
     EXPIRED_AT_ONCE,
     ExpireMemories,
     Provenance,
+    SourcePurged,
     agent_of_past,
     expired,
     lifetimes,
@@ -51,6 +54,8 @@ from memory_actors.kinds.provenance import (
     together,
 )
 from memory_actors.kinds.purging import Purge, Purging, standing
+from memory_actors.kinds.retention import ApplyRetention, Retaining
+from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.summaries import Compressed
@@ -66,7 +71,9 @@ COMPACTED: tuple[CompactedKind, ...] = tuple(
 )
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
-PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART, tombstones.PART)
+PARTS: tuple[Part[Any], ...] = (
+    *KINDS, account.PART, provenance.PART, tombstones.PART, review.PART
+)  # fmt: skip
 
 _logger = get_logger("memory_actors.user")
 
@@ -88,6 +95,13 @@ class UserState(msgspec.Struct, frozen=True):
     account: Account = account.PART.initial
     provenance: Provenance = provenance.PART.initial
     tombstones: Tombstones = tombstones.PART.initial
+    review: Review = review.PART.initial
+
+    @property
+    def next_expiry_us(self) -> int:
+        """The time before which nothing expires, and no wait for a review ends; 0: none does."""
+        times_us = self.provenance.next_expiry_us, self.review.next_expiry_us
+        return min(filter(None, times_us), default=0)
 
     def of(self, part: Part[Any]) -> Any:
         """Return the state of one part."""
@@ -100,7 +114,7 @@ class UserState(msgspec.Struct, frozen=True):
     def at(self, now_us: int) -> "UserState":
         """Return the state as it reads at a time: without what has expired."""
         state = self
-        if 0 < self.provenance.next_expiry_us <= now_us:
+        if 0 < self.provenance.next_expiry_us <= now_us and not self.account.holds:
             gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
             state = fold(self, tentative(gone, now_us))
         for kind in KINDS:
@@ -112,8 +126,23 @@ class UserState(msgspec.Struct, frozen=True):
 
     def changed(self, before: "UserState") -> list[Kind]:
         """Return the kinds whose state is another one than before."""
+        counts = self.review.counted is not before.review.counted
         return [
-            kind for kind in KINDS if getattr(self, kind.NAME) is not getattr(before, kind.NAME)
+            kind
+            for kind in KINDS
+            if getattr(self, kind.NAME) is not getattr(before, kind.NAME)
+            or (counts and kind.NATURE.is_reviewed)
+        ]
+
+    def quotas(self, kind: Kind, limits: Limits, whose: str | None) -> list[QuotaUse]:
+        """Return how full each limit of a kind is, of a session or agent; pending ones count."""
+        full = [*kind.quotas(self.of(kind), limits, whose)]
+        if not self.review.counted:
+            return full
+        left = kind.quotas(self.of(kind), review.left(limits, self.review), whose)
+        return [
+            msgspec.structs.replace(use, used=use.used + use.limit - other.limit)
+            for use, other in zip(full, left, strict=True)
         ]
 
 
@@ -144,6 +173,12 @@ def kind_of_tag(tag: str) -> Kind | None:
     return KIND_BY_NAME.get(_PART_OF_TAG[tag].NAME)
 
 
+def kind_of(recorded: Recorded[Any]) -> Kind | None:
+    """Return the kind of the memory, pending or not, that an event is about."""
+    event = recorded.data
+    return KIND_BY_NAME[event.kind] if isinstance(event, MemoryHeld) else kind_of_tag(recorded.tag)
+
+
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     """Return the state after events, those of each part at once: no part depends on another.
 
@@ -165,9 +200,9 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
 
 
 def _keys(event: object) -> Iterable[str]:
-    """Return the memories that an event is about; those of provenance are about none."""
+    """Return the memories that an event is about; those of no kind are about none."""
     part = _PART_OF_EVENT[type(event)]
-    return () if part is provenance.PART else part.registry.keys(event)
+    return part.registry.keys(event) if isinstance(part, BaseKind) else ()
 
 
 def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
@@ -189,13 +224,19 @@ class AddTurn(Command, frozen=True, kw_only=True):
         """True where the caller chose the memory's id."""
         return self.memory.alone
 
+    @property
+    def waits(self) -> bool:
+        """True where its memory needs a review."""
+        return self.memory.waits
+
     async def informed(self, state: Any, outside: Outside) -> Self:
         """Return the command with what the log knows of the memory's id."""
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
-SAYING_NOTHING = (Compress, Delete, ExpireMemories, Purge)
-"""Commands whose events say only what living memories do."""
+UNCHECKED = (AddMemories, Extract, Compress, Delete, ExpireMemories, Purge)
+"""Commands whose events say nothing forgotten: `_without_forgotten` has seen to that, or they say
+what living memories do."""
 
 
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
@@ -206,8 +247,13 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
             memory = msgspec.structs.replace(command.memory, codes=command.codes)
             added = decide(memory, state)
             return [*added, *decide(command.message, state)] if added else []
+        if isinstance(command, Add) and command.approves is not None:
+            state.review.check([command.approves])
+            ended = review.ended(state.review, [command.approves], "approved")
+            command = msgspec.structs.replace(command, approves=None)
+            return [*ended, *decide(command, fold(state, tentative(ended)))]
         command = _without_forgotten(command, state.tombstones)
-        events = _decided(command, state, limits[state.account.tier])
+        events = _decided(command, state, review.left(limits[state.account.tier], state.review))
         _check_forgotten(events, command, state.tombstones)
         return events
 
@@ -217,9 +263,7 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         return [
             alert
             for kind in kinds
-            for alert in account.alerts(
-                after.account, kind.NAME, kind.quotas(after.of(kind), mine, None)
-            )
+            for alert in account.alerts(after.account, kind.NAME, after.quotas(kind, mine, None))
         ]
 
     return Decider(UserState(), decide, evolve, fold, follow_up)
@@ -240,6 +284,8 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
         command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
     own = getattr(state, part.NAME)
     events: Sequence[Event] = part.decide(command, own, mine)
+    if isinstance(command, Add) and command.waits:
+        return review.held(command, events)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
         events = [*events, *lifetimes(command, events, same, state.provenance)]
@@ -290,23 +336,54 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
     """
     if isinstance(command, Restore):  # what comes back was there before
         tombstones.refuse(events, None, Tombstones())
-    elif forgotten.by_digest and not isinstance(command, SAYING_NOTHING):
-        tombstones.refuse(events, command.codes, forgotten)
+    elif forgotten.by_digest and not isinstance(command, UNCHECKED):
+        said = (getattr(event, "words", event) for event in events)  # of what is to wait
+        tombstones.refuse(said, command.codes, forgotten)
+
+
+_WORK: Mapping[type[Purge], type[Purging]] = {
+    Purge: Purging, Forget: Forgetting, ApplyRetention: Retaining
+}  # fmt: skip
 
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command about several kinds."""
+    if isinstance(command, Reject):
+        state.review.check(command.memory_ids)
+        ended = review.ended(state.review, command.memory_ids, "rejected")
+        return [*ended, *tombstones.put(command, state.tombstones, mine)]
+    if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
+        return []
     if isinstance(command, Purge):
-        work = Forgetting if isinstance(command, Forget) else Purging
-        return work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
+        work = _WORK[type(command)]
+        done = work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
+        if isinstance(command, ApplyRetention):  # what is pending has a time of its own
+            return done
+        return [*done, *_taken_out(command, state.review)]
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
-        return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
+        gone = expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
+        over = [one for one, held in state.review.pending.items() if held.until_us <= now_us]
+        return [*gone, *review.ended(state.review, sorted(over)[:EXPIRED_AT_ONCE], "expired")]
     assert isinstance(command, Extract | UndoExtraction)
     found = extracting.decide(command, state.long_term, state.provenance, mine)
     if isinstance(command, Extract):
         return [*found, *lifetimes(command.add, found, None, state.provenance)]
-    return [*found, *lifetimes_again(command, found)]
+    ended = review.ended(state.review, extracting.held_by(command), "undone") if found else []
+    return [*ended, *found, *lifetimes_again(command, found)]
+
+
+def _taken_out(command: Purge, state: Review) -> list[Event]:
+    """Return the events by which a purge takes out what is pending."""
+    ids: Sequence[str] = command.memory_ids
+    if not isinstance(command, Forget):
+        pending = sorted(state.pending.items())
+        of = command.source, command.trust
+        ids = [each for each, held in pending if any(matches(one, *of) for one in held.origins)]
+    ended = review.ended(state, ids, "purged")
+    gone = tuple((state.pending[one].kind, one) for each in ended for one in each.memory_ids)
+    said = SourcePurged(source=command.source, trust=command.trust, gone=gone)
+    return [*ended, said] if ended else []
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:
@@ -345,23 +422,29 @@ _COUNTED = tuple(one for one in Tally.__struct_fields__ if one not in {"evicted"
 
 
 def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
-    """Return a user's share of the totals over all users, by kind and sum."""
+    """Return a user's share of the totals over all users, by kind and sum; pending ones count."""
     counted: dict[str, int] = {}
     for kind in kinds:
         tally: Tally = kind.tally(state.of(kind))
         counted |= {f"{kind.NAME}.{name}": getattr(tally, name) for name in _COUNTED}
+    for name, much in state.review.counted.items():
+        if review.TOTALS[name] in counted:
+            counted[review.TOTALS[name]] += much
     return counted
 
 
 def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
     """Return how the totals over all users change with a user's state."""
-    changed: dict[str, int] = {}
+    changed: Counter[str] = Counter()
     for kind in after.changed(before):
         old, new = kind.tally(before.of(kind)), kind.tally(after.of(kind))
         for name in _COUNTED:
             if more := getattr(new, name) - getattr(old, name):
                 changed[f"{kind.NAME}.{name}"] = more
-    return changed
+    if after.review is not before.review:
+        for name, total in review.TOTALS.items():
+            changed[total] += after.review.counted.get(name, 0) - before.review.counted.get(name, 0)
+    return {name: more for name, more in changed.items() if more}
 
 
 def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

@@ -18,6 +18,7 @@ from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Kind, Row, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.review import MemoryHeld
 from memory_actors.kinds.structured import DocumentRow, value_of
 
 OPTIONAL = tuple(field.name for field in msgspec.structs.fields(Memory) if not field.required)
@@ -131,6 +132,8 @@ def _event_fields(event: Any) -> dict[str, Any]:
     if isinstance(event, Dropped):
         return {"dropped_since": event.since.isoformat()}
     fields: dict[str, Any] = msgspec.to_builtins(event)
+    if isinstance(event, MemoryHeld):  # `pending` shows its words, and nothing else does
+        return {name: fields[name] for name in ("memory_id", "kind", "until_us")}
     return fields
 
 

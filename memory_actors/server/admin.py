@@ -205,6 +205,10 @@ OfUser = Annotated[
     QueryParameter(description="Of this user only.", examples=example(NAMED["user_id"])),
 ]
 
+DespiteHold = Annotated[
+    bool, QueryParameter(description="Also under a legal hold.", examples=example(False))
+]
+
 COMPRESS = {"user_id": NAMED["user_id"], "dry_run": True, "older_than": NAMED["older_than"]}
 DONE = {
     "state": "done",
@@ -263,12 +267,14 @@ async def users(request: AnyRequest, limit: Limit = PAGE_MAX, offset: Offset = 0
     status_code=200,
     operation_id="erase_user",
     summary="Erase a user",
-    responses=answers(200, EraseReceipt, 400, 401, 403),
+    responses=answers(200, EraseReceipt, 400, 401, 403, 409),
 )
-async def erase(request: AnyRequest, user_id: UserId) -> EraseReceipt:
+async def erase(
+    request: AnyRequest, user_id: UserId, despite_hold: DespiteHold = False
+) -> EraseReceipt:
     """Remove all that is kept of a user, to the last byte, keys included; it cannot be undone."""
-    receipt: EraseReceipt = await request.app.state.memory.erase(user_id)
-    return receipt
+    memory: MemorySystem = request.app.state.memory
+    return await memory.erase(user_id, despite_hold=despite_hold)
 
 
 @get(

@@ -21,6 +21,7 @@ from memory_actors.base.errors import (
     EmbedderError,
     ExtractorError,
     ForgottenError,
+    HeldError,
     InvalidInputError,
     KeyFileError,
     MemoryLimitError,
@@ -71,6 +72,7 @@ _KNOWN: Final = (
     _Known(ForgottenError, 409, "forgotten", "Forgotten"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
     _Known(NotFoundError, 404, "not-found", "Not found"),
+    _Known(HeldError, 409, "held", "Under a legal hold"),
     _Known(
         MemoryLimitError, 503, "memory-limit", "Memory limit reached",
         "The server holds as much memory as it may: writes are refused, reads and deletes work. "

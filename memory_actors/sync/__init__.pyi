@@ -62,6 +62,8 @@ from memory_actors.base.reports import Purged
 from memory_actors.base.reports import Forgotten
 from memory_actors.base.reports import Undone
 from memory_actors.base.records import Tier
+from memory_actors.base.reports import Hold
+from memory_actors.base.reports import Retained
 from memory_actors.base.records import Entity
 from memory_actors.base.records import Direction
 from memory_actors.base.records import Relationship
@@ -103,8 +105,8 @@ class MemorySystem:
     @classmethod
     def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
         "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
-    def erase(self, user_id: str) -> EraseReceipt:
-        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\n:raises InvalidInputError: that is no user's id.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
+    def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
+        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\nA legal hold refuses it, and `despite_hold=True` overrides that: who erases decides which\nduty is the stronger. The receipt counts the holds, which are erased with the rest.\n\n:raises InvalidInputError: that is no user's id.\n:raises HeldError: the user is under a legal hold; nothing was erased.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
     def purge(
         self,
         source: str | None = None,
@@ -284,6 +286,14 @@ class UserMemory:
         contains: str | None = None,
     ) -> int:
         "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source, trust or time."
+    def pending(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        "Return the memories that wait for a review, the last that was added first.\n\nNo other read returns them. `expires_at` is when the wait ends: what nobody has approved by\nthen is rejected. `Settings.review` says what has to wait."
     def history(self, memory_id: str) -> list[HistoryEntry]:
         "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
     def extractions(self, *, limit: int = 100) -> list[Extraction]:
@@ -383,6 +393,10 @@ class UserMemory:
         "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted or\nnot, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer\nmatches `filters`, stays. Memories that are deleted along with another (an entity's\nrelationships) have no receipt.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
     def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         "Bring back memories that were pruned, evicted or deleted, as they were.\n\nA memory with a time to live keeps its expiry. If that is over, it lives as long again.\nAll or none: a refused call changes nothing. Living memories stay unchanged. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
+    def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Add pending memories, as if they were added now by the one who had added them.\n\nOne by one: where one is refused, those before it are there. A fact that is there by now is\n`seen`, and an observation goes to the entity that has its name: the receipt has its id.\n\n:raises NotFoundError: one of them is not pending; nothing was approved.\n:raises QuotaExceededError: the context document has no room for it."
+    def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Reject pending memories, all or none: they never begin.\n\nWhat they say is refused from now on, as if it was forgotten (`forgotten` lists it, and\n`unforget` lets it come again). The log keeps the words, unless you `forget` them.\n\n:raises NotFoundError: one of them is not pending."
     def purge(
         self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
     ) -> Purged:
@@ -396,7 +410,7 @@ class UserMemory:
         reason: str = "",
         dry_run: bool = False,
     ) -> Forgotten:
-        "Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.\n\n`what` is the id of a memory that says it, also of one that was deleted, or the fact in\nwords. The memory goes, and with `everywhere` whatever else says the same: the same words\nbut for case, white space and punctuation at the end, as a text, sentence or clause of its\nown. What says more loses that part; where that cannot be done, the memory is `kept`.\nSummaries of it go, and their other originals come back.\n\nThe log keeps the events, with `[forgotten]` in the place of the words; no file has them any\nmore. A tombstone stays: a digest by which the fact is refused when it is added, captured,\nimported or extracted again (`ForgottenError`; in bulk, the receipt's operation is\n`forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,\nand refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing\nchanges.\n\nOther calls of this user get `BeingErasedError` while the log is rewritten. After a crash,\nor an error, repeat it.\n\n:raises NotFoundError: nothing says that: give the id of a memory.\n:raises InvalidInputError: an argument is not what it must be.\n:raises MissingCapability: the store cannot take words out of the log.\n:raises EmbedderError: `similar` is given, and the fact could not be embedded."
+        "Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.\n\n`what` is the id of a memory that says it, also of one that was deleted, or the fact in\nwords. The memory goes, and with `everywhere` whatever else says the same: the same words\nbut for case, white space and punctuation at the end, as a text, sentence or clause of its\nown. What says more loses that part; where that cannot be done, the memory is `kept`.\nSummaries of it go, and their other originals come back.\n\nThe log keeps the events, with `[forgotten]` in the place of the words; no file has them any\nmore. A tombstone stays: a digest by which the fact is refused when it is added, captured,\nimported or extracted again (`ForgottenError`; in bulk, the receipt's operation is\n`forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,\nand refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing\nchanges.\n\nOther calls of this user get `BeingErasedError` while the log is rewritten. After a crash,\nor an error, repeat it.\n\n:raises NotFoundError: nothing says that: give the id of a memory.\n:raises HeldError: the user is under a legal hold.\n:raises InvalidInputError: an argument is not what it must be.\n:raises MissingCapability: the store cannot take words out of the log.\n:raises EmbedderError: `similar` is given, and the fact could not be embedded."
     def unforget(self, what: str) -> ForgottenFact:
         "Let something that was forgotten come again: by its digest, or in its words.\n\nReturn its tombstone, which is gone.\n\n:raises NotFoundError: it was not forgotten."
     def extract(
@@ -414,6 +428,14 @@ class UserMemory:
         "Take back what an extraction has done, all or none; its messages stay read.\n\nFacts that it added go, unless somebody has reworded them since. Superseded facts become\ncurrent again, and forgotten facts are restored. Once is enough, and more does no harm.\n\n:raises NotFoundError: there is no such extraction.\n:raises QuotaExceededError: there is no room for what comes back."
     def set_tier(self, tier: Tier | str) -> None:
         "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
+    def hold(self, reason: str) -> Hold:
+        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. Nothing is\ndropped from the log, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the agent of this handle.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
+    def release(self, hold_id: str) -> Hold:
+        "Release a legal hold. With the last one, what is due by then goes.\n\n:raises NotFoundError: it is not in force."
+    def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
+        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. That\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
+    def holds(self, *, released: bool = False) -> list[Hold]:
+        "Return the legal holds in force, oldest first; with `released`, former ones, too."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
 

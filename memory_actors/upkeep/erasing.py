@@ -47,6 +47,7 @@ from memory_actors.base.on import On
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
 from memory_actors.base.streams import is_user_stream, recall_stream_of, stream_of
+from memory_actors.base.validation import check_flag
 from memory_actors.base.watching import check_forgets, tell_to_forget
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
@@ -56,6 +57,7 @@ from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import index_path, remove_all_indexes, remove_indexes
 from memory_actors.users.handles.scope import Scope, Services
+from memory_actors.users.holds import holds_of, refuse_held
 
 T = TypeVar("T")
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
@@ -101,18 +103,21 @@ class Erasing:
         check_forgets(forget)
         self._watchers.append(forget)
 
-    async def erase(self, user_id: str) -> EraseReceipt:
+    async def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
         """Erase a user. See `MemorySystem.erase`."""
+        check_flag(despite_hold, "despite_hold")
         scope = Scope(self._services, On(user_id))
-        return await scope.unattended(self._erase(scope))
+        return await scope.unattended(self._erase(scope, despite_hold=despite_hold))
 
-    async def _erase(self, scope: Scope) -> EraseReceipt:
+    async def _erase(self, scope: Scope, *, despite_hold: bool) -> EraseReceipt:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
         async with (
             self._services.runtime.alone(stream) as epoch,
             self._compaction.without(user_id),
         ):
-            await self._log.flush()
+            held = await holds_of(self._log, stream)
+            if not despite_hold:
+                refuse_held(held)
             past = await self._texts_and_totals(stream)
             is_shared = scope.embeddings.owner.is_everybody
             others = await self._others_have() if is_shared else frozenset()
@@ -141,6 +146,7 @@ class Erasing:
             log_bytes_before=erased.before_bytes,
             log_bytes_after=erased.after_bytes,
             key_deleted=erased.key_deleted,
+            holds=len(held),
         )
 
     async def forget(self, user_id: str) -> None:

@@ -10,9 +10,9 @@ store, or in the database that several processes share. With the key, you can te
 or a memory was recorded, but nobody can read them out. That is a pseudonym and no more: a short
 query can be guessed by who has the key. Without the key the old hashes say nothing to anybody.
 
-Recalls older than `recall_audit_days` are hidden, then deleted: their payload goes to the archive
-and out of it, after every 512 recalls of a user and at the end of each run of compaction over all
-users. Their place in the log and their digest stay.
+Recalls older than `recall_audit_days` are hidden, then deleted, unless the user is under a legal
+hold: their payload goes to the archive and out of it, after every 512 recalls of a user and at the
+end of each run of compaction over all users. Their place in the log and their digest stay.
 """
 
 import asyncio
@@ -47,8 +47,9 @@ from eventlog.files.datafile import read_bytes, write_whole
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall
-from memory_actors.base.streams import RECALL_PREFIX
+from memory_actors.base.streams import RECALL_PREFIX, key_owner
 from memory_actors.kinds.recall_events import RecallMade
+from memory_actors.users.holds import holds_of
 
 KEY_FILE, SETTING = "recall.key", "recall key"
 KEY_BYTES = 32
@@ -161,10 +162,8 @@ class RecallAudit:
     async def trim(self, stream: str) -> None:
         """Delete recalls that are older than the limit: all before the first that is not."""
         await self._log.flush()
-        done, before_us = (
-            await self._log.load_checkpoint(_checkpoint(stream)),
-            self._clock() - self._keep_us,
-        )
+        before_us = await self._kept_from_us(stream)
+        done = await self._log.load_checkpoint(_checkpoint(stream))
         while page := await self._log.read_stream(stream, done, PAGE, dropped="mark"):
             old = list(takewhile(lambda one: one.recorded_at_us < before_us, page))
             if old:
@@ -175,6 +174,11 @@ class RecallAudit:
                 await self._log.save_checkpoint(Checkpoint(_checkpoint(stream), done))
             if len(old) < len(page):
                 return
+
+    async def _kept_from_us(self, stream: str) -> int:
+        """Return the time before which recalls are too old: none is under a legal hold."""
+        held = await holds_of(self._log, key_owner(stream))
+        return 0 if held else self._clock() - self._keep_us
 
     async def trim_all(self) -> None:
         """Trim the recalls of every user."""
@@ -197,7 +201,7 @@ class RecallAudit:
     ) -> list[Recall]:
         """Return recalls, the newest first; of a query or a memory only, if one is given."""
         await self._log.flush()
-        oldest_us = max(self._clock() - self._keep_us, since_us or 0)
+        oldest_us = max(await self._kept_from_us(stream), since_us or 0)
         wanted = None if query is None else await self._spellings(query)
         found: deque[Recorded[Any]] = deque(maxlen=limit)
         async for recorded in self._events(stream, memory_id):

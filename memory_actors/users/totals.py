@@ -125,7 +125,7 @@ def _kind_usage(kind: Kind, state: UserState, limits: Limits) -> KindUsage:
         stored_bytes=tally.stored_bytes,
         evicted=tally.evicted,
         pruned=tally.pruned,
-        quotas=tuple(kind.quotas(part, limits, None)),
+        quotas=tuple(state.quotas(kind, limits, None)),
     )
 
 

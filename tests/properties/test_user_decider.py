@@ -27,9 +27,11 @@ from support.kind_rules import (
 from support.user_rules import SECOND_US
 
 from eventlog import Dropped, Recorded
+from eventlog.core.records import DAY_US
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Tier
+from memory_actors.base.records import MemoryType, Tier
+from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds import (
     entity,
     episodic,
@@ -40,17 +42,18 @@ from memory_actors.kinds import (
     user_state,
     working,
 )
-from memory_actors.kinds.account import AlertChanged, SetTier
+from memory_actors.kinds.account import AlertChanged, SetHold, SetTier
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.compacting import Compress, UndoCompression
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
-from memory_actors.kinds.kind import Kind, Pruned
+from memory_actors.kinds.kind import Kind, Pruned, is_summary
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
+from memory_actors.kinds.retention import applied
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
@@ -158,6 +161,9 @@ class UserMachine(
         """Exactly what is out of time goes, with the relationships of its entities."""
         due = {one for one, at_us in self.expires.items() if at_us <= self.now_us}
         decided = self._ask(ExpireMemories(now_us=self.now_us))
+        if self.state.account.holds:
+            assert not decided.events
+            return
         before, after = living(decided.before), living(decided.after)
         gone = before.keys() - after.keys()
         assert due <= gone
@@ -231,6 +237,37 @@ class UserMachine(
     @rule(ttl_us=LIFETIMES_US)
     def adds_live_so_long(self, ttl_us: int | None) -> None:
         self.ttl_us = ttl_us
+
+    @rule()
+    def is_held(self) -> None:
+        self.made += 1
+        self._ask(SetHold(now_us=self.now_us, hold_id=f"hold{self.made}", reason="case"))
+
+    @precondition(lambda self: self.state.account.holds)
+    @rule()
+    def is_released(self) -> None:
+        self._ask(SetHold(now_us=self.now_us, hold_id=self.state.account.holds[0]))
+
+    @rule(seconds=st.integers(1, 40), name=st.none() | NAMES)
+    def retains(self, seconds: int, name: str | None) -> None:
+        """What has no word as young as a rule allows goes, and nothing else; if held, nothing."""
+        kind_named = None if name is None else MemoryType(name)
+        limit = RetentionRule(days=seconds / 86_400, memory_type=kind_named)
+        before, since_us = living(self.state), self.now_us - int(limit.days * DAY_US)
+        for command in applied([limit], "u", KINDS, self.state, self.now_us):
+            self._ask(command)
+        after = living(self.state)
+        self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
+        gone = before.keys() - after.keys()
+        assert not (gone and self.state.account.holds)
+        for kind, row in (before[one] for one in gone):
+            told = {self.deciding.log[version - 1].recorded_at_us for version in kind.sources(row)}
+            ends = {getattr(row, end, "") for end in ("source_id", "target_id")}
+            assert is_summary(row) or max(told) < since_us or ends & gone
+        for memory_id, (kind, row) in after.items():
+            about = max(past.recorded_at_us for past in self.deciding.about[memory_id])
+            is_other = name not in (None, kind.NAME) or is_summary(row)
+            assert is_other or about >= since_us or self.state.account.holds
 
     def _ask(self, command: Command) -> Decided:
         was, version = snapshots.fingerprint(self.state), len(self.deciding.log)
@@ -468,6 +505,9 @@ class UserMachine(
         soonest_us = min(self.expires.values(), default=0)
         assert self.state.provenance.next_expiry_us == soonest_us
         read = living(self.state.at(self.now_us))
+        if self.state.account.holds:
+            assert self.expires.keys() <= read.keys()
+            return
         assert not [
             one for one, at_us in self.expires.items() if at_us <= self.now_us and one in read
         ]

@@ -11,6 +11,7 @@ from memory_actors.base.errors import MemoryActorsError
 from memory_actors.kinds import user_state
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.retention import ApplyRetention
 from memory_actors.kinds.user_state import KINDS, UserState
 
 REGISTRY = user_state.event_registry()
@@ -65,6 +66,8 @@ class Deciding:
         if isinstance(command, Restore):
             past = {one: self.about[one] for one in command.memory_ids if one in self.about}
             return msgspec.structs.replace(command, past=past)
+        if isinstance(command, ApplyRetention):
+            return msgspec.structs.replace(command, past=self.about)
         return command
 
     def _record(self, events: Sequence[Any], now_us: int) -> None:

@@ -206,6 +206,26 @@ export class UserMemory {
     return told(this.#http.GET(path, { params: this.#one(memoryId) }));
   }
 
+  /** Return the memories that wait for a review, newest first. */
+  async pending(query: Query<"list_pending_memories"> = {}): Promise<Schemas["Memory"][]> {
+    const path = "/v1/users/{user_id}/pending";
+    return (await told(this.#http.GET(path, { params: { ...this.#on, query } }))).memories;
+  }
+
+  /** Add pending memories, one by one. */
+  async approve(memoryIds: string[]): Promise<Schemas["Receipt"][]> {
+    const body = { memory_ids: memoryIds };
+    const path = "/v1/users/{user_id}/pending/approve";
+    return (await told(this.#http.POST(path, { params: this.#on, body }))).receipts;
+  }
+
+  /** Reject pending memories, all or none: what they say is refused from now on. */
+  async reject(memoryIds: string[]): Promise<Schemas["Receipt"][]> {
+    const body = { memory_ids: memoryIds };
+    const path = "/v1/users/{user_id}/pending/reject";
+    return (await told(this.#http.POST(path, { params: this.#on, body }))).receipts;
+  }
+
   usage(): Promise<Schemas["Usage"]> {
     return told(this.#http.GET("/v1/users/{user_id}/usage", { params: this.#on }));
   }

@@ -53,7 +53,7 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
     """The context documents of a user."""
 
     NAME = NAME
-    NATURE = Nature(is_searched=False, export_place=3)
+    NATURE = Nature(is_searched=False, is_reviewed=True, export_place=3)
     """A document is loaded whole, and its archive has a search of its own."""
     NOUN = "entry"
     MISSING = "it was never there, or it was removed"

@@ -44,6 +44,7 @@ class MakeRoom(Command, frozen=True, kw_only=True):
 class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     """Carry out changes in their order, all or none. The first write makes a document."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("changes",)
     document: str
     changes: tuple[BlockChange, ...] = ()
     expected: bytes | None = None
@@ -79,6 +80,7 @@ class AddEntry(Add, frozen=True, kw_only=True):
 class EditEntry(MakeRoom, frozen=True, kw_only=True):
     """Let an entry say something else, give it other metadata, or both."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("text", "metadata")
     memory_id: str
     text: str | None = None
     metadata: Metadata | None = None
@@ -87,6 +89,7 @@ class EditEntry(MakeRoom, frozen=True, kw_only=True):
 class ImportBlock(Add, frozen=True, kw_only=True):
     """Put a block where it was in another store, with all there is to it."""
 
+    rewords: ClassVar[tuple[str, ...]] = ("block",)
     block: BlockImported
     """The event, at the rank that it had."""
     budget: TokenBudget = BUDGET

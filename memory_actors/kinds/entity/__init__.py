@@ -60,7 +60,7 @@ from memory_actors.kinds.entity.state import (
     place,
     tentatively,
 )
-from memory_actors.kinds.kind import BaseKind, Decide, Events, Tally, oldest_first
+from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally, oldest_first
 from memory_actors.kinds.passages import Passage, index_of, label, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 from memory_actors.kinds.rows import HeldRows, derived, record_data
@@ -74,6 +74,7 @@ class EntityKind(BaseKind[Entities, Row]):
     """The entities of a user, and their relationships."""
 
     NAME = NAME
+    NATURE = Nature(is_reviewed=True)
     NOUN = "entity or relationship"
     MISSING = "it was never there, or it was deleted"
     UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities

@@ -30,7 +30,7 @@ from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.compacting import CompactedBase
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Bounds, Living
-from memory_actors.kinds.kind import Decide, Events, Life
+from memory_actors.kinds.kind import Decide, Events, Life, Nature
 from memory_actors.kinds.long_term.commands import (
     AddMemories,
     AddSummary,
@@ -132,6 +132,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     """The facts of a user."""
 
     NAME = "long_term"
+    NATURE = Nature(is_reviewed=True)
     MISSING = (
         "it was never there, deleted, or compressed into a summary; `why` tells what became of it"
     )

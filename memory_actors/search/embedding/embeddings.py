@@ -27,7 +27,7 @@ from memory_actors.search.embedding.rows import Numbers, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook, states_of
-from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
+from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.embedder_thread import InFlight, Outcome
@@ -108,10 +108,15 @@ class EmbeddingCache:
     def take_unkept(
         self, embedded: Mapping[bytes, Embedded], owner: Owner
     ) -> dict[bytes, Embedded]:
-        """Return the embeddings that are not on disk, by digest: they are written to it now."""
+        """Return the embeddings that are not on disk, by digest: they are written to it now.
+
+        They are forgotten here, for the disk gives them in microseconds; not so those of queries.
+        """
         unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
-        for digest in unkept:
-            del self._unkept[owner.prefix + digest]
+        for key in (owner.prefix + digest for digest in unkept):
+            del self._unkept[key]
+            if (known := self._known.get(key)) is not None and known.states is None:
+                del self._known[key]
         return unkept
 
     def forget(self, digests: Iterable[bytes], owner: Owner) -> None:
@@ -257,25 +262,28 @@ class Embeddings:
         self._cache.clear()
         return await anyio.to_thread.run_sync(self.disk.erase, digests, self.owner)
 
-    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return packed token states by digest, from memory or disk; from any thread."""
+    def tokens(self, digests: Sequence[bytes], numbers: Numbers) -> dict[bytes, bytes]:
+        """Return packed token states by digest, from memory or disk; from any thread.
+
+        `numbers` are those of their rows on disk, as far as they are known.
+        """
         held = self._cache.tokens(digests, self.owner)
-        missing = [digest for digest in digests if digest not in held]
-        return held | self.disk.tokens(missing, self.embedder.dimension, self.owner)
+        places = [place for place, digest in enumerate(digests) if digest not in held]
+        missing, dimension = [digests[place] for place in places], self.embedder.dimension
+        return held | self.disk.tokens(missing, dimension, self.owner, numbers[places])
 
     def matrix(
         self,
         digests: Sequence[bytes],
-        take: TakeTokens | None = None,
         numbers: Numbers | None = None,
         into: Bytes | None = None,
+        crc: int = 0,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
-        """Return vectors as rows, [n, d], and which are known; the others are zeros.
+        """Return vectors, [n, d], and which are known; the others are zeros.
 
-        `take` is given the token states of those that are there. See `VectorTable.matrix`.
+        See `VectorTable.matrix`.
         """
-        dimension = self.embedder.dimension
-        return self.disk.matrix(digests, dimension, self.owner, take, numbers, into)
+        return self.disk.matrix(digests, self.embedder.dimension, self.owner, numbers, into, crc)
 
     def numbers(self, digests: Sequence[bytes]) -> Numbers:
         """Return the numbers of rows on disk by which they are found sooner. For a thread.

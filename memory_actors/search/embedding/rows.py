@@ -18,6 +18,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +114,7 @@ PLACES, ROWS, FACTS = "places", "embeddings", "facts"
 """Rows are found by number, and their numbers by what they are of. Rows are therefore appended one
 after another, and fill their pages: in the order of digests a third of each page stays empty."""
 TABLES = (PLACES, ROWS, FACTS)
+ROWS_AT_ONCE: Final = 256
 UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 MODEL_BYTES = 8  # of each key: which model made it
 
@@ -178,6 +180,27 @@ def rows_at(
     return [row if row and row.startswith(head) and len(row) >= least else None for row in rows]
 
 
+def read_codes(txn: Transaction, numbers: Numbers, into: Bytes) -> bool:
+    """Read the codes of rows in the order of their numbers, unchecked; say whether all are there.
+
+    `txn` has buffers: copying whole rows would take as long again.
+    """
+    dimension, begin = into.shape[1], _CRC.size + HEADER.size
+    first, last = int(numbers[0]), int(numbers[-1])
+    with txn.cursor(txn.tables[ROWS]) as cursor:
+        is_run = last - first < len(numbers) and cursor.set_range(_NUMBER.pack(first))
+        run = cursor.iternext(keys=False)
+        for start in range(0, len(numbers), ROWS_AT_ONCE):
+            some = numbers[start : start + ROWS_AT_ONCE]
+            found = () if is_run else cursor.getmulti(stored_numbers(some))
+            values = islice(run, len(some)) if is_run else (value for _, value in found)
+            data = b"".join([value[begin : begin + dimension] for value in values])
+            if len(data) != dimension * len(some):
+                return False
+            into[start : start + len(some)] = np.frombuffer(data, np.int8).reshape(-1, dimension)
+    return True
+
+
 def read_rows(
     values: Iterable[bytes], keys: Iterable[bytes], scope: KeyScope
 ) -> list[bytes | None]:
@@ -196,15 +219,6 @@ def row_of(one: Embedded) -> bytes:
     """Return an embedding as a row."""
     codes = (one.coded or coded_units(one.vector[None])).codes
     return HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
-
-
-def present(found: Sequence[bytes | None], start: int) -> tuple[npt.NDArray[np.intp], list[bytes]]:
-    """Return the places of those rows that are there, counted from `start`, and these rows."""
-    there = [row for row in found if row is not None]
-    places = np.arange(start, start + len(found))
-    if len(there) < len(found):
-        places = places[[row is not None for row in found]]
-    return places, there
 
 
 def codes_of(rows: Sequence[bytes], dimension: int) -> Bytes:

@@ -300,16 +300,13 @@ class Tokens(NamedTuple):
         return Tokens(self.rows.take(places), starts, self.counts)
 
 
-def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
+def tokens_of(packed: Sequence[bytes]) -> Tokens:
     """Return the tokens of texts that were packed with one codebook; an empty one has none.
 
-    They follow one another. `skipped` is the number of leading bytes to skip in each.
+    They follow one another.
     """
-    head = skipped + _HEADER.size
-    first = next((data for data in packed if len(data) > skipped), None)
-    _, dimensions, _ = _HEADER.unpack_from(
-        *((header_of(PLAIN), 0) if first is None else (first, skipped))
-    )
+    head = _HEADER.size
+    _, dimensions, _ = _HEADER.unpack_from(next(filter(None, packed), header_of(PLAIN)))
     size = _row_of(dimensions).itemsize
     rows = np.frombuffer(b"".join([data[head:] for data in packed]), np.dtype((np.void, size)))
     lengths = np.fromiter(map(len, packed), np.int64, len(packed))

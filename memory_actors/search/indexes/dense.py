@@ -17,6 +17,7 @@ meanwhile may or may not be there, and those that were keep their places, for th
 search took at its start never move.
 """
 
+import zlib
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ PROPOSED_ONE_IN = 200
 PROPOSED_SIGNS = 384  # a row has, where so many are enough; of fewer signs more rows
 TAIL_MAX = 512  # rows without signs before these are extended, which copies all
 GRAPH_TAIL_MAX = 2 * SEGMENT_ROWS  # rows in no graph: scoring more takes as long as all signs
+CHECKED_AT_ONCE = 1_000  # rows: what is copied of them stays in the processor's cache
 ROOMY_ROWS: Final = 1_000
 """From here on twice as many have room: what was never written takes none in memory, and moving a
 hundred thousand rows takes 20 ms of the loop."""
@@ -232,6 +234,14 @@ class DenseIndex:
             return np.zeros(self._codes.shape[1], np.float32)
         vector: Vectors = view.vectors.at(slice(row, row + 1)).decoded()[0]
         return vector
+
+    def codes_crc(self, rows: Rows) -> int:
+        """Return the CRC-32 of the codes of rows, in their order. Slow: for a thread."""
+        crc = 0
+        for start in range(0, len(rows), CHECKED_AT_ONCE):
+            some = rows[start : start + CHECKED_AT_ONCE]
+            crc = zlib.crc32(self._codes.take(some, axis=0).data, crc)
+        return crc
 
     def vectors(self, rows: Rows) -> Vectors:
         """Return the vectors of rows, [n, d]."""

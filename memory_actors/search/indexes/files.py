@@ -102,6 +102,8 @@ class IndexFile(msgspec.Struct, frozen=True):
     chain: bytes = b""
     """The chain of the event at `version`: in a log that was restored, another event may have that
     version. Empty if the log has no chain."""
+    codes_crc: int = 0
+    """The CRC-32 of the codes of all vectors, in the order of rows."""
 
 
 class _Head(msgspec.Struct):
@@ -278,7 +280,7 @@ class IndexFiles:
         late = LateIndex.restored(tokens, rows, self._fetch, self._embeddings.codebook)
         codes = zeros((room_for(rows.count), self._embeddings.embedder.dimension), np.int8)
         vectors, there = self._embeddings.matrix(
-            traits.digests(), take=late.hold, numbers=traits.numbers(), into=codes[: rows.count]
+            traits.digests(), traits.numbers(), codes[: rows.count], file.codes_crc
         )
         dense = DenseIndex(rows, vectors._replace(codes=codes))
         parts = Parts(rows.count, rows, dense, words, late, traits)
@@ -318,6 +320,7 @@ class IndexFiles:
         file = IndexFile(
             self._recipe, kept.version, kept.waiting, kept.words, traits.saved(rows),
             kept.parts.late.saved(rows), self._table, numbers.tobytes(), kept.chain,
+            kept.parts.dense.codes_crc(rows),
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)
 

@@ -22,7 +22,7 @@ Memory. `LateIndex` knows the tokens of all memories, but holds states, as they 
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -281,18 +281,27 @@ class LateIndex:
 
     # --- states, in segments
 
-    def hold(self, rows: Rows, packed: Sequence[bytes], skipped: int = 0) -> None:
-        """Keep the states of rows in memory, as far as there is room for them.
+    @property
+    def unheld(self) -> npt.NDArray[np.int64]:
+        """The labels of rows whose states are not held."""
+        count = self.rows.count
+        lacks = (self._places[:count] == NONE) & (np.diff(self._ends[: count + 1]) > 0)
+        labels: npt.NDArray[np.int64] = self.rows.labels[lacks & self.rows.alive]
+        return labels
 
-        See `tokens_of` for what is `skipped`.
-        """
-        has = np.fromiter(map(len, packed), np.int64, len(packed)) > skipped
+    @property
+    def has_room(self) -> bool:
+        """True if states of many more memories can be held."""
+        return self._held_bytes < self._bytes_max - SEGMENT_BYTES // _SEGMENTS_MIN
+
+    def hold(self, labels: Collection[int], packed: Sequence[bytes | None]) -> None:
+        """Keep the states of memories in memory, as far as there is room for them."""
+        rows = self.rows.rows_of_all(labels)
+        has = (rows != NONE) & [bool(one) for one in packed]
         has &= self._ends[rows] < self._ends[rows + 1]
-        if not has.all():
-            kept = np.flatnonzero(has)
-            rows, packed = rows[kept], [packed[place] for place in kept.tolist()]
-        if len(rows):
-            self._hold(rows, tokens_of(packed, skipped))
+        if has.any():
+            known = [packed[place] or b"" for place in np.flatnonzero(has).tolist()]
+            self._hold(rows[has], tokens_of(known))
 
     def _hold(self, rows: Rows | Sequence[int], tokens: Tokens) -> None:
         """Keep the tokens of rows, which lie one behind another."""

@@ -45,6 +45,8 @@ INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 TAIL_MAX = 20_000  # events since the file was written: of more, all memories are looked at
 TAIL_AT_ONCE = 1_000
 COMPARED_AT_ONCE = 256  # rows, before others get a turn: 5 ms
+HELD_AFTER_S = 0.2
+HELD_AT_ONCE = 256  # memories whose token states are read: 1 ms
 SAVE_EVERY_EVENTS = 1_000  # whatever they are about: those since a file are looked at
 
 
@@ -280,6 +282,17 @@ class MemoryIndex:
                 writing = anyio.to_thread.run_sync(files.write_graph, dense.graph)
                 await to_the_end(writing)  # whoever is cancelled waits
 
+    async def _hold_states(self) -> None:
+        """Read the token states that an activation leaves out: the first answers need few."""
+        await asyncio.sleep(HELD_AFTER_S)
+        labels = self.late.unheld
+        for end in range(len(labels), 0, -HELD_AT_ONCE):  # the newest first
+            some = labels[max(0, end - HELD_AT_ONCE) : end].tolist()
+            packed = await anyio.to_thread.run_sync(self._fetch, some)
+            self.late.hold(some, packed)
+            if not self.late.has_room:
+                return
+
     # --- what did not come with its event
 
     async def indexed(self) -> None:
@@ -323,7 +336,7 @@ class MemoryIndex:
         rows = parts.rows.rows_of_all(labels)
         there = np.flatnonzero(rows != NONE)
         digests = parts.traits.digests(rows[there])
-        tokens = self._embeddings.tokens(digests)
+        tokens = self._embeddings.tokens(digests, parts.traits.numbers(rows[there]))
         found: list[bytes | None] = [None] * len(labels)
         for place, digest in zip(there.tolist(), digests, strict=True):
             found[place] = tokens.get(digest)
@@ -350,6 +363,7 @@ class MemoryIndex:
         self._describe_anew()
         self._saved_version = loaded.version or 0
         self._changed = not self.traits.numbers().all()  # a file without them is written anew
+        self._tasks.start(f"token states {self._kind.NAME}", self._hold_states)
         changed = await self._changed_since(loaded.version)
         if changed is None:
             for _ in self._all_compared(self._kind.rows(state)):

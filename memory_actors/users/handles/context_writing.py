@@ -209,6 +209,7 @@ class ContextWriting(Handle):
         """Carry out a command about a document, and say what came of it and how large that is."""
         written = await self._write(command)
         size = self._size(document, written.reply.state.context)
+        operation = "pending" if written.pending else operation
         return ContextReceipt(
             document=document,
             operation=operation if written.reply.events else "unchanged",

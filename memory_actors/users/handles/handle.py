@@ -18,6 +18,7 @@ import msgspec
 
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
+from eventlog.core.records import DAY_US
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
@@ -29,7 +30,17 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Memory, Metadata, OnDuplicate, Receipt, Time, as_record
+from memory_actors.base.records import (
+    Item,
+    Memory,
+    Metadata,
+    OnDuplicate,
+    Receipt,
+    Time,
+    Trust,
+    as_record,
+    least,
+)
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_flag,
@@ -41,13 +52,16 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds.commands import Add, Command, Condition, Restore
+from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.kind import Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.review import MemoryHeld, approving, pending_row
 from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.search.superseding import Reach
+from memory_actors.users.handles import superseding
 from memory_actors.users.handles.redacting import Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
@@ -96,6 +110,8 @@ class Written(NamedTuple):
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
     codes: Mapping[bytes, bytes] | None = None
     """The embeddings that were compared with what was forgotten."""
+    pending: frozenset[str] = frozenset()
+    """The memories that wait for a review."""
 
 
 class Adding(NamedTuple):
@@ -227,6 +243,21 @@ class Handle(Redacting, metaclass=ABCMeta):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
         return self.kind.RESTORE(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
 
+    async def _approve(self, held: Recorded[MemoryHeld]) -> Receipt:
+        """Add a pending memory, on behalf of the one who had added it."""
+        room = DocumentRoom(budget=self._scope.services.settings.context_budget())
+        command = approving(held.data, self._scope.on.origins, self._scope.now_us(), room)
+        row, events = pending_row(self.kind, held)
+        parts = self.kind.passages(row)
+        texts = [self.kind.passage_text(row, one.label, events) for one in parts]
+        written = await self._write(command, texts)
+        about = [getattr(one.data, "memory_id", row.memory_id) for one in written.reply.events]
+        # An entity may be there by now, or a fact.
+        memory_id = row.memory_id if row.memory_id in about[1:] else about[-1]
+        marks = superseding.marks([recorded.data for recorded in written.reply.events])
+        receipt = self._receipt(memory_id, "approve", written)
+        return msgspec.structs.replace(receipt, **superseding.receipt_fields(memory_id, marks))
+
     async def _restored(self, command: Restore) -> list[Receipt]:
         """Carry out a command that brings memories back, all or none; return a receipt for each.
 
@@ -260,22 +291,18 @@ class Handle(Redacting, metaclass=ABCMeta):
         """
         if not command.frees:
             self._scope.services.monitor.admit()
-        if isinstance(command, Add):
-            command = self._expiring(command)
+        command = self._by_settings(command)
         started_s = perf_counter()
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
+                said = [] if command.waits else list(texts), idempotency_key, digest
                 try:
-                    reply, unindexed = await self._append_texts(
-                        command, list(texts), idempotency_key, digest
-                    )
+                    reply, unindexed = await self._append_texts(command, *said)
                 except EmbeddingNeededError:
                     codes = await self._scope.embeddings.codes({text_digest(t): t for t in texts})
                     command = msgspec.structs.replace(command, codes=codes)
-                    reply, unindexed = await self._append_texts(
-                        command, list(texts), idempotency_key, digest
-                    )
+                    reply, unindexed = await self._append_texts(command, *said)
             elif (after := self._after(command)) is not None:
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
@@ -285,12 +312,46 @@ class Handle(Redacting, metaclass=ABCMeta):
             evicted += getattr(recorded.data, "evicted_ids", ())
             if isinstance(recorded.data, Pruned):
                 pruned += recorded.data.memory_ids
-        at = started_s, unindexed, command.codes
+        events = (recorded.data for recorded in reply.events)
+        pending = frozenset(one.memory_id for one in events if isinstance(one, MemoryHeld))
+        at = started_s, unindexed, command.codes, pending
         return Written(reply, tuple(evicted), tuple(pruned), *at)
 
-    def _expiring(self, command: A) -> A:
+    def _by_settings(self, command: C, *, extracted: bool = False) -> C:
+        """Return a command with the expiry and the wait for a review that the settings ask for.
+
+        :raises InvalidInputError: it changes what is there, and its words need a review.
+        """
+        rewords = any(getattr(command, name) for name in command.rewords)
+        if not (isinstance(command, Add) or rewords) or getattr(command, "approves", None):
+            return command
+        said: dict[str, Any] = {}
         at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)
-        return command if at_us is None else msgspec.structs.replace(command, expires_at_us=at_us)
+        if isinstance(command, Add) and at_us is not None:
+            said["expires_at_us"] = at_us
+        until_us = self._held_until_us(command, extracted=extracted)
+        if until_us is not None:
+            if rewords:
+                raise InvalidInputError(
+                    f"what is said here needs a review, and only what is added to {self.kind.NAME} "
+                    "memory can wait for one: add it as a new memory, and delete the old one"
+                )
+            said["held_until_us"] = until_us
+            if hasattr(command, "auto_prune"):  # what is there does not go for it
+                said["auto_prune"] = False
+        return msgspec.structs.replace(command, **said) if said else command
+
+    def _held_until_us(self, command: Command, *, extracted: bool) -> int | None:
+        """Return the time until which a command's words wait for a review; None: they do not."""
+        settings = self._scope.services.settings
+        if settings.review is None or not self.kind.NATURE.is_reviewed:
+            return None
+        trust = least(getattr(command, "origins", self._scope.on.origins))
+        named = {
+            "all": True, "extracted": extracted, "untrusted": trust is Trust.UNTRUSTED
+        }  # fmt: skip
+        days = settings.review_days
+        return command.now_us + int(days * DAY_US) if named[settings.review] else None
 
     def lasting(self, ttl_s: float | None) -> Self:
         """Return a handle whose adds expire after some seconds; None: as the settings say.
@@ -462,9 +523,10 @@ class Handle(Redacting, metaclass=ABCMeta):
         """Return a receipt; it is about the quota of this number: the user's, or `whose`."""
         if operation == "add" and written.pruned:
             operation = "add_with_prune"
+        if memory_id in written.pending:
+            operation = "pending"
         state = written.reply.state
-        limits = self._scope.limits(state)
-        use = self.kind.quotas(state.of(self.kind), limits, whose)[quota]
+        use = state.quotas(self.kind, self._scope.limits(state), whose)[quota]
         return Receipt(
             memory_id=memory_id,
             operation=operation if written.reply.events else "unchanged",
@@ -482,7 +544,8 @@ class Handle(Redacting, metaclass=ABCMeta):
     ) -> Receipt:
         """Return the receipt of a new memory, or of the one that was there and says the same."""
         operation = "add" if was is None else "update"
-        memory_id = memory_id if row is None else row.memory_id
+        if row is not None and memory_id not in written.pending:
+            memory_id = row.memory_id
         return self._receipt(memory_id, operation, written, quota=quota)
 
     def _whose(self, _row: Any) -> str | None:

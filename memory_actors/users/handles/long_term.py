@@ -34,12 +34,15 @@ from memory_actors.kinds.long_term import (
     MemoryRow,
     MemorySeen,
     MemorySuperseded,
+    Pair,
     SummaryAdded,
+    SupersedeMemories,
     UpdateMemory,
 )
 from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.passages import passages
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.kinds.review import MemoryHeld
 from memory_actors.kinds.short_term import AddMessage
 from memory_actors.kinds.tombstones import refusing
 from memory_actors.kinds.user_state import AddTurn
@@ -108,7 +111,7 @@ class LongTermMemory(Summarized):
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
         """Add a turn of a chat together with its message, both or neither."""
-        add = self._expiring(self._adding([item], auto_prune, "keep"))
+        add = self._by_settings(self._adding([item], auto_prune, "keep"))
         command = AddTurn(now_us=add.now_us, memory=add, message=message)
         written = await self._write(command, passages(item.content, item.role))
         return self._receipts(add, written)[0]
@@ -139,10 +142,31 @@ class LongTermMemory(Summarized):
         new: Sequence[MemoryAdded] = ()
         if isinstance(command, Extract):
             new = command.add.memories
-            command = msgspec.structs.replace(command, add=self._expiring(command.add))
+            command = msgspec.structs.replace(
+                command, add=self._by_settings(command.add, extracted=True)
+            )
         texts = [text for one in new for text in passages(one.content, one.role)]
         written = await self._write(command, texts)
         return written.reply.events
+
+    async def _approve(self, held: Recorded[MemoryHeld]) -> Receipt:
+        """Add a pending fact, and record that the one holds no more which it is to replace."""
+        receipt = await super()._approve(held)
+        if held.data.replaces is None or held.data.fact is None:
+            return receipt
+        older_id, older_digest = held.data.replaces
+        pair = Pair(
+            memory_id=older_id,
+            superseded_by_id=receipt.memory_id,
+            older_digest=older_digest,
+            newer_digest=held.data.fact.digest,
+            similarity=0.0,
+            evidence="an extractor says so",
+        )
+        written = await self._write(SupersedeMemories(now_us=self._scope.now_us(), pairs=(pair,)))
+        marks = superseding.marks([recorded.data for recorded in written.reply.events])
+        more = tuple(one.memory_id for one in marks)
+        return msgspec.structs.replace(receipt, supersedes=(*receipt.supersedes, *more))
 
     def _updating(
         self,
@@ -221,7 +245,7 @@ class LongTermMemory(Summarized):
 
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
-        events = [recorded.data for recorded in written.reply.events]
+        events = [getattr(one.data, "words", one.data) for one in written.reply.events]
         if any(isinstance(event, Dropped) for event in events):
             raise NotFoundError(
                 "this request was carried out long ago; what it added was compressed since, and "

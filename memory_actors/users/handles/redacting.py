@@ -76,7 +76,7 @@ class Redacting:
 
 def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Return an operation that masks its arguments."""
-    returned = method.__annotations__["return"]
+    returned = method.__annotations__.get("return")
     kinds = (returned, *get_args(returned))
     counts = any("masked" in getattr(one, "__struct_fields__", ()) for one in kinds)
     parameters = [*inspect.signature(method).parameters.values()][1:]
@@ -84,9 +84,9 @@ def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
 
     @wraps(method)
     async def redacted(self: Redacting, *args: Any, **kwargs: Any) -> Any:
-        redaction, left = self._scope.services.redaction, self._left
-        if redaction is None or not (args or kwargs):
+        if not (args or kwargs) or (redaction := self._scope.services.redaction) is None:
             return await method(self, *args, **kwargs)
+        left = self._left
         masking = await redaction.masking(self._scope.user_id, left, refuses=counts)
         names = [*by_place[: len(args)], *by_place[-1:] * (len(args) - len(by_place)), *kwargs]
         given = [*zip(names, (*args, *kwargs.values()), strict=True)]

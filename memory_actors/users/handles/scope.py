@@ -285,7 +285,7 @@ class _UseWithoutExpired(AbstractAsyncContextManager[LiveUser]):
 
     async def __aenter__(self) -> LiveUser:
         live = await self._use.__aenter__()
-        if live.state.provenance.next_expiry_us:
+        if live.state.next_expiry_us:
             await live.expire(self._scope.now_us(), self._scope.services.settings.deadline_s)
         return live
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.canaries import found_in
 
+from eventlog import DiskFull, EventLog
 from memory_actors import (
     ForgottenError,
     InvalidInputError,
@@ -16,7 +17,7 @@ from memory_actors import (
 from memory_actors.extraction import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
-pytestmark = [pytest.mark.anyio, pytest.mark.no_node]
+pytestmark = pytest.mark.anyio
 
 FACT = "Zacharias resides in Qumbertown"
 COMPOUND = f"{FACT} and plays chess."
@@ -218,6 +219,13 @@ async def test_only_the_named_memory_goes_where_that_is_asked_for(open_memory: A
         added, updated, _gone = await user.history(one.memory_id)
         assert added.data["content"] == updated.data["content"] == "[forgotten]"
         assert "metadata" not in added.data
+        for name in ("Zach", "Tom"):
+            await user.entities.add_entity(name, observations=["is tall", f"{name} sings"])
+        await user.documents.put("people", {"name": "Zach"}, key="z")
+        done = await user.forget((await user.entities.get("Zach")).memory_id)
+        assert (len(done.tombstones), set(done.gone)) == (1, {"entity"})
+        assert list((await user.entities.get("Tom")).observations) == ["is tall", "Tom sings"]
+        assert (await user.documents.get("z", "people")).value == {"name": "Zach"}
         for bad in ("", " ", "\ud800", 7, "nobody says this"):
             with pytest.raises((InvalidInputError, NotFoundError)):
                 await user.forget(bad)
@@ -225,3 +233,29 @@ async def test_only_the_named_memory_goes_where_that_is_asked_for(open_memory: A
                 await user.unforget(bad)
         with pytest.raises(InvalidInputError):
             await user.forget(other.memory_id, similar=2)
+
+
+@pytest.mark.owner
+async def test_what_a_failure_has_left_is_forgotten_by_asking_again(
+    open_memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        one = await user.add("canary001zq is red")
+        with monkeypatch.context() as patch:
+            patch.setattr(EventLog, "redact", _full)
+            with pytest.raises(DiskFull):
+                await user.forget(one.memory_id)
+        with pytest.raises(ForgottenError):
+            await user.add("canary001zq is red")
+        with pytest.raises(NotFoundError):
+            await user.get(one.memory_id)
+        assert found_in(tmp_path)
+        done = await user.forget(one.memory_id)
+        assert (done.gone, done.rewritten) == ({}, 1)
+        assert len(await user.forgotten()) == 1
+    assert not found_in(tmp_path)
+
+
+async def _full(*_: object) -> int:
+    raise DiskFull("no room")

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors import InvalidInputError, MemorySystem, Plan, Redaction, Settings, Tier
+from memory_actors import (
+    InvalidInputError,
+    MemorySystem,
+    Plan,
+    Redaction,
+    RetentionRule,
+    Settings,
+    Tier,
+)
 from memory_actors.api.settings_check import check
 from memory_actors.base.quota import GlobalLimits, Limits, Prices
 
@@ -21,6 +29,11 @@ WRONG: list[tuple[str, Any]] = [
     ("tiers", {Tier.FREE: Plan(price_usd=-1.0)}),
     ("ttl_s", {"long_term": 0}),
     ("ttl_s", {"facts": 60}),
+    ("retention", (RetentionRule(days=0),)),
+    ("retention", (RetentionRule(days=1), RetentionRule(days=1, memory_type="facts"))),
+    ("retention", RetentionRule(days=1)),
+    ("retention", (RetentionRule(days=1, source="x" * 513),)),
+    ("retention", [{"days": 1}]),
     ("default_tier", "gold"),
     ("default_tier", None),
     ("global_limits", None),
@@ -38,6 +51,8 @@ WRONG: list[tuple[str, Any]] = [
     ("idle_s", "x"),
     ("idle_s", 10**400),
     ("on_duplicate", "merge"),
+    ("review", "some"),
+    ("review_days", -1),
     ("deadline_s", -1),
     ("deadline_s", 10**400),
     ("deadline_s", 0),

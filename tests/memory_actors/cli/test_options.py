@@ -41,7 +41,7 @@ OF_ALL_USERS = {
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "improve", "entity add", "document put", "episode start",
-    "context add", "context sync", "import-since", "serve", "mcp install",
+    "context add", "context sync", "import-since", "serve", "mcp install", "hold",
 }  # fmt: skip
 
 
@@ -57,6 +57,7 @@ def test_these_are_the_commands() -> None:
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
         "extract", "extractions", "undo", "forget", "forgotten", "unforget",
+        "hold", "release", "holds", "retention", "recalls",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
         "context pin", "context size", "context list", "context documents", "context archive",

@@ -200,7 +200,9 @@ def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     assert again.query(*query).weights.tolist() == index.query(*query).weights.tolist()
     assert again.score(again.query(*query), range(4)).tolist() == [0, 0, 0, 0]
     packed = [pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)]
-    again.hold(np.arange(5), [*packed, b"of none that is known"])
+    assert again.unheld.tolist() == [0, 1, 2, 3]
+    again.hold(range(6), [*packed, b"of none that is known", None])
+    assert not len(again.unheld)
     assert again.score(again.query(*query), range(4)).tolist() == (
         index.score(index.query(*query), range(4)).tolist()
     )
@@ -259,7 +261,7 @@ def test_a_memory_is_found_while_its_states_are_read():
     index._bytes_max = 9_999
 
     def fetch(labels):
-        index.hold(np.array([0]), [packed[1]])
+        index.hold([1], [packed[1]])
         return [packed[label] for label in labels]
 
     index._fetch = fetch

@@ -352,7 +352,7 @@ def test_a_model_of_the_environment_writes_the_summary_at_the_end(
     start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
 
     wanted = "A summary." if key == "a key" else "one writer"
-    until(lambda: wanted in json.dumps(hooked(home, start, home / "memory")))
+    until(lambda: wanted in json.dumps(hooked(home, start, home / "memory")), 60)
 
     assert bool(server.bodies) == (key == "a key")
     log = Path(pausing.log_path())

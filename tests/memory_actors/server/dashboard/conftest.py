@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 from support.compacting import with_a_past
 
 from bench.dashboard import browser_at
+from memory_actors import Settings
 from tests.memory_actors.server.dashboard.pages import HOSTILE, USER, Dashboard
 from tests.memory_actors.server.helpers import Service, serving
 
@@ -32,7 +33,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serving(tmp_path_factory.mktemp("seen")) as running:
+    settings = Settings(check_replay=True, review="extracted")
+    with serving(tmp_path_factory.mktemp("seen"), settings=settings) as running:
         running.call(lambda: filled(running.memory))
         yield running
 
@@ -68,4 +70,8 @@ async def filled(memory: Any) -> None:
     await user.episodes.step(episode.memory_id, "boil water", outcome="ok")
     await user.context.create("notes", f"# Teas\n\n- Assam is strong\n- {HOSTILE[0]}\n")
     await with_a_past(memory, "bob")
+    cal = memory.user("cal", session_id="tuesday")
+    for number in range(3):
+        await cal.short_term.add_message(f"to review {number}", role="user")
+    await cal.extract()
     await memory.user("<b>eve</b>").add("eve likes coffee")

@@ -42,7 +42,7 @@ def test_a_view_can_be_read_by_everybody(
 
 def test_users_are_listed_with_how_full_they_are(dashboard: Dashboard) -> None:
     page = dashboard.see("users", None)
-    expect(rows(page)).to_have_count(3)
+    expect(rows(page)).to_have_count(4)
     expect(rows(page, name="<b>eve</b>")).to_be_visible()
     of_user = rows(page).filter(has_text=USER)
     expect(of_user).to_contain_text("working keys: 1 of 100")
@@ -96,6 +96,18 @@ def test_a_list_is_moved_in_by_keys_alone(dashboard: Dashboard) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(rows(page, selected=True)).to_have_attribute("aria-posinset", "2")
+
+
+def test_what_waits_is_reviewed_by_keys_alone(dashboard: Dashboard) -> None:
+    page = dashboard.see("review", user="cal")
+    for key in ("j", "j", "k", "a", "r"):
+        left = {"a": 2, "r": 1}.get(key, 3)
+        page.keyboard.press(key)
+        expect(rows(page)).to_have_count(left)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("Nothing waits for a review.")).to_be_visible()
+    page = dashboard.see("memories", user="cal", kind="long_term")
+    expect(page.get_by_text("2 memories")).to_be_visible()
 
 
 def test_memories_are_narrowed_by_kind_trust_and_metadata(dashboard: Dashboard) -> None:

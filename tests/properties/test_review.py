@@ -1,0 +1,137 @@
+"""Properties of a review: what is pending is nowhere but in the review, and counts all the same."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+from properties.test_user_decider import UserMachine
+from support.deciding import Decided, living
+from support.user_rules import ANY
+
+from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.commands import Add, Command
+from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
+from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity.relationships import Relate
+from memory_actors.kinds.long_term import AddMemories, MemorySeen
+from memory_actors.kinds.provenance import ExpireMemories
+from memory_actors.kinds.review import MemoryHeld, Reject, ReviewClosed, approving
+from memory_actors.kinds.user_state import KINDS, UserState
+
+CAN_WAIT = (AddMemories, AddEntity, Relate, AddEntry)
+WAIT_US = 20_000_000
+some_wait = precondition(lambda self: self.state.review.pending)
+
+
+class ReviewMachine(UserMachine):
+    """A user whose adds need a review now and then, and who reads, approves and rejects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begins(((4, 80), (10, 200), (20, 400)), {"long_term", "entity", "context"})
+        self.reviewed = True
+
+    def begins(self, sizes: Any, mixture: set[str], filled: Any = ()) -> None:  # type: ignore[override]
+        self.reviewed = False
+        super().begins(sizes, {"long_term", "entity", "context"}, filled)
+
+    @rule(reviewed=st.booleans())
+    def settings_say(self, reviewed: bool) -> None:
+        self.reviewed = reviewed
+
+    def ask(self, command: Command) -> Decided:
+        if self.reviewed and isinstance(command, CAN_WAIT) and command.approves is None:
+            given = {"held_until_us": self.now_us + WAIT_US}
+            if hasattr(command, "auto_prune"):
+                given["auto_prune"] = False
+            command = msgspec.structs.replace(command, **given)
+        decided = self.deciding.ask(command)
+        if isinstance(decided.command, Add) and decided.command.waits:
+            self.nothing_began(decided)
+        if not isinstance(command, SetTier):
+            before, after = self.uses(decided.before), self.uses(decided.after)
+            assert all(used <= max(limit, before[name][0]) for name, (used, limit) in after.items())
+        return decided
+
+    def nothing_began(self, decided: Decided) -> None:
+        """Only a fact that is there counts as said again."""
+        seen = [one for one in decided.events if isinstance(one.data, MemorySeen)]
+        replayed = self.deciding.decider.fold(seen, decided.before)
+        assert all(replayed.of(kind) == decided.after.of(kind) for kind in KINDS if not seen)
+        assert living(decided.before).keys() == living(decided.after).keys()
+
+    def uses(self, state: UserState) -> dict[str, tuple[int, int]]:
+        return {
+            f"{kind.NAME}.{use.quota}": (use.used, use.limit)
+            for kind in KINDS
+            for use in state.quotas(kind, self.limits, None)
+        }
+
+    def some_pending(self, number: int) -> tuple[str, Any]:
+        ids = sorted(self.state.review.pending)
+        memory_id = ids[number % len(ids)]
+        return memory_id, self.deciding.log[self.state.review.pending[memory_id].version - 1]
+
+    @some_wait
+    @rule(number=ANY)
+    def approves(self, number: int) -> None:
+        memory_id, held = self.some_pending(number)
+        command = approving(held.data, (), self.now_us, DocumentRoom())
+        decided = self.ask(command)
+        if decided.refusal is None:
+            assert memory_id not in self.state.review.pending
+            assert held.data.kind == "entity" or self.says_it(held.data)
+            assert self.ask(command).refusal is not None, "it waits no longer"
+
+    def says_it(self, held: MemoryHeld) -> bool:
+        """Say whether a fact or an entry is there, under its own id or in the same words."""
+        words: Any = held.words
+        same = {getattr(words, "digest", b""), getattr(words, "same", b"")} - {b""}
+        rows = [row for _, row in living(self.state).values()]
+        return any(
+            row.memory_id == words.memory_id
+            or same & {getattr(row, "digest", b""), getattr(row, "same", b"")}
+            for row in rows
+        )
+
+    @some_wait
+    @rule(number=ANY)
+    def rejects(self, number: int) -> None:
+        memory_id, _ = self.some_pending(number)
+        decided = self.ask(Reject(now_us=self.now_us, memory_ids=(memory_id,), tombstones=()))
+        assert memory_id not in self.state.review.pending
+        assert all(decided.before.of(kind) is decided.after.of(kind) for kind in KINDS)
+
+    @some_wait
+    @rule(seconds=st.integers(0, 30))
+    def time_goes_by(self, seconds: int) -> None:
+        self.now_us += seconds * 1_000_000
+        self.ask(ExpireMemories(now_us=self.now_us))
+        assert all(one.until_us > self.now_us for one in self.state.review.pending.values())
+
+    # --- what always holds
+
+    @invariant()
+    def what_is_pending_is_in_no_kind(self) -> None:
+        assert not set(self.state.review.pending) & living(self.state).keys()
+
+    @invariant()
+    def pending_memories_are_those_that_the_log_has_left(self) -> None:
+        waiting: dict[str, MemoryHeld] = {}
+        for event in (entry.data for entry in self.deciding.log):
+            if isinstance(event, MemoryHeld):
+                waiting[event.memory_id] = event
+            elif isinstance(event, ReviewClosed):
+                waiting = {k: one for k, one in waiting.items() if k not in event.memory_ids}
+        assert waiting.keys() == set(self.state.review.pending)
+        counted = sum((Counter(one.counted) for one in waiting.values()), Counter[str]())
+        assert counted == Counter(dict(self.state.review.counted))
+        soonest_us = min((one.until_us for one in waiting.values()), default=0)
+        assert self.state.review.next_expiry_us == soonest_us
+
+
+TestReview = ReviewMachine.TestCase
+TestReview.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
