@@ -88,6 +88,7 @@ from memory_actors.base.records import Origin as Origin
 from memory_actors.base.records import QuotaUse as QuotaUse
 from memory_actors.base.records import Receipt as Receipt
 from memory_actors.base.records import Relationship as Relationship
+from memory_actors.base.records import Right as Right
 from memory_actors.base.records import Step as Step
 from memory_actors.base.records import Tier as Tier
 from memory_actors.base.records import Trust as Trust

@@ -30,8 +30,9 @@ PLUMBING = {
     "_archive_digest": ContextDocument._archive_digest,  # noqa: SLF001
     "_put_forgotten": UserMemory._put_forgotten,  # noqa: SLF001
     "_put_summary": UserMemory._put_summary,  # noqa: SLF001
+    "_leave": UserMemory._leave,  # noqa: SLF001
 }
-"""Operations that imports and files of documents need, but no caller: see api/plumbing.py."""
+"""Operations that imports, files of documents and erasures need, but no caller."""
 BOUND = {"open", "connect", "close", "restore_backup", "import_events", "replay"}
 """Operations that a client carries out in another way."""
 

@@ -84,6 +84,11 @@ def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
     check_printed(program, printed_by(tmp_path, "-c", program))
 
 
+def test_the_example_of_scopes_prints_what_it_says(tmp_path: Path) -> None:
+    (program,) = blocks("docs/scopes.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+
+
 @pytest.mark.parametrize(("number", "needs"), [(1, "langgraph.store"), (2, "memory_actors")])
 def test_what_the_readme_plugs_in_prints_what_it_says(
     tmp_path: Path, number: int, needs: str

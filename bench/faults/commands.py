@@ -207,6 +207,10 @@ async def _restore_entry(_memory: MemorySystem, user: UserMemory, n: int) -> Any
     return await user.context.document(f"{n}.md").restore([entry_id])
 
 
+async def _a_grant(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.grant(f"person {n}")
+
+
 async def _another_user(memory: MemorySystem, _user: UserMemory, n: int) -> None:
     await memory.user(f"another {n}").add(f"of another {n}")
 
@@ -269,6 +273,8 @@ _SAID: dict[str, Command] = {
     ),
     "delete if": Command(lambda m, u, n: u.delete(f"fact {n}", filters={"n": n}), _a_numbered_fact),
     "restore": Command(lambda m, u, n: u.restore([f"fact {n}"]), _a_deleted_fact),
+    "grant": Command(lambda m, u, n: u.grant(f"person {n}", "write")),
+    "revoke": Command(lambda m, u, n: u.revoke(f"person {n}"), _a_grant),
     "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
     "hold": Command(_held_and_released),
     "release": Command(_held_and_released),

@@ -46,7 +46,7 @@ RECEIPTS: Final = (
     Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
     Undone, Forgotten, ForgottenFact, Hold, Retained,
 )  # fmt: skip
-WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
+WITHOUT_RECEIPT: Final = {"grant", "revoke", "set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
 
 READS_RECEIPTS: Final = {"extractions", "forgotten", "holds"}

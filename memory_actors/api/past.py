@@ -1,11 +1,12 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
-from typing import Final, get_args
+from typing import Final, NoReturn, get_args
 
 from msgspec.structs import replace
 
 from eventlog.core.records import OnDropped
 from memory_actors.api.user import UserMemory
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
@@ -33,6 +34,13 @@ class PastMemory(UserMemory):
         self.moment = scope.moment
         self.lost = lost
         self._past = scope
+
+    def reads(self, *_scopes: str) -> NoReturn:
+        """Refuse.
+
+        :raises InvalidInputError: always.
+        """
+        raise InvalidInputError("a replay is of one user: replay the scopes one by one")
 
     async def close(self) -> None:
         """Let go of it, as the end of its block does. It answers nothing more."""

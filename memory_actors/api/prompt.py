@@ -99,16 +99,24 @@ async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: 
         asked = min(4 * asked, TOP_K_MAX)
     heard = [hit for hit in current if hit.source != "compressed" or hit.score >= SUMMARY_SCORE_MIN]
     best = sorted(filter(folding.is_new, heard), key=attrgetter("score"), reverse=True)[:limit]
-    known: dict[str | None, Memory] = {hit.memory_id: hit for hit in hits}
+    known: dict[tuple[str | None, str], Memory] = {(hit.scope, hit.memory_id): hit for hit in hits}
     found = []
     for hit in best:
         part = _part(hit, hit.source, hit.score)
         if (newer := hit.superseded_by) is not None:
             with suppress(NotFoundError):  # it went meanwhile
-                known[newer] = known.get(newer) or await user.get(newer)
-                until = known[newer].occurred_at
+                there = hit.scope, newer
+                known[there] = known.get(there) or await _of_scope(user, *there)
+                until = known[there].occurred_at
                 part = replace(part, superseded_by=newer, held_until=until)
         found.append(_Said(part, hit.role))
+    return found
+
+
+async def _of_scope(user: "UserMemory", scope: str | None, memory_id: str) -> Memory:
+    if scope is None:
+        return await user.get(memory_id)
+    found: Memory = await user._scope.elsewhere("get", scope, memory_id=memory_id)  # noqa: SLF001
     return found
 
 
@@ -121,6 +129,7 @@ def _part(memory: Memory, source: str, score: float | None = None) -> ContextPar
         score=score,
         origins=memory.origins,
         trust=memory.trust,
+        scope=memory.scope if isinstance(memory, Hit) else None,
     )
 
 

@@ -19,6 +19,7 @@ from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.base.watching import tell
+from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -46,6 +47,18 @@ async def purge(
         purged_at=to_datetime(started_us),
         **taken_out(done),
     )
+
+
+async def leave(scope: Scope, subject: str) -> None:
+    """Take the grant of a subject who is erased, and remove what they wrote, or their name of it.
+
+    `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
+    """
+    if subject in (await scope.state()).grants.rights:
+        async with scope.writable() as live:
+            await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
+    keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
+    await _purge(scope, subject, None, keep_words=keep_words)
 
 
 def taken_out(done: Sequence[SourcePurged]) -> dict[str, Any]:
@@ -97,13 +110,21 @@ def checked(source: str | None, trust: Trust | str | None) -> tuple[str | None, 
 
 
 async def _purge(
-    scope: Scope, source: str | None, trust: Trust | None, *, dry_run: bool
+    scope: Scope,
+    source: str | None,
+    trust: Trust | None,
+    *,
+    dry_run: bool = False,
+    keep_words: bool = False,
 ) -> list[SourcePurged]:
     done = []
     async with scope.writable() as live:
         batches = [*_batches(live.state, source, trust)]
         for batch in batches or [()]:  # of memories, and what is pending goes with the first
-            command = Purge(now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust)
+            command = Purge(
+                now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust,
+                keep_words=keep_words,
+            )  # fmt: skip
             events = await _decided(scope, live, command, dry_run=dry_run)
             done += [event for event in events if isinstance(event, SourcePurged)]
         await live.indexes.catch_up(KINDS)  # with what changed or came back

@@ -32,6 +32,7 @@ from memory_actors.base.records import (
     Memory,
     MemoryType,
     Order,
+    Right,
     Time,
     Trust,
 )
@@ -57,6 +58,7 @@ from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
+from memory_actors.search.merging import merged
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
@@ -141,9 +143,14 @@ class UserReads(Redacting):
         reranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it
         was. It has no say with a `diversity`, or kind by kind.
 
+        A handle of `reads` searches its other scopes, too: all hits are ranked together, and each
+        names its `scope`.
+
         :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.
+        :raises AccessDeniedError: one of the scopes may not be read.
         """
+        given = {name: value for name, value in locals().items() if name != "self"}
         text_bytes(query, "query", QUERY_BYTES_MAX)
         kinds = searched_kinds(memory_type, memory_types)
         several = memory_types is not None and len(kinds) > 1
@@ -176,11 +183,27 @@ class UserReads(Redacting):
             each_kind=several,
             order=usual_order if order is None else check_choice(order, get_args(Order), "order"),
         )
+        if self._scope.on.reads:
+            return Hits(await self._of_all_scopes(asked, given))
         with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
                 hits = await self._found(live, asked)
                 await self._scope.recalled(live, query, [hit.memory_id for hit in hits])
         return Hits(hits)
+
+    async def _of_all_scopes(self, asked: Query, given: Mapping[str, Any]) -> list[Hit]:
+        """Return the hits of a search of the user and of the other scopes that the handle reads.
+
+        One after the other, so that the query is embedded once.
+        """
+        scopes = dict.fromkeys((self.user_id, *self._scope.on.reads))
+        hits = merged(
+            {one: await self._scope.elsewhere("retrieve", one, **given) for one in scopes}, asked
+        )
+        reranking = self._scope.services.reranking
+        if reranking is None or asked.order != "score" or asked.diversity:
+            return hits
+        return await reranking.ordered(asked.text, hits)
 
     async def _found(self, live: UserView, asked: Query) -> list[Hit]:
         """Return the hits of a query; where a reranker has a say, it reads some more of them."""
@@ -336,6 +359,17 @@ class UserReads(Redacting):
         """
         return await why(self._scope, check_name(memory_id, "memory_id"))
 
+    async def grants(self) -> dict[str, Right]:
+        """Return the right of each subject that has a grant, by subject, in order.
+
+        :raises AccessDeniedError: the subjects of the handle may not read here.
+        """
+        return (await self._scope.state()).grants.rights
+
+    async def right(self) -> Right | None:
+        """Return the right of the subjects of the handle, as it is now; None: they have none."""
+        return await self._scope.right()
+
     async def usage(self) -> Usage:
         """Return how much of each kind this user holds, and how full each limit is."""
         now_us = self._scope.now_us()
@@ -358,6 +392,8 @@ class UserReads(Redacting):
         state = await self._scope.state_now()
         rows = await anyio.to_thread.run_sync(in_export_order, state)
         for start in range(0, len(rows), LIST_PAGE):
+            if start:  # who may read may have changed
+                await self._scope.state()
             page = rows[start : start + LIST_PAGE]
             for memory in await self._read(page, state.provenance):
                 yield memory

@@ -13,7 +13,7 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -45,6 +45,7 @@ from memory_actors.base.validation import (
     check_choice,
     check_count,
     check_optional_name,
+    check_subjects,
     time_us,
 )
 from memory_actors.history.diff import diff
@@ -88,16 +89,22 @@ class MemorySystem(SystemUpkeep):
         source: str | None = None,
         trust: Trust | str | None = None,
         auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O.
 
         `source` and `trust` say where all that is written with it comes from: see
         `UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is
-        none, as with `add_with_auto_prune`, unless a call says otherwise.
+        none, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a
+        person ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of
+        them. Their grants are checked, and the first is an origin of all that is written; None is
+        this process, which may do everything. See `UserMemory.grant`.
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        on = On(user_id, agent_id, session_id, origin(source, trust), auto_prune)
+        on = On(
+            user_id, agent_id, session_id, origin(source, trust), auto_prune, by=check_subjects(by)
+        )
         return UserMemory(Scope(self._services, on))
 
     def replay(

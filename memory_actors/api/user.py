@@ -12,7 +12,7 @@ from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.forgetting import forget, forget_retained, put_forgotten, unforget
 from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import by_kind, purge
+from memory_actors.api.purging import by_kind, leave, purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.reviewing import read_pending, rejecting
 from memory_actors.api.user_context import UserContext
@@ -26,6 +26,7 @@ from memory_actors.base.records import (
     Metadata,
     OnDuplicate,
     Receipt,
+    Right,
     Tier,
     Time,
     Trust,
@@ -39,13 +40,22 @@ from memory_actors.base.reports import (
     Retained,
     Undone,
 )
-from memory_actors.base.validation import check_flag, check_memory_type, check_name, check_tier
+from memory_actors.base.validation import (
+    check_flag,
+    check_member,
+    check_memory_type,
+    check_name,
+    check_subject,
+    check_tier,
+)
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
-from memory_actors.kinds import account
+from memory_actors.kinds import account, grants
 from memory_actors.kinds.account import SetHold, SetTier
 from memory_actors.kinds.commands import Command
+from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -92,6 +102,16 @@ class UserMemory(UserReads):
         :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
         """
         return self._with(origins=origin(source, trust))
+
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.
+
+        They ask in the name of the handle's subjects; if it names none, of this user. Everything
+        else, writes above all, is still about this user.
+
+        :raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes.
+        """
+        return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
@@ -504,7 +524,8 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: there is no such tier.
         """
-        await self._account(SetTier(now_us=self._scope.now_us(), tier=check_tier(tier)))
+        command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
+        await self._ask(command, account.PART.NAME)
 
     async def hold(self, reason: str) -> Hold:
         """Put this user under a legal hold, until `release`; there may be several.
@@ -519,7 +540,7 @@ class UserMemory(UserReads):
         now_us = self._scope.now_us()
         hold_id = self._scope.new_id(now_us)
         reason = check_name(reason, "reason")
-        await self._account(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
+        await self._ask(SetHold(now_us=now_us, hold_id=hold_id, reason=reason), account.PART.NAME)
         return (await self.holds())[-1]
 
     async def release(self, hold_id: str) -> Hold:
@@ -528,7 +549,7 @@ class UserMemory(UserReads):
         :raises NotFoundError: it is not in force.
         """
         hold_id = check_name(hold_id, "hold_id")
-        await self._account(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
+        await self._ask(SetHold(now_us=self._scope.now_us(), hold_id=hold_id), account.PART.NAME)
         return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
     async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
@@ -565,10 +586,42 @@ class UserMemory(UserReads):
         self._scope.services.runtime.check_open()
         return await holds_of(self._scope.services.log, self._scope.stream, released=released)
 
-    async def _account(self, command: Command) -> None:
-        with self._scope.measured(type(command).__name__, account.PART.NAME):
+    async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
+        """Give a person, an agent or an API key a right, in place of the one that it had.
+
+        Returns the right of each subject then, as `grants` does.
+
+        `subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id
+        of a key. The rights are "read"; "write", which includes it; "manage", which includes both,
+        grants and the tier. From its first grant on, the scope is open to nobody else, but for the
+        embedding process and the person of the scope's own name.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here.
+        :raises InvalidInputError: no subject, an unknown right, or too many grants.
+        """
+        return await self._set_right(subject, check_member(Right, right, "right"))
+
+    async def revoke(self, subject: str) -> dict[str, Right]:
+        """Take the right of a subject: its next read or write is refused, at every door.
+
+        Returns the right of each subject that still has one.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here.
+        :raises NotFoundError: it has no grant.
+        """
+        return await self._set_right(subject, None)
+
+    async def _set_right(self, subject: str, right: Right | None) -> dict[str, Right]:
+        named = check_subject(subject)
+        command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
+        return (await self._ask(command, grants.PART.NAME)).grants.rights
+
+    async def _ask(self, command: Command, part: str) -> UserState:
+        """Carry out a command that is about no memory, and return the state then."""
+        with self._scope.measured(type(command).__name__, part):
             async with self._scope.writable() as live:
-                await self._scope.ask(live, command)
+                state: UserState = (await self._scope.ask(live, command)).state
+                return state
 
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.
@@ -584,6 +637,10 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+    async def _leave(self, subject: str) -> None:
+        """Let a person who is erased leave this scope. See `api/purging.py`."""
+        await self._scope.unattended(leave(self._scope, subject))
 
     async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
         """Refuse what was forgotten in another store. See plumbing.py."""

@@ -5,12 +5,12 @@ then the job it runs, then users, alerts, derived data and, last, the log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio.to_thread
 
@@ -36,7 +36,9 @@ from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
 from memory_actors.actors.runtime import Runtime
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.settings_check import check
+from memory_actors.api.user import UserMemory
 from memory_actors.base.key_files import key_file_of
+from memory_actors.base.on import On
 from memory_actors.base.quota import Limits
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
@@ -65,7 +67,7 @@ from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.redacting import UserRedaction
-from memory_actors.users.handles.scope import Services, new_memory_id
+from memory_actors.users.handles.scope import Scope, Services, new_memory_id
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
 from memory_actors.users.totals import Totals
@@ -273,6 +275,10 @@ def _services(
         idle_s=settings.idle_s,
         placement=placement,
     )
+
+    async def here(operation: str, on: On, given: Mapping[str, Any]) -> Any:
+        return await getattr(UserMemory(Scope(services, on)), operation)(**given)
+
     key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
     services = Services(
         log=log,
@@ -290,6 +296,7 @@ def _services(
         superseding=parts.superseding,
         extractor=parts.extractor,
         reranking=_reranking(parts),
+        elsewhere=here,
         redaction=None if settings.redact is None else UserRedaction(settings.redact, key),
         metrics=parts.metrics,
         latency=LatencyWatch(settings.latency_targets_ms, warns=settings.latency_warnings),

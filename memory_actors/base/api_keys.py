@@ -65,7 +65,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     """Hex, of the whole key."""
     scope: Literal["user", "root"]
-    """A user's key reaches that user's memory; root reaches every user's, and the admin routes."""
+    """A user's key reaches that user's memory, and scopes with a grant for it; root reaches every
+    user's, and the admin routes."""
     user_id: str | None = None
     tier: Tier | None = None
     """The tier that the user is given by the first request with this key."""
@@ -77,6 +78,11 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     def is_root(self) -> bool:
         """Say whether it may do everything."""
         return self.scope == "root"
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The subjects of grants that it speaks for: its user and itself; of a root key none."""
+        return () if self.user_id is None else (f"person:{self.user_id}", f"key:{self.id}")
 
     def may_reach(self, user_id: str) -> bool:
         """Say whether it opens a user's memory. Ids are compared as they are, never normalised."""

@@ -199,7 +199,7 @@ class ContextFileError(MemoryActorsError):
 
 
 class AccessDeniedError(MemoryActorsError):
-    """The server does not take this key, or not for this: use another."""
+    """The server does not take this key, or the caller has no grant: see the message."""
 
 
 class NotOfferedError(MemoryActorsError, NotImplementedError):

@@ -26,6 +26,15 @@ class Trust(StrEnum):
     """The user or the operator vouches for it."""
 
 
+class Right(StrEnum):
+    """The right of a subject in a scope, from the least up; each includes those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    MANAGE = "manage"
+    """Also the grants, and the tier."""
+
+
 LEVELS = tuple(Trust)
 """From the least trusted up."""
 
@@ -211,6 +220,8 @@ class Hit(Memory, frozen=True, kw_only=True):
     """Ids of others that were found and say the same: they are no hits of their own."""
     superseded_by: str | None = None
     """The newer memory that says otherwise of the same: this one held before it."""
+    scope: str | None = None
+    """The user or scope that it is of, where several were asked: see `UserMemory.reads`."""
 
 
 class Hits(list[Hit]):

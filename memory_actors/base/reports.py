@@ -312,6 +312,8 @@ class EraseReceipt(Returned, frozen=True, kw_only=True):
     """True if the user had a key, so that old backups do not give the user back."""
     holds: int = 0
     """Legal holds that were in force, and overridden."""
+    scopes: int = 0
+    """The scopes of others that the user has left: they had a grant there, or had written."""
 
 
 class Saving(Returned, frozen=True, kw_only=True):
@@ -417,6 +419,8 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     superseded_by: str | None = None
     """The memory that says otherwise since `held_until`; only where the query asks of the past."""
     held_until: datetime | None = None
+    scope: str | None = None
+    """The user or scope that it is of, where several were asked."""
     tokens: int = 0
     """Tokens of its line in the prompt, at most: `Settings.token_counter` counts."""
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -115,6 +115,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Days after which a memory that nobody has approved is rejected."""
     retention: tuple[RetentionRule, ...] = ()
     """Rules that delete what is too old: when compaction runs, and by `apply_retention`."""
+    shared_writes_on_erase: Literal["erase", "anonymous"] = "erase"
+    """The fate of what a person wrote in the scopes of others when the person is erased: it is
+    removed there, as `purge` does it, or stays and no longer names them."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S

@@ -112,6 +112,45 @@ def check_names(values: object, what: str) -> frozenset[str]:
     return frozenset(check_name(one, f"one of {what}") for one in values)
 
 
+SUBJECTS = ("person:", "agent:", "key:")
+SCOPES_MAX = 16  # that one search asks: each is made live for it
+
+
+def check_subject(value: object) -> str:
+    """Return a subject of grants, such as "person:ada"; a name alone is a person's.
+
+    :raises InvalidInputError: it is no name, or none behind the colon.
+    """
+    text_bytes(value, "subject", len(SUBJECTS[0]) + NAME_BYTES_MAX)
+    assert isinstance(value, str)
+    named = plain(value)
+    if named in SUBJECTS:
+        raise InvalidInputError(f"{named!r} names nobody: write for example '{named}ada'")
+    return named if named.startswith(SUBJECTS) else f"{SUBJECTS[0]}{named}"
+
+
+def check_subjects(value: object) -> tuple[str, ...]:
+    """Return the subjects from one, from several, or from None.
+
+    :raises InvalidInputError: one is none.
+    """
+    given = () if value is None else (value,) if isinstance(value, str) else value
+    if not isinstance(given, Sequence):
+        raise InvalidInputError(f"by must be a subject, or a list of some, not {value!r:.80}")
+    return tuple(map(check_subject, given))
+
+
+def check_scopes(values: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of scopes, each once.
+
+    :raises InvalidInputError: one is no name, or there are too many.
+    """
+    names = tuple(dict.fromkeys(check_name(one, "scope") for one in values))
+    if len(names) > SCOPES_MAX:
+        raise InvalidInputError(f"a search asks at most {SCOPES_MAX} scopes, not {len(names)}")
+    return names
+
+
 def check_optional_name(value: object, what: str) -> str | None:
     """Return a name, or None for None."""
     return None if value is None else check_name(value, what)

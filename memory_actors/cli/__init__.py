@@ -45,7 +45,11 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "forgetting": "forget forgotten unforget",
         "compaction": "compact compaction",
     },
-    "Users and quotas": {"log": "users", "quotas": "usage cost tier"},
+    "Users and quotas": {
+        "log": "users",
+        "quotas": "usage cost tier",
+        "grants": "grant revoke grants",
+    },
     "Data protection": {"holding": "hold release holds retention recalls"},
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},

@@ -130,7 +130,9 @@ def mirrors(
     """
     mirrored = OPERATIONS[operation]
     said_by = [options.said_by] if embeds and mirrored.writes else []
-    offered = [*_parameters(mirrored, instead), *more, *said_by]
+    asks = [options.reads] if operation in ("retrieve", "context") else []
+    speaks = [] if mirrored.of_system else [options.speaks_for]
+    offered = [*_parameters(mirrored, instead), *more, *said_by, *asks, *speaks]
     has_user = not mirrored.of_system or USER in (one.name for one in mirrored.parameters)
     shared = options.OF_NEW if new else options.OF_USER if has_user else options.OF_STORE
 

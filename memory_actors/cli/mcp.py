@@ -71,6 +71,8 @@ def place_in_configuration(app: App) -> str:
 
 @click.group(cls=Group, invoke_without_command=True, shared=OF_SERVER)
 @tools_option
+@options.reads
+@options.speaks_for
 @click.pass_context
 def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     """Serve the memory over MCP, on stdin and stdout: a client starts this by itself.
@@ -88,7 +90,8 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
 
     async def whole() -> None:
         async with opening(app, keeps=True) as memory:
-            await serve_stdio(memory, await chosen_user(app, memory), tool_sets)
+            user_id = await chosen_user(app, memory)
+            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=app.reads)
 
     run(whole)
 
@@ -96,6 +99,8 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
 @options.command(group=mcp, shared=OF_SERVER)
 @click.argument("client", type=click.Choice(list(clients.CLIENTS)))
 @tools_option
+@options.reads
+@options.speaks_for
 @project_option
 @click.option("--replace", is_flag=True, help="Change a server of this name that is there.")
 @dry_run_option
@@ -176,6 +181,8 @@ def _command(
     for option, given in zip(("--redact", "--node-host", "--node-port"), others, strict=True):
         if given is not None:
             named += [option, str(given)]
+    named += [] if app.by is None else ["--as", app.by]
+    named += [part for scope in app.reads for part in ("--reads", scope)]
     if tool_sets != TOOL_SETS[:1]:
         named += [part for name in tool_sets for part in ("--tools", name)]
     return named

@@ -46,6 +46,10 @@ class App:
     source: str | None = None
     """The origin of all that is written."""
     trust: str | None = None
+    by: str | None = None
+    """The subject that speaks; None: who may run this may do everything."""
+    reads: tuple[str, ...] = ()
+    """The scopes that a search asks, too."""
     embedder: Embedder | str | None = None
     """One's own, or the name of one; None: what the environment says, or the store's own."""
     redact: str | None = None
@@ -406,6 +410,16 @@ types = click.option(
     "--type", "memory_types", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
 )
 limit = click.option("--limit", type=Count(min=1), default=20, show_default=True)
+
+
+speaks_for = click.option(
+    "--as", "by", metavar="SUBJECT", expose_value=False, callback=_remember("by"),
+    help="Who speaks, by their grants: a person, agent:NAME or key:ID.",
+)  # fmt: skip
+reads = click.option(
+    "--reads", "reads", metavar="SCOPE", multiple=True, expose_value=False,
+    callback=_remember("reads"), help="Search this scope, too; may be repeated.",
+)  # fmt: skip
 
 
 def said_by(command: Any) -> Any:

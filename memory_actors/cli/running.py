@@ -131,8 +131,10 @@ def with_user(
     async def whole() -> T:
         async with opened(app, create=create) as memory:
             user_id = await chosen_user(app, memory)
-            user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
-            return await work(user)
+            user = memory.user(
+                user_id, agent_id=agent, source=app.source, trust=app.trust, by=app.by
+            )
+            return await work(user.reads(*app.reads) if app.reads else user)
 
     return run(whole)
 

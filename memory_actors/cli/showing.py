@@ -60,6 +60,8 @@ def described(memory: Memory) -> Text:
         marks.append(validity(as_record(Relationship, memory)))
     named = (("session", memory.session_id), ("agent", memory.agent_id))
     marks += [f"{name} {value}" for name, value in named if value]
+    if isinstance(memory, Hit) and memory.scope:
+        marks.append(f"of {memory.scope}")
     if isinstance(memory, Hit) and memory.superseded_by:
         marks.append(f"superseded by {memory.superseded_by}")
     if memory.origins:

@@ -11,7 +11,7 @@ log. Who placed a hold, and when, is in the log alone: see users/holds.py.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import QuotaUse, Tier
+from memory_actors.base.records import QuotaUse, Right, Tier
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Decide, Part
 
@@ -109,12 +109,14 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
 class SetTier(Command, frozen=True, kw_only=True):
     """Set the user's tier."""
 
+    needs: ClassVar[Right] = Right.MANAGE
     tier: Tier
 
 
 class SetHold(Command, frozen=True, kw_only=True):
     """Put the user under a hold of this new id, or release it, if there is no reason."""
 
+    needs: ClassVar[Right] = Right.MANAGE
     hold_id: str
     reason: str | None = None
 

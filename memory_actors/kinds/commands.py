@@ -15,7 +15,7 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.origins import Origins, meta_of
-from memory_actors.base.records import Metadata
+from memory_actors.base.records import Metadata, Right
 from memory_actors.kinds.effects import Event
 
 
@@ -49,6 +49,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     background: ClassVar[bool] = False
     """True: its texts can wait for those of other commands."""
+    needs: ClassVar[Right] = Right.WRITE
+    """The right that it takes to give it."""
     frees: ClassVar[bool] = False
     """True: it makes room, and is carried out also where memory or the log is full."""
     rewords: ClassVar[tuple[str, ...]] = ()
@@ -56,6 +58,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
     condition: Condition | None = None
     """The command is refused where this does not hold."""
+    by: tuple[str, ...] = ()
+    """The subjects that it is given for, the one that writes first. See grants.py."""
     codes: Mapping[bytes, bytes] | None = None
     """Embeddings of its texts as signed bytes, by the digest of each text. They are compared with
     what was forgotten; None: they were not computed."""

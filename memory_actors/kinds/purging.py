@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from eventlog import Dropped, Recorded
 from memory_actors.base.origins import Origins, matches, origins_of
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Trust
+from memory_actors.base.records import UNSAID, Trust
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
@@ -50,11 +50,15 @@ class Purge(Command, frozen=True, kw_only=True):
     trust: Trust | None = None
     bring_back: bool = True
     """True: the other originals of summaries that go come back."""
+    keep_words: bool = False
+    """True: the words stay, and the source is no longer among the origins of the memories."""
     past: Mapping[str, Sequence[Recorded[Event]]] = {}
     """Every event about each of them, and about the originals of summaries among them."""
 
     async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories, and of the originals of summaries."""
+        if self.keep_words:
+            return self
         past = dict(await outside.events_about(self.memory_ids))
         originals = {one for memory_id in past for one in made_of(memory_id, past[memory_id])}
         past |= await outside.events_about(sorted(originals - past.keys()))
@@ -67,6 +71,8 @@ class Purge(Command, frozen=True, kw_only=True):
 
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
         """Return the meta of its events: for those who ask why, and for the next purge."""
+        if self.keep_words:
+            return {}
         what = self.source or f"{self.trust} sources"
         asked = {_PURGED_SOURCE: self.source, _PURGED_TRUST: self.trust and self.trust.value}
         said = {name: value for name, value in asked.items() if value is not None}
@@ -140,6 +146,18 @@ class Living(NamedTuple):
 
     kind: Kind
     row: Any
+
+
+def anonymous(command: Purge, state: Provenance) -> Sequence[Event]:
+    """Take a source out of the origins of memories, and leave what they say."""
+    left = {
+        memory_id: tuple(one for one in state.of(memory_id) if one.source != command.source)
+        for memory_id in command.memory_ids
+    }
+    changed = {
+        one: origins or (UNSAID,) for one, origins in left.items() if origins != state.of(one)
+    }
+    return [SourcePurged(left=changed)] if changed else []
 
 
 class Purging:

@@ -4,8 +4,8 @@ ARCHITECTURE.md, "Where to make a change", lists the other places that a new kin
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,7 @@ from memory_actors.kinds import (
     entity,
     episodic,
     extracting,
+    grants,
     long_term,
     provenance,
     recall_events,
@@ -39,6 +40,7 @@ from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.forgetting import Forget, Forgetting
+from memory_actors.kinds.grants import Grants, Wrote
 from memory_actors.kinds.kind import BaseKind, Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
@@ -53,7 +55,7 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, Purging, standing
+from memory_actors.kinds.purging import Purge, Purging, anonymous, standing
 from memory_actors.kinds.retention import ApplyRetention, Retaining
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
@@ -72,7 +74,7 @@ COMPACTED: tuple[CompactedKind, ...] = tuple(
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
 PARTS: tuple[Part[Any], ...] = (
-    *KINDS, account.PART, provenance.PART, tombstones.PART, review.PART
+    *KINDS, account.PART, provenance.PART, tombstones.PART, review.PART, grants.PART,
 )  # fmt: skip
 
 _logger = get_logger("memory_actors.user")
@@ -96,6 +98,7 @@ class UserState(msgspec.Struct, frozen=True):
     provenance: Provenance = provenance.PART.initial
     tombstones: Tombstones = tombstones.PART.initial
     review: Review = review.PART.initial
+    grants: Grants = grants.PART.initial
 
     @property
     def next_expiry_us(self) -> int:
@@ -266,7 +269,24 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
             for alert in account.alerts(after.account, kind.NAME, after.quotas(kind, mine, None))
         ]
 
-    return Decider(UserState(), decide, evolve, fold, follow_up)
+    return Decider(UserState(), _for_subjects(decide), evolve, fold, follow_up)
+
+
+Decide: TypeAlias = Callable[[Command, UserState], Sequence[Event]]
+
+
+def _for_subjects(decide: Decide) -> Decide:
+    """Return a decision that checks the grants of the subjects of a command, and notes writers."""
+
+    def checked(command: Command, state: UserState) -> Sequence[Event]:
+        if not command.by:
+            return decide(command, state)
+        grants.check(command, state.grants)
+        events, writer = decide(command, state), command.by[0]
+        is_known = not events or writer in state.grants.known
+        return events if is_known else [*events, Wrote(subject=writer)]
+
+    return checked
 
 
 FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
@@ -355,6 +375,9 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
     if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
         return []
     if isinstance(command, Purge):
+        if command.keep_words:  # of memories; what is pending goes
+            kept = anonymous(command, state.provenance)
+            return [*kept, *_taken_out(command, state.review)]
         work = _WORK[type(command)]
         done = work(command, KINDS, state.by_kind(), state.provenance, mine).decided()
         if isinstance(command, ApplyRetention):  # what is pending has a time of its own

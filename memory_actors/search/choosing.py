@@ -222,7 +222,7 @@ class Folding:
         """Return hits with the ids of those that were folded into them."""
         replace, alike = msgspec.structs.replace, self._alike
         return [
-            replace(hit, near_duplicates=tuple(alike[hit.memory_id]))
+            replace(hit, near_duplicates=(*hit.near_duplicates, *alike[hit.memory_id]))
             if hit.memory_id in alike
             else hit
             for hit in hits

@@ -129,7 +129,7 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
             # Or all that there are were ranked: those that are left are counted.
             or looked_at + sum(1 for _ in best.memories) + best.left_out < query.pool
         ):
-            return _within(memories, summaries, query.top_k)
+            return within(memories, summaries, query.top_k)
         query = query._replace(pool=4 * query.pool)
         best = await _searched(services, live, query, embedded, background)
 
@@ -331,8 +331,8 @@ async def _read(
     if folding is not None:
         memories, summaries = folding.with_duplicates(memories), folding.with_duplicates(summaries)
     if query.token_budget is not None:
-        memories, left = _fitting(memories, query, query.token_budget)
-        summaries, _ = _fitting(summaries, query, left)
+        memories, left = fitting(memories, query, query.token_budget)
+        summaries, _ = fitting(summaries, query, left)
     if not query.diversity:  # else they were chosen one after another
         memories.sort(key=attrgetter("score"), reverse=True)
     if query.order != "score":
@@ -340,7 +340,7 @@ async def _read(
     return memories, summaries, looked_at
 
 
-def _within(memories: list[Hit], summaries: list[Hit], top_k: int) -> list[Hit]:
+def within(memories: list[Hit], summaries: list[Hit], top_k: int) -> list[Hit]:
     """Return the hits, summaries last, `top_k` at most: a summary takes the place of worse ones."""
     while len(memories) + len(summaries) > top_k:
         worst = min(range(len(memories)), key=lambda n: memories[n].score, default=None)
@@ -390,7 +390,7 @@ async def _folded(
     return hits, looked_at
 
 
-def _fitting(hits: Sequence[Hit], query: Query, budget: int) -> tuple[list[Hit], int]:
+def fitting(hits: Sequence[Hit], query: Query, budget: int) -> tuple[list[Hit], int]:
     """Return the best that fit a budget, and what is left; a long one leaves room for the next."""
     fitting, left = [], budget
     for hit in hits:

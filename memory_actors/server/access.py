@@ -17,6 +17,7 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.base.errors import InvalidInputError, KeyFileError
 from memory_actors.base.privacy import reason
+from memory_actors.base.validation import check_subjects
 from memory_actors.server.admission import take_place
 from memory_actors.sharing.system import MemorySystem
 
@@ -68,14 +69,27 @@ async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
     connection.scope["auth"] = key
 
 
-def own_memory(connection: Connection, _handler: BaseRouteHandler) -> None:
-    """Let a user's key reach that user's memory only; root any."""
-    check_may_reach(connection.auth, connection.path_params["user_id"])
+async def known_scope(connection: Connection, _handler: BaseRouteHandler) -> None:
+    """Let a user's key reach that user's memory and the scopes with a grant for it; root any."""
+    await check_reach(
+        connection.app.state.memory, connection.auth, connection.path_params["user_id"]
+    )
 
 
 def root_only(connection: Connection, _handler: BaseRouteHandler) -> None:
     """Let root keys in, and no others."""
     check_root(connection.auth)
+
+
+async def check_reach(memory: MemorySystem, key: ApiKey, user_id: str) -> None:
+    """See that a key opens a user's memory, or has a grant in it.
+
+    Each operation asks the grants once more: this keeps out who has none before a body is read.
+
+    :raises PermissionDeniedException: it does not, and has none.
+    """
+    if not key.may_reach(user_id) and await memory.user(user_id, by=key.subjects).right() is None:
+        check_may_reach(key, user_id)
 
 
 def check_may_reach(key: ApiKey, user_id: str) -> None:
@@ -94,6 +108,19 @@ def check_root(key: ApiKey) -> None:
     """
     if not key.is_root:
         raise PermissionDeniedException("This needs a root key.")
+
+
+def check_speaker(key: ApiKey, subject: str | None) -> tuple[str, ...]:
+    """Return the subjects that a request speaks for: those of its key; of a root key as it says.
+
+    :raises PermissionDeniedException: another key says that it speaks for somebody else.
+    """
+    said = check_subjects(subject)
+    if key.is_root:
+        return said
+    if not set(said) <= set(key.subjects):
+        raise PermissionDeniedException("This key does not speak for that subject.")
+    return key.subjects
 
 
 async def set_tier_once(memory: MemorySystem, keys: KeyStore, key: ApiKey) -> None:

@@ -11,7 +11,7 @@ from litestar.params import PathParameter
 
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Trust
+from memory_actors.base.records import Item, Right, Trust
 from memory_actors.base.weights import weights_of
 from memory_actors.server.examples import NAMED, example
 
@@ -37,6 +37,7 @@ IN_HTTP: Final[Mapping[str, Any]] = {
     "auto_prune": bool,
     "trust": Trust | None,
     "min_trust": Trust | None,
+    "right": Right,
     "weights": dict[str, float] | None,
     "items": GenericAlias(list, MemoryItem),
 }
@@ -67,6 +68,8 @@ Forget = _body("Forget", "forget")
 Unforget = _body("Unforget", "unforget")
 Extract = _body("Extract", "extract")
 Undo = _body("Undo", "undo")
+GrantRight = _body("GrantRight", "grant")
+RevokeRight = _body("RevokeRight", "revoke")
 Search = _body("Search", "retrieve")
 Compress = _body("Compress", "system.compact")
 

@@ -18,7 +18,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import LogEntry
 from memory_actors.base.validation import check_count, check_optional_name
-from memory_actors.server.access import AnyRequest
+from memory_actors.server.access import AnyRequest, check_may_reach
 from memory_actors.server.bodies import UserId
 from memory_actors.server.examples import answers, example, example_of
 
@@ -56,7 +56,8 @@ async def of_user(
     follow: Follow = True,
     last_event_id: LastEventId = None,
 ) -> ServerSentEvent:
-    """Stream what has happened to a user's memory, and what happens."""
+    """Stream what has happened to a user's memory, and what happens. A grant does not do for it."""
+    check_may_reach(request.auth, user_id)
     return _stream(request, user_id, after, last_event_id, follow=follow)
 
 

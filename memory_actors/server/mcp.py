@@ -1,7 +1,8 @@
 """MCP over streamable HTTP: the tools of `integrations/mcp`, at `/mcp`, by API key.
 
     /mcp            the memory of the key's user; /mcp/graph and /mcp/files: other sets of tools
-    /mcp?user=ada   a root key names whose memory it is
+    /mcp?user=ada   a root key names whose memory it is; others a scope with a grant for them
+    /mcp?reads=project%3Ax   searches ask this scope, too; may be repeated
 
 The key is a bearer token. The server checks the key's rights here, before the protocol is spoken,
 for each request again; a session belongs to the key that opened it. A request from a web page, or
@@ -31,7 +32,7 @@ from starlette.responses import Response
 from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.integrations.mcp.messages import refusal, repaired
 from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
-from memory_actors.server.access import check_may_reach, set_tier_once
+from memory_actors.server.access import check_reach, set_tier_once
 from memory_actors.server.admission import (
     MCP,
     Message,
@@ -47,7 +48,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 ANY: Final = "*"
 SESSIONS_MAX: Final = 1_000  # some 20 KB each
 SESSION_IDLE_S: Final = 1_800.0
-USER_ID: Final = "memory_actors.user_id"  # where a request says whose memory it is about
+WHOSE: Final = "memory_actors.whose"  # where a request says whose memory it is about
 
 
 class KeyVerifier(TokenVerifier):
@@ -126,8 +127,8 @@ class Mounted:
         user_id = asked[-1] if asked else key.user_id
         if user_id is None:
             raise ClientException("A root key must say whose memory it is about: /mcp?user=ID")
-        check_may_reach(key, user_id)
-        scope[USER_ID] = user_id
+        await check_reach(self._memory, key, user_id)
+        scope[WHOSE] = user_id, key.subjects, query.get("reads", [])
         await set_tier_once(self._memory, self._keys, key)
         if scope["method"] == "POST":
             receive, refused = await self._read(receive)
@@ -162,8 +163,9 @@ class Mounted:
 
     async def _whose(self, context: Context) -> UserMemory:
         assert context.request is not None
-        user_id: str = context.request.scope[USER_ID]
-        return self._memory.user(user_id, agent_id=agent_of(context))
+        user_id, by, reads = context.request.scope[WHOSE]
+        user: UserMemory = self._memory.user(user_id, agent_id=agent_of(context), by=by)
+        return user.reads(*reads) if reads else user
 
 
 async def _make_room(sessions: StreamableHTTPSessionManager, scope: Scope, key: ApiKey) -> None:

@@ -18,6 +18,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from eventlog import DiskFull, KeyGone, LogClosed, MissingCapability
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
+    AccessDeniedError,
     EmbedderError,
     ExtractorError,
     ForgottenError,
@@ -71,6 +72,7 @@ _KNOWN: Final = (
     _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
     _Known(ForgottenError, 409, "forgotten", "Forgotten"),
     _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
+    _Known(AccessDeniedError, 403, "forbidden", "Forbidden"),
     _Known(NotFoundError, 404, "not-found", "Not found"),
     _Known(HeldError, 409, "held", "Under a legal hold"),
     _Known(

@@ -1,7 +1,7 @@
 """The routes of a user's own memory, under `/v1/users/{user_id}`.
 
 A route is an operation of `UserMemory` at an address: what it takes, in its body or its query, and
-what it answers follow from the operation. `access.own_memory` has checked that the key may reach
+what it answers follow from the operation. `access.known_scope` has checked that the key may reach
 this user before any of them runs.
 """
 
@@ -20,7 +20,13 @@ from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.operations import OPERATIONS, Operation, in_json
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.server.access import AnyRequest, own_memory, set_tier_once, unescaped
+from memory_actors.server.access import (
+    AnyRequest,
+    check_speaker,
+    known_scope,
+    set_tier_once,
+    unescaped,
+)
 from memory_actors.server.bodies import (
     IN_HTTP,
     PAGE_MAX,
@@ -31,8 +37,10 @@ from memory_actors.server.bodies import (
     BuildContext,
     Extract,
     Forget,
+    GrantRight,
     Purge,
     Reject,
+    RevokeRight,
     Search,
     Undo,
     Unforget,
@@ -62,6 +70,20 @@ SessionId = Annotated[
     HeaderParameter(
         name="Session-Id", description="The session, percent-encoded, unless the body names one.",
         examples=example(NAMED["session_id"]),
+    ),
+]  # fmt: skip
+SpeaksFor = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Speaks-For", description="Of a root key: the subject whose grants count.",
+        examples=example("person%3Aada"),
+    ),
+]  # fmt: skip
+Reads = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Reads", examples=example("project%3Ax, team%3Ay"),
+        description="Other scopes that a search or a prompt asks, percent-encoded, after commas.",
     ),
 ]  # fmt: skip
 
@@ -193,6 +215,16 @@ ROUTES: Final = (
         {"extraction_id": NAMED["extraction_id"]},
     ),
     Route("GET /usage", "usage", "Usage"),
+    Route("GET /grants", "grants", "Who may do what", within=("Grants", "grants")),
+    Route("GET /right", "right", "What this key may do", within=("OwnRight", "right")),
+    Route(
+        "POST /grants", "grant", "Grant a right", (400, 401, 403, 413), 200, GrantRight,
+        {"subject": "person:ada", "right": "read"}, ("Grants", "grants"),
+    ),
+    Route(
+        "POST /revoke", "revoke", "Revoke a right", (400, 401, 403, 404, 413), 200, RevokeRight,
+        {"subject": "person:ada"}, ("Grants", "grants"),
+    ),
     Route(
         "POST /turns", "turn", "Add a turn of a chat", (400, 401, 403, 409, 413), 201, AddTurn,
         {"content": "I'd like to ski in March", "role": "user"},
@@ -226,6 +258,10 @@ KNOWN_AS: Final = {
     "history": "memory_history",
     "why": "memory_why",
     "undo": "undo_extraction",
+    "grant": "grant_right",
+    "grants": "list_grants",
+    "right": "own_right",
+    "revoke": "revoke_right",
     "context": "build_context",
     "context.documents": "list_context_documents",
     "context.render": "render_context_document",
@@ -342,16 +378,21 @@ async def user_memory(
     user_id: UserId,
     agent_id: AgentId = None,
     session_id: SessionId = None,
+    speaks_for: SpeaksFor = None,
+    reads: Reads = None,
 ) -> UserMemory:
-    """Return the memory that the path names, for the agent and session that the headers name."""
+    """Return the memory that the path names, for what the headers name."""
     state = request.app.state
+    by = check_speaker(request.auth, _named(speaks_for, "Speaks-For"))
+    scopes = [unescaped(one.strip(), "Reads") for one in reads.split(",")] if reads else []
     await set_tier_once(state.memory, state.api_keys, request.auth)
     user: UserMemory = state.memory.user(
         user_id,
         agent_id=_named(agent_id, "Agent-Id"),
         session_id=_named(session_id, "Session-Id"),
+        by=by,
     )
-    return user
+    return user.reads(*scopes) if scopes else user
 
 
 def _named(header: str | None, what: str) -> str | None:
@@ -369,7 +410,7 @@ def router() -> Router:
     return Router(
         "/v1/users/{user_id:str}",
         route_handlers=[*(handler(route) for route in ROUTES), of_user],
-        guards=[own_memory],
+        guards=[known_scope],
         dependencies={"user": Provide(user_memory)},
         tags=["memories"],
     )

@@ -5,6 +5,7 @@ from typing import Final
 
 from eventlog.core.errors import KeyGone
 from memory_actors.base.errors import (
+    AccessDeniedError,
     EmbedderError,
     ExtractorError,
     ForgottenError,
@@ -43,6 +44,10 @@ OFFERED: Final[Mapping[str, Offered]] = {
     "extractions": Offered('GET', '/v1/users/{user_id}/extractions', {'limit': 'limit'}, False, 'extractions', True),
     "undo": Offered('POST', '/v1/users/{user_id}/undo', {'extraction_id': 'extraction_id'}, True, None, False),
     "usage": Offered('GET', '/v1/users/{user_id}/usage', {}, False, None, True),
+    "grants": Offered('GET', '/v1/users/{user_id}/grants', {}, False, 'grants', True),
+    "right": Offered('GET', '/v1/users/{user_id}/right', {}, False, 'right', True),
+    "grant": Offered('POST', '/v1/users/{user_id}/grants', {'subject': 'subject', 'right': 'right'}, True, 'grants', False),
+    "revoke": Offered('POST', '/v1/users/{user_id}/revoke', {'subject': 'subject'}, True, 'grants', False),
     "turn": Offered('POST', '/v1/users/{user_id}/turns', {'content': 'content', 'role': 'role', 'session_id': 'session_id', 'metadata': 'metadata', 'occurred_at': 'occurred_at', 'memory_id': 'memory_id', 'auto_prune': 'auto_prune', 'source': 'source', 'trust': 'trust'}, True, None, False),
     "context": Offered('POST', '/v1/users/{user_id}/context', {'query': 'query', 'session_id': 'session_id', 'limit': 'limit', 'token_budget': 'token_budget', 'max_item_tokens': 'max_item_tokens', 'document': 'document'}, True, None, True),
     "context.documents": Offered('GET', '/v1/users/{user_id}/context/documents', {}, False, 'documents', True),
@@ -55,6 +60,7 @@ PROBLEMS: Final[Mapping[str, type[Exception]]] = {
     "quota-exceeded": QuotaExceededError,
     "forgotten": ForgottenError,
     "invalid-input": InvalidInputError,
+    "forbidden": AccessDeniedError,
     "not-found": NotFoundError,
     "held": HeldError,
     "memory-limit": MemoryLimitError,

@@ -310,13 +310,16 @@ def _request(name: str, route: Offered, on: On, given: dict[str, object]) -> Htt
         parts["document"] = on.document or DEFAULT_DOCUMENT
     path = route.path.format(**{part: _escaped(value or "") for part, value in parts.items()})
     said = _said(name, route, _as_of_handle(name, route, on, given))
-    headers = {"Agent-Id": on.agent_id, "Session-Id": on.session_id}
+    if len(on.by) > 1:
+        raise NotOfferedError(name, "a handle that speaks for several subjects")
+    headers = {"Agent-Id": on.agent_id, "Session-Id": on.session_id, "Speaks-For": "".join(on.by)}
     return HttpRequest(
         route.method,
         path,
         () if route.in_body else tuple(_in_query(said)),
         msgspec.json.encode(said) if route.in_body else None,
-        {each: quote(value, safe="") for each, value in headers.items() if value is not None},
+        {each: quote(value, safe="") for each, value in headers.items() if value}
+        | ({"Reads": ", ".join(quote(one, safe="") for one in on.reads)} if on.reads else {}),
         route.reads or given.get("idempotency_key") is not None,
     )
 

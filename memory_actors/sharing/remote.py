@@ -6,20 +6,21 @@ name here, too: `isinstance(user, UserMemory)` holds whoever owns the store.
 """
 
 from abc import ABCMeta
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from secrets import token_hex
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 import msgspec
 
 from eventlog.core.records import OnDropped
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.on import On
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Hit, Hits, Trust
 from memory_actors.base.reports import Moment
-from memory_actors.base.validation import check_name
+from memory_actors.base.validation import check_name, check_subjects
 from memory_actors.sharing.declaration import Caller, How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 
@@ -170,6 +171,10 @@ class UserMemory(Remote):
         """Return a handle for what a source says. No I/O."""
         return self._with(origins=origin(source, trust))
 
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O."""
+        return self._with(reads=scopes)
+
     def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
         return type(self)(self._caller, msgspec.structs.replace(self._on, **fields).checked())
@@ -180,6 +185,10 @@ class PastMemory(UserMemory):
 
     moment: Moment
     lost: int
+
+    def reads(self, *_scopes: str) -> NoReturn:
+        """Refuse: it is of one user."""
+        raise InvalidInputError("a replay is of one user: replay the scopes one by one")
 
     async def close(self) -> None:
         """Let go of it, as the end of its block does."""
@@ -207,9 +216,12 @@ class RemoteSystem(Remote):
         source: str | None = None,
         trust: Trust | str | None = None,
         auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O."""
-        on = On(user_id, agent_id, session_id, origin(source, trust), auto_prune)
+        on = On(
+            user_id, agent_id, session_id, origin(source, trust), auto_prune, by=check_subjects(by)
+        )
         return UserMemory(self._caller, on.checked())
 
     def replay(

@@ -52,6 +52,7 @@ from memory_actors.base.records import HistoryEntry
 from memory_actors.base.reports import Extraction
 from memory_actors.base.reports import ForgottenFact
 from memory_actors.base.reports import Why
+from memory_actors.base.records import Right
 from memory_actors.base.usage import Usage
 from memory_actors.base.usage import CostEstimate
 from memory_actors.base.records import Metadata
@@ -157,8 +158,9 @@ class MemorySystem:
         source: str | None = None,
         trust: Trust | str | None = None,
         auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
     ) -> UserMemory:
-        "Return a handle on one user's memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode."
+        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written; None is\nthis process, which may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
     def replay(
         self,
         user_id: str,
@@ -251,7 +253,7 @@ class UserMemory:
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
     ) -> Hits:
-        'Return the `top_k` memories that best answer a query.\n\n`top_k` defaults to 5, or with a `token_budget` to as many as fit. `memory_types` None means\nall but context documents: named, their archives are searched; `memory_type` names one. The\nbest comes first. If you name several kinds, results are grouped by kind, working memory\nfirst, with the best of each among the `top_k`; `order` ("score", "kind") says otherwise.\nShort-term memory is searched in `session_id`, the handle\'s session, or the three used\nlast.\n\nFilters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`\nand `until` on when a memory was true (first, last, or in between; for a summary, from its\nfirst original to its last), `as_of` (memories recorded until then; relationships that were\ntrue at it), `exclude_ids` and `exclude_session` (the message that was just stored is no\nanswer to itself).\n\nMessages and facts that say the same are one hit; `near_duplicates` names the others.\n`token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four\ntokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like\nbetter ones give way: then they come in the order in which they were chosen. `explain` gives\neach hit its signals. `weights` multiplies what a signal counts for; 0 switches it\noff.\n`reference_time` is what "last week" in a query is relative to (None: now).\n\n`sources` finds only what came from these and from nobody else, `min_trust` only what nobody\nless trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.\n`agent_id` finds only what this agent wrote (None: what any wrote).\n\nUp to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,\nlast, if they score more than the memories they displace; `compressed=False` leaves them\nout. `hits.answered` is the chance that the first hits answer at all. If the store has a\nreranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it\nwas. It has no say with a `diversity`, or kind by kind.\n\n:raises InvalidInputError: an empty query, an unknown type, a bad filter or number.\n:raises EmbedderError: the query could not be embedded.'
+        'Return the `top_k` memories that best answer a query.\n\n`top_k` defaults to 5, or with a `token_budget` to as many as fit. `memory_types` None means\nall but context documents: named, their archives are searched; `memory_type` names one. The\nbest comes first. If you name several kinds, results are grouped by kind, working memory\nfirst, with the best of each among the `top_k`; `order` ("score", "kind") says otherwise.\nShort-term memory is searched in `session_id`, the handle\'s session, or the three used\nlast.\n\nFilters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`\nand `until` on when a memory was true (first, last, or in between; for a summary, from its\nfirst original to its last), `as_of` (memories recorded until then; relationships that were\ntrue at it), `exclude_ids` and `exclude_session` (the message that was just stored is no\nanswer to itself).\n\nMessages and facts that say the same are one hit; `near_duplicates` names the others.\n`token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four\ntokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like\nbetter ones give way: then they come in the order in which they were chosen. `explain` gives\neach hit its signals. `weights` multiplies what a signal counts for; 0 switches it\noff.\n`reference_time` is what "last week" in a query is relative to (None: now).\n\n`sources` finds only what came from these and from nobody else, `min_trust` only what nobody\nless trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.\n`agent_id` finds only what this agent wrote (None: what any wrote).\n\nUp to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,\nlast, if they score more than the memories they displace; `compressed=False` leaves them\nout. `hits.answered` is the chance that the first hits answer at all. If the store has a\nreranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it\nwas. It has no say with a `diversity`, or kind by kind.\n\nA handle of `reads` searches its other scopes, too: all hits are ranked together, and each\nnames its `scope`.\n\n:raises InvalidInputError: an empty query, an unknown type, a bad filter or number.\n:raises EmbedderError: the query could not be embedded.\n:raises AccessDeniedError: one of the scopes may not be read.'
     def expand(self, compressed_id: str) -> list[Memory]:
         "Return the originals of a summary as they were, from the log, in order of time.\n\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
     def get(self, memory_id: str) -> Memory:
@@ -302,6 +304,10 @@ class UserMemory:
         "Return what was forgotten and is refused, newest first: digests and times, no text."
     def why(self, memory_id: str) -> Why:
         "Return why a memory is there, or no longer is: each event of its life in words.\n\nFor a compressed memory it includes the fate of its summary; for a summary, the ids of\nits originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
+    def grants(self) -> dict[str, Right]:
+        "Return the right of each subject that has a grant, by subject, in order.\n\n:raises AccessDeniedError: the subjects of the handle may not read here."
+    def right(self) -> Right | None:
+        "Return the right of the subjects of the handle, as it is now; None: they have none."
     def usage(self) -> Usage:
         "Return how much of each kind this user holds, and how full each limit is."
     def estimate_monthly_cost(self) -> CostEstimate:
@@ -310,6 +316,8 @@ class UserMemory:
         "Yield every living memory as it was when the export began, kind by kind.\n\nThe order is that of api/finding.py: what a memory needs comes before it."
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
+    def reads(self, *scopes: str) -> Self:
+        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
     def add(
         self,
         content: str,
@@ -436,6 +444,10 @@ class UserMemory:
         "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. That\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
     def holds(self, *, released: bool = False) -> list[Hold]:
         "Return the legal holds in force, oldest first; with `released`, former ones, too."
+    def grant(self, subject: str, right: Right | str = ...) -> dict[str, Right]:
+        'Give a person, an agent or an API key a right, in place of the one that it had.\n\nReturns the right of each subject then, as `grants` does.\n\n`subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id\nof a key. The rights are "read"; "write", which includes it; "manage", which includes both,\ngrants and the tier. From its first grant on, the scope is open to nobody else, but for the\nembedding process and the person of the scope\'s own name.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises InvalidInputError: no subject, an unknown right, or too many grants.'
+    def revoke(self, subject: str) -> dict[str, Right]:
+        "Take the right of a subject: its next read or write is refused, at every door.\n\nReturns the right of each subject that still has one.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises NotFoundError: it has no grant."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
 

@@ -5,6 +5,10 @@ found again by them, so the log comes last: vectors and token states, index file
 recalls, alerts that wait, and then the stream (eventlog/lmdb/erasing.py), which finishes by itself
 what a crash has left. Whoever repeats an erasure that was interrupted does the rest of it.
 
+Before all of that the user leaves the scopes of others: their grants are revoked there, and what
+they wrote is removed or no longer names them (kinds/grants.py). These scopes are found by the index
+of the log, and a second erasure finds them again.
+
 Processes that share the log forget the user before the log does, so that what they keep can still
 be found by it.
 
@@ -46,8 +50,8 @@ from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.on import On
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
-from memory_actors.base.streams import is_user_stream, recall_stream_of, stream_of
-from memory_actors.base.validation import check_flag
+from memory_actors.base.streams import is_user_stream, recall_stream_of, stream_of, user_of
+from memory_actors.base.validation import check_flag, check_subject
 from memory_actors.base.watching import check_forgets, tell_to_forget
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
@@ -111,6 +115,9 @@ class Erasing:
 
     async def _erase(self, scope: Scope, *, despite_hold: bool) -> EraseReceipt:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
+        if not despite_hold:
+            refuse_held(await holds_of(self._log, stream))
+        scopes = await self._leave_scopes(scope)
         async with (
             self._services.runtime.alone(stream) as epoch,
             self._compaction.without(user_id),
@@ -147,7 +154,20 @@ class Erasing:
             log_bytes_after=erased.after_bytes,
             key_deleted=erased.key_deleted,
             holds=len(held),
+            scopes=scopes,
         )
+
+    async def _leave_scopes(self, scope: Scope) -> int:
+        """Have the user leave the scopes of others; return how many know them by their grants."""
+        subject, left = check_subject(f"person:{scope.user_id}"), 0
+        self._services.runtime.check_open()
+        await self._log.flush()
+        others = (one for one in await self._log.streams() if is_user_stream(one))
+        for other in others:
+            if other != scope.stream and await self._log.versions_about(other, subject):
+                await self._services.elsewhere("_leave", On(user_of(other)), {"subject": subject})
+                left += 1
+        return left
 
     async def forget(self, user_id: str) -> None:
         """Let go of what this process keeps of a user whom another process erases."""

@@ -34,10 +34,14 @@ export interface Options {
   fetch?: typeof fetch;
 }
 
-/** Who asks: written with each event, for audits. */
+/** Who asks: agent and session are written with each event, for audits. */
 export interface On {
   agentId?: string;
   sessionId?: string;
+  /** Of a root key: the subject whose grants count, as "person:ada". */
+  speaksFor?: string;
+  /** Other scopes that `retrieve` and `context` ask. */
+  reads?: string[];
 }
 
 /** A refusal or a failure, in the server's words. */
@@ -136,6 +140,8 @@ export class UserMemory {
     const header: Record<string, string> = {};
     if (on.agentId !== undefined) header["Agent-Id"] = encodeURIComponent(on.agentId);
     if (on.sessionId !== undefined) header["Session-Id"] = encodeURIComponent(on.sessionId);
+    if (on.speaksFor !== undefined) header["Speaks-For"] = encodeURIComponent(on.speaksFor);
+    if (on.reads !== undefined) header["Reads"] = on.reads.map(encodeURIComponent).join(", ");
     this.#on = { path: { user_id: userId }, header };
   }
 
@@ -228,6 +234,28 @@ export class UserMemory {
 
   usage(): Promise<Schemas["Usage"]> {
     return told(this.#http.GET("/v1/users/{user_id}/usage", { params: this.#on }));
+  }
+
+  /** Return the right of each subject, by subject. */
+  async grants(): Promise<Schemas["Grants"]["grants"]> {
+    return (await told(this.#http.GET("/v1/users/{user_id}/grants", { params: this.#on }))).grants;
+  }
+
+  /** Give a person, an agent or a key a right; return the right of each subject. */
+  async grant(
+    subject: string,
+    right: Body<"grant_right">["right"] = "read",
+  ): Promise<Schemas["Grants"]["grants"]> {
+    const body = { subject, right };
+    const granted = this.#http.POST("/v1/users/{user_id}/grants", { params: this.#on, body });
+    return (await told(granted)).grants;
+  }
+
+  /** Take the right of a subject; return the right of each other one. */
+  async revoke(subject: string): Promise<Schemas["Grants"]["grants"]> {
+    const body = { subject };
+    const revoked = this.#http.POST("/v1/users/{user_id}/revoke", { params: this.#on, body });
+    return (await told(revoked)).grants;
   }
 
   /** Return what to paste into a prompt. */

@@ -400,6 +400,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who may do what
+         * @description Return the right of each subject that has a grant, by subject, in order.
+         */
+        get: operations["list_grants"];
+        put?: never;
+        /**
+         * Grant a right
+         * @description Give a person, an agent or an API key a right, in place of the one that it had.
+         */
+        post: operations["grant_right"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What this key may do
+         * @description Return the right of the subjects of the handle, as it is now; None: they have none.
+         */
+        get: operations["own_right"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a right
+         * @description Take the right of a subject: its next read or write is refused, at every door.
+         */
+        post: operations["revoke_right"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/turns": {
         parameters: {
             query?: never;
@@ -489,7 +553,7 @@ export interface paths {
         };
         /**
          * Events of a user
-         * @description Stream what has happened to a user's memory, and what happens.
+         * @description Stream what has happened to a user's memory, and what happens. A grant does not do for it.
          */
         get: operations["user_events"];
         put?: never;
@@ -776,6 +840,7 @@ export interface components {
             score?: number | null;
             superseded_by?: string | null;
             held_until?: string | null;
+            scope?: string | null;
             /** @default 0 */
             tokens?: number;
         };
@@ -817,6 +882,8 @@ export interface components {
             key_deleted?: boolean;
             /** @default 0 */
             holds?: number;
+            /** @default 0 */
+            scopes?: number;
         };
         /**
          * Extract
@@ -913,6 +980,23 @@ export interface components {
             /** @default  */
             code?: string;
         };
+        /**
+         * GrantRight
+         * @example {
+         *       "subject": "person:ada",
+         *       "right": "read"
+         *     }
+         */
+        GrantRight: {
+            subject: string;
+            right?: components["schemas"]["Right"];
+        };
+        /** Grants */
+        Grants: {
+            grants: {
+                [key: string]: components["schemas"]["Right"];
+            };
+        };
         /** Health */
         Health: {
             status: string;
@@ -980,6 +1064,7 @@ export interface components {
             /** @default [] */
             near_duplicates?: string[];
             superseded_by?: string | null;
+            scope?: string | null;
         };
         /** Hits */
         Hits: {
@@ -1098,6 +1183,10 @@ export interface components {
             source?: string | null;
             trust?: components["schemas"]["Trust"];
         };
+        /** OwnRight */
+        OwnRight: {
+            right: components["schemas"]["Right"] | null;
+        };
         /** Pending */
         Pending: {
             memories: components["schemas"]["Memory"][];
@@ -1203,6 +1292,22 @@ export interface components {
         Rejected: {
             receipts: components["schemas"]["Receipt"][];
         };
+        /**
+         * RevokeRight
+         * @example {
+         *       "subject": "person:ada"
+         *     }
+         */
+        RevokeRight: {
+            subject: string;
+        };
+        /**
+         * Right
+         * @description The right of a subject in a scope, from the least up; each includes those before it.
+         * @default read
+         * @enum {string}
+         */
+        Right: "read" | "write" | "manage";
         /**
          * Search
          * @example {
@@ -1414,6 +1519,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1478,6 +1587,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1575,6 +1688,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1639,6 +1756,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1725,6 +1846,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1821,6 +1946,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1885,6 +2014,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -1963,6 +2096,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2038,6 +2175,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2135,6 +2276,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2210,6 +2355,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2290,6 +2439,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2354,6 +2507,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2449,6 +2606,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2535,6 +2696,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2612,6 +2777,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2698,6 +2867,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2762,6 +2935,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2848,6 +3025,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -2945,6 +3126,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3009,6 +3194,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3104,6 +3293,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3160,6 +3353,313 @@ export interface operations {
             };
         };
     };
+    list_grants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the right of each subject that has a grant, by subject, in order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    grant_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GrantRight"];
+            };
+        };
+        responses: {
+            /** @description Give a person, an agent or an API key a right, in place of the one that it had. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    own_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the right of the subjects of the handle, as it is now; None: they have none. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnRight"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_right: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RevokeRight"];
+            };
+        };
+        responses: {
+            /** @description Take the right of a subject: its next read or write is refused, at every door. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grants"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     add_turn: {
         parameters: {
             query?: never;
@@ -3168,6 +3668,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3254,6 +3758,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3331,6 +3839,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */
@@ -3395,6 +3907,10 @@ export interface operations {
                 "Agent-Id"?: string | null;
                 /** @description The session, percent-encoded, unless the body names one. */
                 "Session-Id"?: string | null;
+                /** @description Of a root key: the subject whose grants count. */
+                "Speaks-For"?: string | null;
+                /** @description Other scopes that a search or a prompt asks, percent-encoded, after commas. */
+                Reads?: string | null;
             };
             path: {
                 /** @description Whose memory. */

@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
+    AccessDeniedError,
     InvalidInputError,
     MemoryActorsError,
     NotFoundError,
@@ -82,7 +83,13 @@ RESOURCES: Final = (
     ),
 )  # fmt: skip
 """The set of tools that a resource belongs to, its name, title, address and description."""
-CALLERS: Final = (InvalidInputError, NotFoundError, QuotaExceededError, MemoryToolError)
+CALLERS: Final = (
+    AccessDeniedError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    MemoryToolError,
+)
 """The errors whose words are made for callers."""
 NAMES: Final = {**SYNONYMS, "`why`": "explain_memory", "add_entity": "relate"}
 PYTHON_NAME: Final = re.compile("|".join(rf"(?<!\w){name}(?!\w)" for name in NAMES))
@@ -102,18 +109,27 @@ def new_server(whose: Whose, tool_sets: Sequence[str] = ("memory",), *, watched:
 
 
 async def serve_stdio(
-    memory: MemorySystem, user_id: str, tool_sets: Sequence[str] = ("memory",)
+    memory: MemorySystem,
+    user_id: str,
+    tool_sets: Sequence[str] = ("memory",),
+    *,
+    by: str | None = None,
+    reads: Sequence[str] = (),
 ) -> None:
-    """Serve a user's memory over stdin and stdout, until stdin ends."""
+    """Serve a user's memory over stdin and stdout, until stdin ends.
+
+    `by` is the subject that speaks, and `reads` has the scopes that searches ask, too.
+    """
 
     async def whose(context: Context) -> UserMemory:
-        return memory.user(user_id, agent_id=agent_of(context))
+        user: UserMemory = memory.user(user_id, agent_id=agent_of(context), by=by)
+        return user.reads(*reads) if reads else user
 
     server = new_server(whose, tool_sets, watched=True)
     messages = StdinMessages()
-    async with stdio_server(stdin=messages) as (reads, writes):  # type: ignore[arg-type]
-        messages.answers = writes
-        await server.run(reads, writes, server.create_initialization_options())
+    async with stdio_server(stdin=messages) as (incoming, answers):  # type: ignore[arg-type]
+        messages.answers = answers
+        await server.run(incoming, answers, server.create_initialization_options())
 
 
 def agent_of(context: Context) -> str | None:

@@ -14,7 +14,7 @@ Calls that are not about one user (events, totals, the past) are answered from t
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final
@@ -87,6 +87,7 @@ class Node:
         self._replays: dict[On, PastMemory] = {}
         self._closed = False
         self.memory._erasing.elsewhere = self._forget_elsewhere  # noqa: SLF001 - the same
+        self.memory._services.elsewhere = self._carried_out  # noqa: SLF001 - the same
 
     # --- what handles ask
 
@@ -104,6 +105,10 @@ class Node:
         if invocation.name == "system.purge":
             return await self._purge_everywhere(**arguments(invocation))
         return await self._here(invocation, asked)
+
+    async def _carried_out(self, operation: str, on: On, given: Mapping[str, Any]) -> Any:
+        """Carry out an operation on a user's memory for another operation that goes on here."""
+        return await self.call(Invocation(operation, on, (), given))
 
     async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Yield what an operation does; where the user moves meanwhile, what was not yielded."""

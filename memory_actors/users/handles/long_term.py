@@ -131,7 +131,7 @@ class LongTermMemory(Summarized):
             own_ids=own_ids,
             on_duplicate=self._on_duplicate(on_duplicate, own_ids),
             distinct=frozenset() if on_duplicate else frozenset(kept),
-            origins=() if self._scope.on.origins == (UNSAID,) else self._scope.on.origins,
+            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
         )
 
     def _fact(self, item: Item, now_us: int) -> MemoryAdded:

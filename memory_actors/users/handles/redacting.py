@@ -21,7 +21,7 @@ from memory_actors.base.redaction import Masking, Redact, Redactor, keyed_digest
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.recalls import HashKey
 
-OF_HANDLES: Final = frozenset({"agent_id", "session_id", "exclude_session", "user_id"})
+OF_HANDLES: Final = frozenset({"agent_id", "session_id", "exclude_session", "subject", "user_id"})
 PLUMBING: Final = ("_put_summary", "_put_block", "_note_synced")
 """The private methods that take texts of callers. See api/plumbing.py."""
 IN_THREAD_CHARACTERS: Final = 16_384

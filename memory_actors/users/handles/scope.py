@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
@@ -20,12 +20,14 @@ from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import Runtime
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.on import On
+from memory_actors.base.origins import merged
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import MemoryType
+from memory_actors.base.records import MemoryType, Origin, Right
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
-from memory_actors.base.validation import TTL_S_MAX, check_optional_name
+from memory_actors.base.validation import SUBJECTS, TTL_S_MAX, check_optional_name
 from memory_actors.kinds.commands import Command
+from memory_actors.kinds.grants import denied
 from memory_actors.kinds.user_state import LimitsByTier, UserState
 from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor
@@ -63,6 +65,8 @@ class Services:
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
     reranking: Reranking | None = None
+    elsewhere: Callable[[str, On, Mapping[str, Any]], Awaitable[Any]]
+    """Carries out an operation on a user's memory, wherever that is."""
     redaction: "UserRedaction | None" = None
     """Masks what callers say; None: nothing is masked."""
     extractor: Any = None
@@ -93,12 +97,21 @@ class Scope:
         :raises InvalidInputError: a name is empty, over 512 bytes, or not Unicode.
         """
         self.services = services
-        self.on = on.checked()
+        self._speak(on)
         assert self.on.user_id is not None
         self.user_id = self.on.user_id
         self.ttl_s: float | None = None
         """The time to live of what is added with it; None: the default of its kind."""
         self.stream = stream_of(self.user_id)
+
+    def _speak(self, on: On) -> None:
+        """Take on a handle; what others than the user write here has them as an origin."""
+        self.on = on = on.checked()
+        self.by = () if f"{SUBJECTS[0]}{on.user_id}" in on.by else on.by
+        """The subjects whose rights are checked; see kinds/grants.py."""
+        self.origins = on.origins
+        if self.by:
+            self.origins = merged((*on.origins, Origin(self.by[0])))
 
     @property
     def embeddings(self) -> Embeddings:
@@ -108,7 +121,7 @@ class Scope:
     def changed(self, **fields: Any) -> Self:
         """Return a copy for a handle with other fields. See `On`."""
         scope = copy(self)
-        scope.on = replace(self.on, **fields).checked()
+        scope._speak(replace(self.on, **fields))  # noqa: SLF001 - its own
         return scope
 
     def expires_at_us(self, kind: str, now_us: int) -> int | None:
@@ -125,8 +138,11 @@ class Scope:
         return self.on.auto_prune if asked is None else asked
 
     def live(self) -> AbstractAsyncContextManager[UserView]:
-        """Hold the view that reads of the user need: the user's actor, live."""
-        return self.writable()
+        """Hold the view that reads of the user need: the user's actor, live.
+
+        :raises AccessDeniedError: the subjects of the handle may not read here.
+        """
+        return _Use(self, Right.READ)
 
     async def state(self) -> UserState:
         """Return the confirmed state of the user."""
@@ -141,8 +157,22 @@ class Scope:
         """Do nothing: this user takes writes. Asked where a write begins with a look."""
 
     def writable(self) -> AbstractAsyncContextManager[LiveUser]:
-        """Hold the user's actor live, to give it commands. Every write comes this way."""
-        return _UseWithoutExpired(self)
+        """Hold the user's actor live, to give it commands. Every write comes this way.
+
+        :raises AccessDeniedError: the subjects of the handle may not write here.
+        """
+        return _Use(self, Right.WRITE)
+
+    async def right(self) -> Right | None:
+        """Return the right of the subjects of the handle, as it is now; None: they have none."""
+        async with self.services.runtime.use(self.stream) as live:
+            return live.state.grants.right_of(self.by)
+
+    async def elsewhere(self, operation: str, user_id: str, **given: Any) -> Any:
+        """Carry out an operation on another user's memory, for who speaks here."""
+        by = self.on.by or (f"{SUBJECTS[0]}{self.user_id}",)
+        on = replace(self.on, user_id=user_id, by=by, reads=(), document=None)
+        return await self.services.elsewhere(operation, on, given)
 
     def searching(self) -> AbstractAsyncContextManager[UserView]:
         """Hold the view that a search needs: all that is indexed."""
@@ -151,6 +181,8 @@ class Scope:
     async def versions_about(self, memory_id: str) -> list[int]:
         """Return the versions of the events about a memory, in order."""
         self.services.runtime.check_open()
+        if self.by:
+            await self.state()
         await self.services.log.flush()  # working memory is acknowledged before it is in the log
         return await self.services.log.versions_about(self.stream, memory_id)
 
@@ -180,7 +212,9 @@ class Scope:
 
         `accepted` is called once it is decided, before the log has it; never if it is refused.
         """
-        meta = {**self._meta(type(command).__name__), **command.meta(self.on.origins)}
+        if self.by:
+            command = replace(command, by=self.by)
+        meta = {**self._meta(type(command).__name__), **command.meta(self.origins)}
         if (asked := ASKED.get()) is not None:
             meta[CALL] = asked.next()
             if (reply := self._earlier_reply(meta[CALL])) is not None:
@@ -274,17 +308,21 @@ async def _run_and_settle(work: Awaitable[T], answer: "asyncio.Future[T]") -> No
     settle(answer, outcome)
 
 
-class _UseWithoutExpired(AbstractAsyncContextManager[LiveUser]):
-    """The user's actor, live, its expired memories deleted."""
+class _Use(AbstractAsyncContextManager[LiveUser]):
+    """The user's actor, live, its expired memories deleted, for who has a right."""
 
-    __slots__ = "_scope", "_use"
+    __slots__ = "_right", "_scope", "_use"
 
-    def __init__(self, scope: Scope):
+    def __init__(self, scope: Scope, right: Right):
         self._scope = scope
+        self._right = right
         self._use = scope.services.runtime.use(scope.stream)
 
     async def __aenter__(self) -> LiveUser:
-        live = await self._use.__aenter__()
+        live, by = await self._use.__aenter__(), self._scope.by
+        if by and not live.state.grants.allow(by, self._right):
+            await self._use.__aexit__(None, None, None)
+            raise denied(by, self._right, repr(self._scope.user_id))
         if live.state.next_expiry_us:
             await live.expire(self._scope.now_us(), self._scope.services.settings.deadline_s)
         return live

@@ -79,6 +79,10 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "put_summary": lambda user, old: put_summary(user, replace(old, memory_id="s", data=SUMMARY)),
     "restore": lambda user, old: user.restore([old.memory_id]),
     "retrieve": lambda user, _: user.retrieve("tea"),
+    "grant": lambda user, _: user.grant("ada"),
+    "revoke": lambda user, _: user.revoke("ada"),
+    "grants": lambda user, _: user.grants(),
+    "right": lambda user, _: user.right(),
     "set_tier": lambda user, _: user.set_tier("pro"),
     "hold": lambda user, _: user.hold("a reason"),
     "holds": lambda user, _: user.holds(),
@@ -90,7 +94,7 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "usage": lambda user, _: user.usage(),
     "why": lambda user, old: user.why(old.memory_id),
 }
-OTHERS_OF_USER = {"from_source", "user_id"}
+OTHERS_OF_USER = {"from_source", "reads", "user_id"}
 
 
 async def called(made: Any) -> None:

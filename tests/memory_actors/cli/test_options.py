@@ -40,7 +40,7 @@ OF_ALL_USERS = {
     "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke", "model switch",
 }  # fmt: skip
 MAKES_A_STORE = {
-    "add", "import", "tier", "improve", "entity add", "document put", "episode start",
+    "add", "import", "tier", "grant", "improve", "entity add", "document put", "episode start",
     "context add", "context sync", "import-since", "serve", "mcp install", "hold",
 }  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_these_are_the_commands() -> None:
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
         "heads", "heads-key", "move",
         "model install", "model path", "model switch", "doctor", "demo", "ui",
-        "users", "update",
+        "users", "update", "grant", "revoke", "grants",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
