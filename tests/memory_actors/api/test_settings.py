@@ -53,6 +53,7 @@ WRONG: list[tuple[str, Any]] = [
     ("on_duplicate", "merge"),
     ("review", "some"),
     ("review_days", -1),
+    ("shared_writes_on_erase", "keep"),
     ("deadline_s", -1),
     ("deadline_s", 10**400),
     ("deadline_s", 0),
