@@ -583,7 +583,7 @@ class UserMemory(UserReads):
     async def holds(self, *, released: bool = False) -> list[Hold]:
         """Return the legal holds in force, oldest first; with `released`, former ones, too."""
         check_flag(released, "released")
-        self._scope.services.runtime.check_open()
+        await self._scope.state()  # refuses who may not read here
         return await holds_of(self._scope.services.log, self._scope.stream, released=released)
 
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:

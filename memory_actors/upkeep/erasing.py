@@ -110,6 +110,7 @@ class Erasing:
     async def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
         """Erase a user. See `MemorySystem.erase`."""
         check_flag(despite_hold, "despite_hold")
+        self._services.runtime.check_open()
         scope = Scope(self._services, On(user_id))
         return await scope.unattended(self._erase(scope, despite_hold=despite_hold))
 

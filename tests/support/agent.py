@@ -52,6 +52,7 @@ async def filled(memory: MemorySystem) -> dict[str, str]:
         (summary,) = await memory.user(user).list_memories()
         ids[f"summary of {user}"] = summary.memory_id
     await memory.user("eve").add("is to be forgotten")
+    ids["hold"] = (await memory.user("dan").hold("a case")).hold_id
     await ada.short_term.add_message("I like tea", role="user")
     ids["extraction"] = (await ada.extract()).extraction_id or ""
     return ids

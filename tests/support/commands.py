@@ -94,6 +94,11 @@ LINES = {
     "forgotten": "",
     "unforget": "'likes fog'",
     "undo": "{extraction}",
+    "hold": "'another case' --user dan",
+    "release": "{hold} --user dan",
+    "holds": "--user dan",
+    "retention": "--dry-run",
+    "recalls": "",
 }
 """The arguments after the name of each command. It is about ada, if it is about anybody."""
 SERVES = {"serve", "ui"}

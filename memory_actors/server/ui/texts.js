@@ -238,12 +238,13 @@ export const T = {
   fates: {
     compacted: "compacted into a summary", superseded: "replaced by a newer one", deleted: "deleted",
     pruned: "pruned", expired: "expired", evicted: "left to make room", added: "fact extracted",
+    pending: "fact extracted, to be reviewed",
     known: "fact known before", forgotten: "made a fact forgotten",
   },
   show: "Show it",
   whyTurn: "Details",
   chooseTurn: "Choose a turn to see what became of it.",
-  itIsGone: "It is no longer there.",
+  itIsGone: "It is not there: it was deleted, or waits for a review.",
 
   question: "Question",
   budget: "Token budget",

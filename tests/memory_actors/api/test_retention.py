@@ -10,6 +10,7 @@ from support.compacting import LOGIN, SHORT, some
 from support.fakes import FakeClock
 
 from memory_actors import (
+    AccessDeniedError,
     HeldError,
     MemorySystem,
     MemoryType,
@@ -207,3 +208,20 @@ async def test_what_rules_have_deleted_leaves_the_log_where_that_is_asked_for(
     assert not found_in(tmp_path)
     async with open_memory() as memory:
         assert (await memory.user("trial-3").get(kept.memory_id)).content == "is young"
+
+
+@pytest.mark.owner
+async def test_who_may_not_manage_a_scope_holds_nobody_and_a_stranger_sees_no_hold(
+    open_memory,
+) -> None:
+    async with open_memory(retention=RULES) as memory:
+        own = memory.user("project:x")
+        await own.grant("ada", "write")
+        held = await own.hold("case")
+        writer, stranger = (memory.user("project:x", by=name) for name in ("ada", "eve"))
+        for refused in (writer.hold("no"), writer.release(held.hold_id), stranger.holds()):
+            with pytest.raises(AccessDeniedError):
+                await refused
+        with pytest.raises(AccessDeniedError):
+            await stranger.apply_retention()
+        assert await writer.holds() == [held]

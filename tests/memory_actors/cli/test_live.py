@@ -149,6 +149,7 @@ def test_agent_and_commands_find_what_the_other_writes(live: Live) -> None:
         (["compact", "--summarizer", "llm"], "another summarizer"),
         (["compact", "--summarizer", "extractive"], "another summarizer"),
         (["serve", "--port", "0", "--compact-at", "never"], "other settings"),
+        (["serve", "--port", "0", "--retain", "tool:*=30"], "other settings"),
         (["serve", "--port", "0", "--extractor"], "another extractor"),
         (["serve", "--extractor", "ollama:qwen3:4b", "--port", "0"], "another extractor"),
     ],

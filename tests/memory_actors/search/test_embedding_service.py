@@ -22,6 +22,7 @@ from memory_actors.search.embedding.batcher import (
     cores,
 )
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.rows import EVERYBODY
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import VectorTable
 
@@ -373,6 +374,16 @@ async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
     await embed_and_keep(service, ["likes tea"])
     service.disk.flush()
     assert set(on_disk(service, [text_digest("likes tea")])) == {text_digest("likes tea")}
+
+
+async def test_an_added_text_leaves_memory_for_the_disk(service: EmbeddingService) -> None:
+    digest = text_digest("likes tea")
+    await embed_and_keep(service, ["likes tea"])
+    assert not service.cache.find([digest], EVERYBODY)
+    assert set(service.known([digest])) == {digest}, "while it waits to be written"
+    service.disk.flush()
+    service.cache.clear()
+    assert set(service.known([digest])) == {digest}
 
 
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:

@@ -34,7 +34,7 @@ async function turnsOf(user, session, summaries) {
     const said = fates.get(id) ?? [];
     if (!said.some((one) => one.text === fate.text && one.to === fate.to)) fates.set(id, [...said, fate]);
   };
-  const drawn = new Set(extractions.flatMap((one) => one.facts.filter((fact) => fact.came === "added").map((fact) => fact.memory_id)));
+  const drawn = new Set(extractions.flatMap((one) => one.facts.filter((fact) => ["added", "pending"].includes(fact.came)).map((fact) => fact.memory_id)));
   for (const memory of living) turns.set(memory.memory_id, memory);
   for (const { memory_id: to } of summaries.filter((one) => one.data?.session_ids?.includes(session))) {
     for (const original of await call("expand", on, { compressed_id: to })) {

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 USER = "ada"
 VIEWS = (
-    "overview", "users", "memories", "search", "prompt", "conversations", "timeline", "travel",
-    "graph", "context", "compaction", "health", "review",
+    "overview", "users", "memories", "review", "search", "prompt", "conversations", "timeline",
+    "travel", "graph", "context", "compaction", "health",
 )  # fmt: skip
 SERIOUS = ("serious", "critical")
 HOSTILE = (

@@ -25,6 +25,7 @@ WALKS = 8
 QUESTION = "What is the name of Maya's dog?"
 SHOWS = {
     "overview": "Room for all users",
+    "review": "Nothing waits for a review.",
     "conversations": "18 turns",
     "prompt": "The next best, which were left out",
 }
