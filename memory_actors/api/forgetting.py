@@ -61,6 +61,7 @@ from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.search.reading import events_about
 from memory_actors.users.handles.scope import Scope
+from memory_actors.users.holds import holds_of
 
 KEY_BYTES = 32
 PAGE_EVENTS = 512  # searched in a thread: some 10 ms
@@ -283,7 +284,8 @@ async def leave(scope: Scope, subject: str) -> None:
             await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
     keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
     await purge_source(scope, subject, None, keep_words=keep_words)
-    if not keep_words and isinstance(scope.services.log, RedactingStore):
+    is_held = bool(await holds_of(scope.services.log, scope.stream))  # then the log keeps it
+    if not (keep_words or is_held) and isinstance(scope.services.log, RedactingStore):
         await _forget_gone(scope, lambda one: any(by.source == subject for by in origins_of(one)))
 
 

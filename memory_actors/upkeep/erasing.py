@@ -116,6 +116,7 @@ class Erasing:
 
     async def _erase(self, scope: Scope, *, despite_hold: bool) -> EraseReceipt:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
+        self._services.runtime.check_open()
         if not despite_hold:
             refuse_held(await holds_of(self._log, stream))
         scopes = await self._leave_scopes(scope)
@@ -161,7 +162,6 @@ class Erasing:
     async def _leave_scopes(self, scope: Scope) -> int:
         """Have the user leave the scopes of others; return how many know them by their grants."""
         subject, left = check_subject(f"person:{scope.user_id}"), 0
-        self._services.runtime.check_open()
         await self._log.flush()
         others = (one for one in await self._log.streams() if is_user_stream(one))
         for other in others:
