@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from eventlog import EventStore
+from eventlog import EventStore, KeyGone
 from memory_actors.base.errors import HeldError
 from memory_actors.base.reports import Hold
 from memory_actors.base.streams import user_of
@@ -12,10 +12,16 @@ from memory_actors.kinds.account import HOLDS
 
 
 async def holds_of(log: EventStore, stream: str, *, released: bool = False) -> list[Hold]:
-    """Return the holds of a user in the order they were placed; also those released, if asked."""
+    """Return the holds of a user in the order they were placed; also those released, if asked.
+
+    Of a user whose key is gone there are none: nobody can read what is held.
+    """
     await log.flush()
     found: dict[str, Hold] = {}
-    versions = await log.versions_about(stream, HOLDS)
+    try:
+        versions = await log.versions_about(stream, HOLDS)
+    except KeyGone:
+        return []
     for recorded in await log.read_versions(stream, versions):
         hold_id, at, by = recorded.data.hold_id, recorded.recorded_at, recorded.meta.get("agent_id")
         if (reason := recorded.data.reason) is not None:

@@ -400,7 +400,7 @@ async def test_one_text_that_cannot_be_embedded_costs_the_others_nothing(
         hits = await user.retrieve("good one 599", top_k=600)
         assert len({hit.content for hit in hits} & set(texts)) >= 590
     assert sum(given[text] > 2 for text in texts[1:]) == 0  # with a batch that fails, and alone
-    assert sum(given[text] == 2 for text in texts[1:]) < 64
+    assert sum(given[text] == 2 for text in texts[1:]) <= 64  # with the query
 
 
 async def test_another_model_is_refused_and_a_reindex_accepts_it(tmp_path: Path) -> None:
