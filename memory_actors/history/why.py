@@ -55,7 +55,8 @@ def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]
     if summary_id in living:
         return f"It is not there itself: it is a part of the summary {summary_id}."
     what = "It is not there" if summary_id is None else f"Its summary {summary_id} is not there"
-    if last.effect in (Effect.ADDED, Effect.CHANGED, Effect.RESTORED):
+    began = last.effect in (Effect.ADDED, Effect.CHANGED, Effect.RESTORED)
+    if began and not last.event.startswith("review."):
         return f"{what}: its time was up."
     return f"{what}: {last.says[0].lower()}{last.says[1:]}"
 
@@ -124,8 +125,8 @@ _BY_VERB: Mapping[str, str] = {
     "unmarked": "No longer said otherwise by {newer}: that was taken back",
     "reinstated": "Said to hold all the same",
     "started": "Started",
-    "held": "Held for a review",
-    "closed": "No longer held for a review: {outcome}",
+    "held": "Added as pending",
+    "closed": "No longer pending: {outcome}",
 }
 """Words for the memory that an event is about, if its tag is more specific than its effect."""
 _BY_FIELD: Mapping[str, str] = {

@@ -150,7 +150,8 @@ async def test_pending_memories_count_until_they_are_rejected_or_expire(
         clock.move(86_400)
         assert await user.pending() == []
         assert (await memory.usage()).counts["long_term"] == 1
-        assert (await user.why(ids[1])).steps[-1].says.startswith("No longer held for a review")
+        says = (await user.why(ids[1])).says
+        assert says.startswith("It is not there: no longer pending: expired")
         assert await memory.verify()
 
 
@@ -202,6 +203,7 @@ async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: An
     async with open_memory(review="all") as memory:
         user = memory.user("ada")
         ids = [(await user.add(text)).memory_id for text in ("Ada drinks gin", "Ada smokes")]
+        assert (await user.why(ids[0])).says == "It is not there: added as pending."
         await user.reject(ids[:1])
         with pytest.raises(ForgottenError):
             await user.add("ada drinks gin.")
