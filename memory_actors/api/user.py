@@ -533,7 +533,7 @@ class UserMemory(UserReads):
         Meanwhile no retention rule applies and nothing expires by its time to live. Nothing is
         dropped from the log, recalls included, and `erase` and `forget` are refused. Writes,
         deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
-        what leaves. It keeps who placed the hold, too: the agent of this handle.
+        what leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.
 
         :raises InvalidInputError: a reason that is empty or over 512 bytes.
         """
@@ -541,7 +541,7 @@ class UserMemory(UserReads):
         hold_id = self._scope.new_id(now_us)
         reason = check_name(reason, "reason")
         await self._ask(SetHold(now_us=now_us, hold_id=hold_id, reason=reason), account.PART.NAME)
-        return (await self.holds())[-1]
+        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
     async def release(self, hold_id: str) -> Hold:
         """Release a legal hold. With the last one, what is due by then goes.
