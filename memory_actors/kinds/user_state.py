@@ -354,8 +354,8 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
 
     :raises ForgottenError: one does, or would restore a memory whose words were taken out.
     """
-    if isinstance(command, Restore):  # what comes back was there before
-        tombstones.refuse(events, None, Tombstones())
+    if isinstance(command, Restore):  # its texts have no embeddings: digests alone are compared
+        tombstones.refuse(events, None, msgspec.structs.replace(forgotten, similar=()))
     elif forgotten.by_digest and not isinstance(command, UNCHECKED):
         said = (getattr(event, "words", event) for event in events)  # of what is to wait
         tombstones.refuse(said, command.codes, forgotten)

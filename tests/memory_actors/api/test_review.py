@@ -200,6 +200,9 @@ async def test_approved_memories_are_compacted_and_pending_ones_are_not(open_mem
 
 
 async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        deleted = (await memory.user("ada").add("Ada drinks gin")).memory_id
+        await memory.user("ada").delete(deleted)
     async with open_memory(review="all") as memory:
         user = memory.user("ada")
         ids = [(await user.add(text)).memory_id for text in ("Ada drinks gin", "Ada smokes")]
@@ -212,6 +215,8 @@ async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: An
             await user.entities.add_entity("Ada", observations=["Ada drinks gin"])
         await user.forget("Ada smokes")
         assert await user.pending() == []
+        with pytest.raises(ForgottenError):
+            await user.restore([deleted])
         await user.unforget("Ada drinks gin")
         assert (await user.add("Ada drinks gin")).operation == "pending"
 
