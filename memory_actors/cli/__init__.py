@@ -50,9 +50,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "grants": "grant revoke grants",
     },
     "Data protection": {
-        "forgetting": "forget forgotten unforget",
+        "data_protection": "forget forgotten unforget hold release holds retention recalls",
         "keeping": "erase purge",
-        "holding": "hold release holds retention recalls",
     },
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},
