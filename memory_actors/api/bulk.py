@@ -19,9 +19,9 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.user_state import kind_of
-from memory_actors.search.reading import Found, pages, versions_about
+from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
 

@@ -56,7 +56,7 @@ from memory_actors.kinds.tombstones import (
     texts_in,
     tombstones_of,
 )
-from memory_actors.kinds.user_state import KINDS, UserState, event_registry, kind_of_tag
+from memory_actors.kinds.user_state import UserState, event_registry, kind_of_tag
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.search.reading import events_about
@@ -306,7 +306,7 @@ async def _forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) 
     await _searched(scope, look)
     async with scope.writable() as live:
         path, state = live.indexes.path, live.state
-    living = {one for one in gone if any(kind.find(state.of(kind), one) for kind in KINDS)}
+    living = {one for one in gone if state.find(one) is not None}
     if gone <= living:
         return 0
     fact = _Fact((), frozenset(gone - living))
@@ -337,12 +337,8 @@ def _batches(state: UserState, about: AbstractSet[str]) -> Iterator[tuple[str, .
 
 def _digests(state: UserState) -> set[bytes]:
     """Return the digests of what living memories say."""
-    digests = set[bytes]()
-    for kind in KINDS:
-        for row in kind.rows(state.of(kind)):
-            digests.update(passage.digest for passage in kind.passages(row))
-            digests.update(getattr(row, name, b"") for name in ("digest", "same", "value_digest"))
-    return digests
+    names = ("digest", "same", "value_digest")
+    return state.digests() | {getattr(one.row, n, b"") for one in state.rows() for n in names}
 
 
 class _Words:

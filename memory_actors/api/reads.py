@@ -54,13 +54,14 @@ from memory_actors.base.weights import Weights, check_weights
 from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.merging import merged
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
-from memory_actors.search.reading import Found, history, memories
+from memory_actors.search.reading import history, memories
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView

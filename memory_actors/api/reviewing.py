@@ -13,12 +13,12 @@ from memory_actors.base.records import Memory, Right
 from memory_actors.base.validation import check_name
 from memory_actors.kinds import provenance
 from memory_actors.kinds.grants import denied
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, Reject, Review, pending_row
 from memory_actors.kinds.tombstones import Tombstones, tombstones_of
 from memory_actors.kinds.user_state import KIND_BY_NAME
-from memory_actors.search.reading import Found, memory
+from memory_actors.search.reading import memory
 from memory_actors.users.handles.scope import Scope
 
 

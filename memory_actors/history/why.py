@@ -11,7 +11,8 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming, verb_of
-from memory_actors.kinds.user_state import KINDS, kind_of
+from memory_actors.kinds.purging import made_of
+from memory_actors.kinds.user_state import kind_of
 from memory_actors.users.handles.scope import Scope
 
 
@@ -29,16 +30,14 @@ async def why(scope: Scope, memory_id: str) -> Why:
         steps += steps_of(summary_id, (await _about(scope, summary_id))[1:], alive=True)
     state = await scope.state_now()
     asked = [one for one in (memory_id, summary_id) if one is not None]
-    living = {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
-    own = [event.data for event in events if getattr(event.data, "memory_id", "") == memory_id]
-    made = (getattr(event, "compressed_from_ids", ()) for event in own)
+    living = {one for one in asked if state.find(one) is not None}
     kinds = map(kind_of, events)
     return Why(
         memory_id=memory_id,
         memory_type=next((kind.NAME for kind in kinds if kind is not None), ""),
         alive=memory_id in living,
         summary_id=summary_id,
-        originals=next((tuple(ids) for ids in made if ids), ()),
+        originals=made_of(memory_id, events),
         steps=tuple(steps),
         says=_now(memory_id, summary_id, steps[-1], living),
     )

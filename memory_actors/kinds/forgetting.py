@@ -35,10 +35,10 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
-from memory_actors.kinds.kind import Events, Kind, is_summary, tentative
+from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
 from memory_actors.kinds.long_term import UpdateMemory
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
-from memory_actors.kinds.purging import Living, Purge, Purging
+from memory_actors.kinds.purging import Purge, Purging
 from memory_actors.kinds.short_term import UpdateMessage
 from memory_actors.kinds.structured import (
     DocumentUpdated,
@@ -86,7 +86,7 @@ class Forgetting(Purging):
         said = msgspec.to_builtins(recorded.data, builtin_types=(bytes,))
         return any(trimmed(text, self._is_said) == "" for text in texts_in(said))
 
-    def take_out(self, living: Living) -> None:
+    def take_out(self, living: Found) -> None:
         """Take the fact out of one memory."""
         kind, row = living
         if self._find(row.memory_id) is None:
@@ -112,7 +112,7 @@ class Forgetting(Purging):
         if found is not None and kind is long_term.KIND:
             self._shorten(found, tentative(self._events[-1:], 0, found.row.version))
 
-    def _shorten(self, living: Living, past: Sequence[Recorded[Event]]) -> None:
+    def _shorten(self, living: Found, past: Sequence[Recorded[Event]]) -> None:
         """Leave a memory what else it says."""
         kind, row = living
         try:

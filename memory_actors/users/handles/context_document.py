@@ -31,10 +31,11 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import BlockRow, blocks, in_order, text, under_sections
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
-from memory_actors.search.reading import Found, texts
+from memory_actors.search.reading import texts
 from memory_actors.users.handles.context_writing import ContextWriting, checked_section
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
