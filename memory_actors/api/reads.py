@@ -167,7 +167,7 @@ class UserReads(Redacting):
             until_us=time_us(until, "until"),
             as_of_us=time_us(as_of, "as_of"),
             session_id=check_optional_name(session_id, "session_id") or self._scope.on.session_id,
-            exclude_ids=check_names(exclude_ids, "exclude_ids"),
+            exclude_ids=frozenset(check_names(exclude_ids, "exclude_ids")),
             exclude_session=check_optional_name(exclude_session, "exclude_session"),
             min_score=check_share(min_score, "min_score"),
             token_budget=None

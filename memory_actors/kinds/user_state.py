@@ -164,7 +164,7 @@ class UserState(msgspec.Struct, frozen=True):
 
 _PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
 _PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
-_PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
+PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 
 def event_registry() -> EventRegistry:
@@ -308,7 +308,7 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 
 def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command, whatever they say."""
-    part = _PART_OF_COMMAND.get(type(command))
+    part = PART_OF_COMMAND.get(type(command))
     if part is None:
         return _of_several_kinds(command, state, mine)
     if command.condition is not None:

@@ -28,7 +28,7 @@ from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import SUBJECTS, TTL_S_MAX, check_optional_name
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.grants import denied
-from memory_actors.kinds.user_state import LimitsByTier, UserState
+from memory_actors.kinds.user_state import PART_OF_COMMAND, LimitsByTier, UserState
 from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -193,6 +193,13 @@ class Scope:
     def new_id(self, now_us: int) -> str:
         """Return a new memory id."""
         return self.services.new_id(now_us)
+
+    async def carry_out(self, command: Command) -> UserState:
+        """Carry out a command that is about no memory, and return the state then."""
+        with self.measured(type(command).__name__, PART_OF_COMMAND[type(command)].NAME):
+            async with self.writable() as live:
+                state: UserState = (await self.ask(live, command)).state
+                return state
 
     async def ask(self, live: LiveUser, command: Command, *, relaxed: bool = False) -> Reply:
         """Carry out a command; the log keeps who asked, and for what."""
