@@ -58,7 +58,6 @@ from memory_actors.kinds.tombstones import (
 from memory_actors.kinds.user_state import UserState, event_registry, kind_of_tag
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
-from memory_actors.search.reading import events_about
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.holds import holds_of
 
@@ -177,11 +176,8 @@ async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
 
 async def _meant(scope: Scope, what: str) -> _Fact:
     """Return the fact that a memory says, or that is given in words."""
-    about = await scope.versions_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
-    if not about:
-        return _Fact((what,))
-    past = (await events_about(scope.services.log, scope.stream, [what]))[what]
-    kind = kind_of_tag(past[0].tag)
+    past = await scope.events_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
+    kind = kind_of_tag(past[0].tag) if past else None
     if kind is None:
         return _Fact((what,))
     try:

@@ -333,11 +333,10 @@ class UserReads(Redacting):
 
         :raises NotFoundError: no event ever named it.
         """
-        log, stream = self._scope.services.log, self._scope.stream
-        versions = await self._scope.versions_about(check_name(memory_id, "memory_id"))
-        if not versions:
+        events = await self._scope.events_about(check_name(memory_id, "memory_id"))
+        if not events:
             raise NotFoundError(f"no event names memory {memory_id!r}")
-        return history(await log.read_versions(stream, versions, dropped="mark"))
+        return history(events)
 
     async def extractions(self, *, limit: int = 100) -> list[Extraction]:
         """Return past extractions with the facts they found, newest first.

@@ -73,10 +73,8 @@ async def read_before(scope: Scope) -> set[str]:
     A call that is asked again, because its answer was lost, reads what it read the first time: its
     commands are answered from the log.
     """
-    asked = ASKED.get()
-    versions = await scope.versions_about(EXTRACTIONS)
-    log, found = scope.services.log, set[str]()
-    for recorded in await log.read_versions(scope.stream, versions, dropped="mark"):
+    asked, found = ASKED.get(), set[str]()
+    for recorded in await scope.events_about(EXTRACTIONS):
         again = asked is not None and asked.has(recorded.meta.get(CALL))
         if isinstance(recorded.data, Extracted) and not again:
             found.update(recorded.data.message_ids)

@@ -21,13 +21,13 @@ async def why(scope: Scope, memory_id: str) -> Why:
 
     :raises NotFoundError: no event ever named it.
     """
-    events = await _about(scope, memory_id)
+    events = await scope.events_about(memory_id)
     if not events:
         raise NotFoundError(f"no event names memory {memory_id!r}")
     steps = steps_of(memory_id, events, alive=False)
     summary_id = steps[-1].by if steps[-1].effect == Effect.COMPRESSED else None
     if summary_id is not None:  # its first event is the last one of the original
-        steps += steps_of(summary_id, (await _about(scope, summary_id))[1:], alive=True)
+        steps += steps_of(summary_id, (await scope.events_about(summary_id))[1:], alive=True)
     state = await scope.state_now()
     asked = [one for one in (memory_id, summary_id) if one is not None]
     living = {one for one in asked if state.find(one) is not None}
@@ -41,11 +41,6 @@ async def why(scope: Scope, memory_id: str) -> Why:
         steps=tuple(steps),
         says=_now(memory_id, summary_id, steps[-1], living),
     )
-
-
-async def _about(scope: Scope, memory_id: str) -> list[Recorded[Any]]:
-    versions = await scope.versions_about(memory_id)
-    return await scope.services.log.read_versions(scope.stream, versions, dropped="mark")
 
 
 def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]) -> str:

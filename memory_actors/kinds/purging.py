@@ -181,7 +181,8 @@ class Purging:
     def decided(self) -> Sequence[Event]:
         """Take the words out of the memories, and return the events; none if nothing has them."""
         for living in self._living():
-            self.take_out(living)
+            if self._find(living.row.memory_id) is not None:  # else it went with an entity
+                self.take_out(living)
         return self._all_events()
 
     def _living(self) -> list[Found]:
@@ -210,8 +211,6 @@ class Purging:
     def take_out(self, living: Found) -> None:
         """Take the source's words out of one memory."""
         kind, row = living
-        if self._find(row.memory_id) is None:
-            return  # it went with an entity
         past = self._past(row.memory_id)
         earlier = _purges_in(past.events)  # which have taken out what came before them
         if not any(self._is_of_source(one) and not _is_purged(one, earlier) for one in past.events):

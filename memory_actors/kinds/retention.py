@@ -74,7 +74,7 @@ class Retaining(Purging):
     def take_out(self, living: Found) -> None:
         """Delete a memory that the rule no longer allows."""
         kind, row = living
-        if self._find(row.memory_id) and self._command.matches(kind, row, self._provenance):
+        if self._command.matches(kind, row, self._provenance):
             self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
 
 

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from eventlog import EventStore
+from eventlog import EventStore, Recorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import Runtime
@@ -185,6 +185,11 @@ class Scope:
             await self.state()
         await self.services.log.flush()  # working memory is acknowledged before it is in the log
         return await self.services.log.versions_about(self.stream, memory_id)
+
+    async def events_about(self, memory_id: str) -> list[Recorded[Any]]:
+        """Return the events about a memory, in order; of a dropped one, since when it is."""
+        versions = await self.versions_about(memory_id)
+        return await self.services.log.read_versions(self.stream, versions, dropped="mark")
 
     def now_us(self) -> int:
         """Return the time that a command is given."""
