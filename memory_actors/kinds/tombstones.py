@@ -23,7 +23,6 @@ from immutables import Map
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
-from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.effects import Event, says
@@ -210,11 +209,8 @@ class PutTombstones(Command, frozen=True, kw_only=True):
     """Refuse texts from now on. `tombstones_of` makes what it takes."""
 
     frees: ClassVar[bool] = True
+    has_words: ClassVar[bool] = False
     tombstones: tuple[Tombstone, ...]
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
-        """Return nothing: it says nothing."""
-        return {}
 
 
 class LiftTombstones(Command, frozen=True, kw_only=True):
