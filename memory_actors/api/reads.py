@@ -37,7 +37,7 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Extraction, ForgottenFact, Why
-from memory_actors.base.usage import CostEstimate, Usage
+from memory_actors.base.statistics import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_choice,
