@@ -40,23 +40,25 @@ from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
 from memory_actors.kinds.grants import SetRight
+from memory_actors.kinds.kind import Events
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE
 from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (
     MARK,
-    TEXTS,
     LiftTombstones,
     PutTombstones,
     Tombstone,
     clauses,
+    has_words,
     keyed,
     plainly,
     texts_in,
     tombstones_of,
 )
-from memory_actors.kinds.user_state import KINDS, UserState, event_registry, kind_of_tag
+from memory_actors.kinds.user_state import KINDS, UserState, event_registry, kind_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.search.reading import events_about
@@ -184,14 +186,16 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     if not about:
         return _Fact((what,))
     past = (await events_about(scope.services.log, scope.stream, [what]))[what]
-    kind = kind_of_tag(past[0].tag)
+    kind = kind_of(past[0])
     if kind is None:
         return _Fact((what,))
     try:
         row, events, _ = kind.last(what, past)
-    except NotFoundError:  # retention dropped its words
-        return _Fact((), frozenset({what}))
-    by_version = {one.version: one for one in events}
+        by_version: Events = {one.version: one for one in events}
+    except NotFoundError:
+        if not isinstance(past[0].data, MemoryHeld):  # retention dropped its words
+            return _Fact((), frozenset({what}))
+        row, by_version = pending_row(kind, past[0])
     if isinstance(row, EntityRow):  # "is tall" is another fact about somebody else
         told = [observation_at(one.label, by_version) for one in row.observations]
         texts = [one for one in told if row.name.casefold() in one.casefold()]
@@ -201,7 +205,8 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     else:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))
-    made_of = getattr(events[0].data, "compressed_from_ids", ())
+    first = next(iter(by_version.values()))
+    made_of = getattr(first.data, "compressed_from_ids", ())
     return _Fact(words, frozenset({what, *made_of}))
 
 
@@ -375,7 +380,9 @@ class _Words:
         names_gone = own or any(isinstance(one, str) and one in self._gone for one in node.values())
         found: dict[str, Any] = {}
         for name, value in node.items():
-            is_words = words or (name in TEXTS and not ("came" in node and name == "action"))
+            is_words = words or (
+                has_words(name, value) and not ("came" in node and name == "action")
+            )
             if (own and name == "value") or (names_gone and name in REASONS):
                 found[name] = MARK
             elif own and name == "metadata":
