@@ -40,7 +40,6 @@ from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
 from memory_actors.kinds.grants import SetRight
-from memory_actors.kinds.kind import Events
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE
@@ -191,11 +190,12 @@ async def _meant(scope: Scope, what: str) -> _Fact:
         return _Fact((what,))
     try:
         row, events, _ = kind.last(what, past)
-        by_version: Events = {one.version: one for one in events}
     except NotFoundError:
         if not isinstance(past[0].data, MemoryHeld):  # retention dropped its words
             return _Fact((), frozenset({what}))
-        row, by_version = pending_row(kind, past[0])
+        row, said = pending_row(kind, past[0])
+        events = [*said.values()]
+    by_version = {one.version: one for one in events}
     if isinstance(row, EntityRow):  # "is tall" is another fact about somebody else
         told = [observation_at(one.label, by_version) for one in row.observations]
         texts = [one for one in told if row.name.casefold() in one.casefold()]
@@ -205,8 +205,7 @@ async def _meant(scope: Scope, what: str) -> _Fact:
     else:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))
-    first = next(iter(by_version.values()))
-    made_of = getattr(first.data, "compressed_from_ids", ())
+    made_of = getattr(events[0].data, "compressed_from_ids", ())
     return _Fact(words, frozenset({what, *made_of}))
 
 
