@@ -23,7 +23,7 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import to_datetime, to_us
+from eventlog.core.records import Checkpoint, to_datetime, to_us
 from memory_actors.api.purging import by_kind, purge_source, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.origins import origins_of
@@ -36,6 +36,7 @@ from memory_actors.base.validation import (
     check_share,
     text_bytes,
 )
+from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
@@ -323,6 +324,8 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
         await scope.services.log.flush()
+        # so that the next compaction archives again what a crash would leave out of the archive
+        await scope.services.log.save_checkpoint(Checkpoint(checkpoint_name(scope.stream), 0))
         rewritten = await store.redact(scope.stream, words.rewritten)
         await scope.embeddings.erase(words.digests)
         if path is not None:
