@@ -13,7 +13,7 @@ takes no commands, is left for the next run.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -332,6 +332,10 @@ class _OwnScope(Scope):
     def __init__(self, services: Services, user_id: str, used: Callable[[], None]):
         super().__init__(services, On(user_id))
         self._used = used
+
+    def live(self) -> AbstractAsyncContextManager[LiveUser]:
+        """Hold the user's actor live: a run reads as it writes."""
+        return self.writable()
 
     @asynccontextmanager
     async def writable(self) -> AsyncIterator[LiveUser]:

@@ -54,7 +54,7 @@ BUCKETS_S: Final = (
 _OPERATIONS: Final[Mapping[str, str]] = {
     "search_memory": "retrieve context context.search_archive documents.find",
     "create_memory": (
-        "add add_many add_with_auto_prune turn restore extract short_term.add_message "
+        "add add_many add_with_auto_prune turn restore extract approve short_term.add_message "
         "episodes.start context.add"
     ),
     "update_memory": (
@@ -63,7 +63,8 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     ),
     "upsert_memory": ("working.set entities.add_entity entities.relate episodes.put documents.put"),
     "delete_memory": (
-        "delete delete_many purge working.delete entities.delete documents.delete context.remove"
+        "delete delete_many purge forget reject apply_retention working.delete entities.delete "
+        "documents.delete context.remove"
     ),
 }
 CONVENTION: Final[Mapping[str, str]] = {

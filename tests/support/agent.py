@@ -14,7 +14,7 @@ from support.compacting import SHORT, some
 from support.fakes import FakeEmbedder
 
 TESTS = Path(__file__).parents[1]
-SETTINGS = Settings(check_replay=True, compaction_min_samples=2)
+SETTINGS = Settings(check_replay=True, compaction_min_samples=2, review="untrusted")
 
 
 def said(conversation: Conversation) -> list[str]:
@@ -52,6 +52,9 @@ async def filled(memory: MemorySystem) -> dict[str, str]:
         (summary,) = await memory.user(user).list_memories()
         ids[f"summary of {user}"] = summary.memory_id
     await memory.user("eve").add("is to be forgotten")
+    for name in ("waiting", "doubtful"):
+        ids[name] = (await ada.from_source("mail", "untrusted").add(f"is {name}")).memory_id
+    await memory.user("fay").grant("cid")
     ids["hold"] = (await memory.user("dan").hold("a case")).hold_id
     await ada.short_term.add_message("I like tea", role="user")
     ids["extraction"] = (await ada.extract()).extraction_id or ""

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.anyio
 HANDED_IN = {
     "CalibratedEstimate", "Cluster", "Conversation", "EditBlock", "GlobalLimits", "InsertBlock",
     "Item", "KnownFact", "Limits", "Plan", "Prices", "Proposal",
-    "Redaction", "RemoveBlock", "Settings", "Spoken", "Statement", "Weights", "WordEstimate",
+    "Redaction", "RemoveBlock", "RetentionRule", "Settings", "Spoken", "Statement", "Weights",
+    "WordEstimate",
 }  # fmt: skip
 """Structs that callers, or the library, hand in: nobody gets one back."""
 

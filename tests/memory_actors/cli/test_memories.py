@@ -25,6 +25,7 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
     assert hit.pop("superseded_by") is None
     assert hit.pop("passage") == hit["content"]
     assert 0 < hit.pop("answered") <= 1
+    assert hit.pop("scope") is None
     assert program.json("list") == [hit] == [program.json("get", memory_id)]
 
 

@@ -57,6 +57,7 @@ def test_these_are_the_commands() -> None:
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
         "extract", "extractions", "undo", "forget", "forgotten", "unforget",
+        "pending", "approve", "reject",
         "hold", "release", "holds", "retention", "recalls",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",

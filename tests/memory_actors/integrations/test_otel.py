@@ -69,8 +69,9 @@ def traced(captures: bool) -> Iterator[Traced]:
 def test_every_change_has_a_name_in_the_conventions() -> None:
     """Every operation that changes memories has a name in the conventions."""
     writes = {name for name, one in OPERATIONS.items() if one.writes and not one.of_system}
-    others = {  # of documents, grants, tiers and compaction: the conventions have no name for them
-        "grant", "revoke", "set_tier", "undo", "undo_compaction", "context.archive",
+    others = {  # of documents, grants, holds, tiers: the conventions have no name for them
+        "grant", "revoke", "hold", "release", "unforget", "set_tier", "undo", "undo_compaction",
+        "context.archive",
         "context.change", "context.create", "context.delete", "context.delete_all",
         "context.rename", "context.rename_all", "context.restore", "context.touch",
     }  # fmt: skip

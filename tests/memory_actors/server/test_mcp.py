@@ -86,7 +86,7 @@ async def test_a_key_reaches_its_user(service: Service, mode: str) -> None:
 async def test_a_memory_of_another_user_is_not_there(service: Service, mode: str) -> None:
     memory_id = service.add(ALICE, "Alice keeps the diamonds under the floor")
     async with client(service, service.bob, mode=mode) as theirs:
-        for name in ("get_memory", "forget", "explain_memory"):
+        for name in ("get_memory", "delete_memory", "explain_memory"):
             done = await theirs.call_tool(name, {"memory_id": memory_id})
             assert done.is_error
             assert "diamonds" not in done.content[0].text
