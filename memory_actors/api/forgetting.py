@@ -23,7 +23,7 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import to_datetime, to_us
+from eventlog.core.records import Checkpoint, to_datetime, to_us
 from memory_actors.api.purging import batches, by_kind, carried_out, purge_source, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.origins import origins_of
@@ -36,6 +36,7 @@ from memory_actors.base.validation import (
     check_share,
     text_bytes,
 )
+from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
@@ -43,19 +44,20 @@ from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (
     MARK,
-    TEXTS,
     LiftTombstones,
     PutTombstones,
     Tombstone,
     clauses,
+    has_words,
     keyed,
     plainly,
     texts_in,
     tombstones_of,
 )
-from memory_actors.kinds.user_state import UserState, event_registry, kind_of_tag
+from memory_actors.kinds.user_state import UserState, event_registry, kind_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.users.handles.scope import Scope
@@ -177,13 +179,16 @@ async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
 async def _meant(scope: Scope, what: str) -> _Fact:
     """Return the fact that a memory says, or that is given in words."""
     past = await scope.events_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
-    kind = kind_of_tag(past[0].tag) if past else None
+    kind = kind_of(past[0]) if past else None
     if kind is None:
         return _Fact((what,))
     try:
         row, events, _ = kind.last(what, past)
-    except NotFoundError:  # retention dropped its words
-        return _Fact((), frozenset({what}))
+    except NotFoundError:
+        if not isinstance(past[0].data, MemoryHeld):  # retention dropped its words
+            return _Fact((), frozenset({what}))
+        row, said = pending_row(kind, past[0])
+        events = [*said.values()]
     by_version = {one.version: one for one in events}
     if isinstance(row, EntityRow):  # "is tall" is another fact about somebody else
         told = [observation_at(one.label, by_version) for one in row.observations]
@@ -306,6 +311,8 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
         await scope.services.log.flush()
+        # so that the next compaction archives again what a crash would leave out of the archive
+        await scope.services.log.save_checkpoint(Checkpoint(checkpoint_name(scope.stream), 0))
         rewritten = await store.redact(scope.stream, words.rewritten)
         await scope.embeddings.erase(words.digests)
         if path is not None:
@@ -349,7 +356,9 @@ class _Words:
         names_gone = own or any(isinstance(one, str) and one in self._gone for one in node.values())
         found: dict[str, Any] = {}
         for name, value in node.items():
-            is_words = words or (name in TEXTS and not ("came" in node and name == "action"))
+            is_words = words or (
+                has_words(name, value) and not ("came" in node and name == "action")
+            )
             if (own and name == "value") or (names_gone and name in REASONS):
                 found[name] = MARK
             elif own and name == "metadata":

@@ -35,7 +35,7 @@ TOMBSTONES = "tombstones"
 """The key under which the log finds every event of this part."""
 TEXTS = frozenset({
     "content", "value", "goal", "action", "observation", "outcome", "error", "result", "text",
-    "fact", "raw", "heading", "title", "snippet", "metadata", "name", "source", "target",
+    "fact", "raw", "heading", "section", "title", "snippet", "metadata", "name", "source", "target",
 })  # fmt: skip
 """The fields of events that have words of users."""
 
@@ -284,6 +284,11 @@ def refuse(events: Iterable[Event], codes: Mapping[bytes, bytes] | None, state: 
             )
 
 
+def has_words(name: str, value: object) -> bool:
+    """Return whether a field has words of users; the `fact` of a pending memory is an event."""
+    return name in TEXTS and not (name == "fact" and isinstance(value, Mapping))
+
+
 def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
     """Yield the words of users in an event, or in a part of one, as plain data."""
     if isinstance(value, str):
@@ -291,7 +296,7 @@ def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
             yield value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from texts_in(inner, words=words or name in TEXTS)
+            yield from texts_in(inner, words=words or has_words(name, inner))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from texts_in(inner, words=words)
