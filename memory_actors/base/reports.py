@@ -247,7 +247,7 @@ class Hold(Returned, frozen=True, kw_only=True):
     reason: str
     placed_at: datetime
     placed_by: str | None
-    """The agent of the handle that placed it."""
+    """The subject or source of the handle that placed it; if there is none, its agent."""
     released_at: datetime | None = None
     """None: it is in force."""
     released_by: str | None = None

@@ -42,7 +42,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "documents": "document",
         "context": "context",
         "extracting": "extract extractions undo",
-        "forgetting": "forget forgotten unforget",
         "compaction": "compact compaction",
     },
     "Users and quotas": {
@@ -50,13 +49,16 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "quotas": "usage cost tier",
         "grants": "grant revoke grants",
     },
-    "Data protection": {"holding": "hold release holds retention recalls"},
+    "Data protection": {
+        "data_protection": "forget forgotten unforget hold release holds retention recalls",
+        "keeping": "erase purge",
+    },
     "The past": {"past": "why replay diff", "log": "history log"},
     "In and out": {"transfer": "import export export-since import-since"},
     "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
     "The store": {
         "log": "stats verify",
-        "keeping": "backup restore-backup move repair erase purge heads heads-key",
+        "keeping": "backup restore-backup move repair heads heads-key",
         "doctor": "doctor",
         "model": "model",
     },

@@ -193,7 +193,7 @@ ROUTES: Final = (
         {"source": NAMED["source"]},
     ),
     Route(
-        "POST /forget", "forget", "Forget a fact", (400, 401, 403, 404, 413), 200, Forget,
+        "POST /forget", "forget", "Forget a fact", (400, 401, 403, 404, 409, 413), 200, Forget,
         {"what": NAMED["content"], "dry_run": True},
     ),
     Route("GET /forgotten", "forgotten", "What was forgotten", within=("Facts", "forgotten")),

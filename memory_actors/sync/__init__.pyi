@@ -437,7 +437,7 @@ class UserMemory:
     def set_tier(self, tier: Tier | str) -> None:
         "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
     def hold(self, reason: str) -> Hold:
-        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. Nothing is\ndropped from the log, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the agent of this handle.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
+        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. Nothing is\ndropped from the log, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
     def release(self, hold_id: str) -> Hold:
         "Release a legal hold. With the last one, what is due by then goes.\n\n:raises NotFoundError: it is not in force."
     def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:

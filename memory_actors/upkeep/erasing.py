@@ -47,6 +47,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.actors.asking import unavailable
 from memory_actors.actors.heap import give_back
 from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.errors import BeingErasedError
 from memory_actors.base.on import On
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
@@ -56,7 +57,7 @@ from memory_actors.base.watching import check_forgets, tell_to_forget
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import user_state
-from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.kinds.user_state import UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import index_path, remove_all_indexes, remove_indexes
@@ -117,9 +118,6 @@ class Erasing:
     async def _erase(self, scope: Scope, *, despite_hold: bool) -> EraseReceipt:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
         self._services.runtime.check_open()
-        if not despite_hold:
-            refuse_held(await holds_of(self._log, stream))
-        scopes = await self._leave_scopes(scope)
         async with (
             self._services.runtime.alone(stream) as epoch,
             self._compaction.without(user_id),
@@ -127,6 +125,7 @@ class Erasing:
             held = await holds_of(self._log, stream)
             if not despite_hold:
                 refuse_held(held)
+            scopes = await self._leave_scopes(scope)
             past = await self._texts_and_totals(stream)
             is_shared = scope.embeddings.owner.is_everybody
             others = await self._others_have() if is_shared else frozenset()
@@ -165,7 +164,7 @@ class Erasing:
         await self._log.flush()
         others = (one for one in await self._log.streams() if is_user_stream(one))
         for other in others:
-            with suppress(KeyGone):  # nobody can read that scope
+            with suppress(KeyGone, BeingErasedError):  # nobody can read that scope, or soon can
                 if other != scope.stream and await self._log.versions_about(other, subject):
                     subjects = {"subject": subject}
                     await self._services.elsewhere("_leave", On(user_of(other)), subjects)
@@ -249,7 +248,7 @@ class Erasing:
         """Return the digests of the texts of all users who are live."""
         states = [live.state for live in self._services.runtime.lives()]
         return await anyio.to_thread.run_sync(
-            lambda: {digest for state in states for digest in _digests(state)}
+            lambda: {digest for state in states for digest in state.digests()}
         )
 
     async def _erase_recalls(self, store: ErasingStore, user_id: str, epoch: int | None) -> int:
@@ -293,10 +292,3 @@ def _collect(
             if row is not None:
                 digests.update(passage.digest for passage in kind.passages(row))
     return state
-
-
-def _digests(state: UserState) -> Iterable[bytes]:
-    for kind in KINDS:
-        for row in kind.rows(state.of(kind)):
-            for passage in kind.passages(row):
-                yield passage.digest

@@ -23,7 +23,8 @@ async def holds_of(log: EventStore, stream: str, *, released: bool = False) -> l
     except KeyGone:
         return []
     for recorded in await log.read_versions(stream, versions):
-        hold_id, at, by = recorded.data.hold_id, recorded.recorded_at, recorded.meta.get("agent_id")
+        hold_id, at, meta = recorded.data.hold_id, recorded.recorded_at, recorded.meta
+        by = meta.get("source", meta.get("agent_id"))  # the subject; an agent id is only a label
         if (reason := recorded.data.reason) is not None:
             found[hold_id] = Hold(
                 user_id=user_of(stream), hold_id=hold_id, reason=reason, placed_at=at, placed_by=by

@@ -225,3 +225,5 @@ async def test_who_may_not_manage_a_scope_holds_nobody_and_a_stranger_sees_no_ho
         with pytest.raises(AccessDeniedError):
             await stranger.apply_retention()
         assert await writer.holds() == [held]
+        await own.grant("eve", "manage")
+        assert (await stranger.hold("case")).placed_by == "person:eve"

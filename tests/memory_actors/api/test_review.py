@@ -1,8 +1,10 @@
 """Reviews: what has to wait is in no read before somebody approves it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.canaries import parts
 from support.compacting import LOGIN, SHORT, some
 from support.fakes import FakeClock
 from support.given import pro
@@ -150,7 +152,8 @@ async def test_pending_memories_count_until_they_are_rejected_or_expire(
         clock.move(86_400)
         assert await user.pending() == []
         assert (await memory.usage()).counts["long_term"] == 1
-        assert (await user.why(ids[1])).steps[-1].says.startswith("No longer held for a review")
+        says = (await user.why(ids[1])).says
+        assert says.startswith("It is not there: no longer pending: expired")
         assert await memory.verify()
 
 
@@ -199,9 +202,13 @@ async def test_approved_memories_are_compacted_and_pending_ones_are_not(open_mem
 
 
 async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        deleted = (await memory.user("ada").add("Ada drinks gin")).memory_id
+        await memory.user("ada").delete(deleted)
     async with open_memory(review="all") as memory:
         user = memory.user("ada")
         ids = [(await user.add(text)).memory_id for text in ("Ada drinks gin", "Ada smokes")]
+        assert (await user.why(ids[0])).says == "It is not there: added as pending."
         await user.reject(ids[:1])
         with pytest.raises(ForgottenError):
             await user.add("ada drinks gin.")
@@ -210,6 +217,8 @@ async def test_what_was_rejected_or_forgotten_does_not_come_back(open_memory: An
             await user.entities.add_entity("Ada", observations=["Ada drinks gin"])
         await user.forget("Ada smokes")
         assert await user.pending() == []
+        with pytest.raises(ForgottenError):
+            await user.restore([deleted])
         await user.unforget("Ada drinks gin")
         assert (await user.add("Ada drinks gin")).operation == "pending"
 
@@ -223,3 +232,25 @@ async def test_a_purge_takes_out_what_is_pending(open_memory: Any) -> None:
             purged = await user.purge(WEB, dry_run=dry_run)
             assert purged.gone == {"long_term": (waits.memory_id,)}
         assert await user.pending() == []
+
+
+@pytest.mark.parametrize("verdict", ["pending", "approve", "reject"])
+async def test_forgetting_by_id_takes_the_words_of_a_reviewed_memory_out_of_all_files(
+    open_memory: Any, tmp_path: Path, verdict: str
+) -> None:
+    async with open_memory(review="all") as memory:
+        user, section = memory.user("ada"), "Rules" if verdict == "approve" else f"On {SECRET}"
+        for said in (
+            await user.add(f"Ada keeps {SECRET}", metadata={"label": SECRET}),
+            await user.add(f"Ada sells {SECRET}", "entity", key="Ada"),
+            await user.add(f"Never mention {SECRET}", "context", key=section),
+        ):
+            if verdict != "pending":
+                await getattr(user, verdict)([said.memory_id])
+            assert (await user.forget(said.memory_id)).rewritten
+        assert (await memory.verify()).ok
+        assert (await user.pending(), await user.retrieve(SECRET)) == ([], [])
+        async with memory.replay("ada", 1) as past:  # "Ada keeps" was pending then
+            assert [one.content for one in await past.pending()] == ["[forgotten]"]
+        files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        assert not any(SECRET.encode() in part for file in files for part in parts(file))

@@ -1,5 +1,6 @@
 """Scopes with grants: who reads what, searches over several scopes, and a person who is erased."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -256,3 +257,12 @@ async def test_subjects_and_scopes_are_checked(open_memory: Any) -> None:
         async with memory.replay("project:x") as past:
             with pytest.raises(InvalidInputError):
                 past.reads("ada")
+
+
+async def test_two_persons_who_know_each_other_are_erased_at_once(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        for one, other in (("ada", "bob"), ("bob", "ada")):
+            await memory.user(one).add("tea")
+            await memory.user(one).grant(other, "write")
+        await asyncio.gather(memory.erase("ada"), memory.erase("bob"))
+        assert await memory.users() == []
