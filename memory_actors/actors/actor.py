@@ -164,7 +164,6 @@ class Actor(Generic[S]):
         return decided
 
     def _check_open(self) -> None:
-        """Refuse a command where none is taken any more."""
         if self._fenced is not None:
             raise self._fenced
         if self._retired:

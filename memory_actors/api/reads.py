@@ -59,7 +59,6 @@ from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
-from memory_actors.search.merging import merged
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import history, memories
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
@@ -198,7 +197,7 @@ class UserReads(Redacting):
         One after the other, so that the query is embedded once.
         """
         scopes = dict.fromkeys((self.user_id, *self._scope.on.reads))
-        hits = merged(
+        hits = retrieval.merged(
             {one: await self._scope.elsewhere("retrieve", one, **given) for one in scopes}, asked
         )
         reranking = self._scope.services.reranking
@@ -208,12 +207,11 @@ class UserReads(Redacting):
 
     async def _found(self, live: UserView, asked: Query) -> list[Hit]:
         """Return the hits of a query; where a reranker has a say, it reads some more of them."""
-        services = self._scope.services
-        reranking = services.reranking
+        log, reranking = self._scope.services.log, self._scope.services.reranking
         if reranking is None or asked.order != "score" or asked.diversity:
-            return await retrieval.retrieve(services, live, asked)
+            return await retrieval.retrieve(log, live, asked)
         more = asked._replace(top_k=max(asked.top_k, reranking.hits_max))
-        hits = await retrieval.retrieve(services, live, more)
+        hits = await retrieval.retrieve(log, live, more)
         return (await reranking.ordered(asked.text, hits))[: asked.top_k]
 
     async def expand(self, compressed_id: str) -> list[Memory]:

@@ -31,6 +31,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 
 import anyio
@@ -406,7 +407,7 @@ def quiet() -> Iterator[None]:
         _asking.reset(token)
 
 
-def openai_client(needs: str) -> Any:
+def openai_client(needs: str) -> ModuleType:
     """Return the client library.
 
     :raises MissingExtraError: it is not installed; `needs` says what needs it.

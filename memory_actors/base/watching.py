@@ -57,7 +57,6 @@ class CallersFunction(Generic[F]):
         return self._name
 
     async def _returned(self, *given: object) -> Any:
-        """Return the result of the function."""
         if is_async(self._function):
             said = self._function(*given)
         else:

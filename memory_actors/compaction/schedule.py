@@ -31,7 +31,6 @@ import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -190,14 +189,14 @@ class Scheduler:
 
     def __init__(
         self,
-        run: Callable[[], Awaitable[Any]],
+        run: Callable[[], Awaitable[object]],
         expression: str,
         clock: Callable[[], int],
         last_run: LastRun,
         *,
         zone: tzinfo = LOCAL,
         chance: Callable[[], float] = random.random,
-        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ):
         self._run = run
         self._expression = check_expression(expression)

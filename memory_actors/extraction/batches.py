@@ -162,7 +162,7 @@ async def shown(
     near: dict[str, Hit] = {}
     for one in said:
         query = _query(scope, one, batch.trust, within)
-        hits = await retrieval.retrieve(scope.services, live, query)
+        hits = await retrieval.retrieve(scope.services.log, live, query)
         ids = [hit.memory_id for hit in hits]
         await scope.recalled(live, one.content[:QUERY_CHARACTERS_MAX], ids)
         known = [

@@ -1,7 +1,7 @@
 """The application: routes, guards, errors and the OpenAPI document put together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from html import escape
@@ -221,7 +221,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[str]:
             yield "</section>"
 
 
-def _parameters(parameters: Any) -> Iterator[str]:
+def _parameters(parameters: Sequence[Mapping[str, str]]) -> Iterator[str]:
     if not parameters:
         return
     yield '<table class="lined"><tbody><tr><th>Parameter</th><th>In</th><th></th></tr>'
@@ -231,7 +231,7 @@ def _parameters(parameters: Any) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _examples(title: str, values: Any) -> Iterator[str]:
+def _examples(title: str, values: Iterable[object]) -> Iterator[str]:
     for value in values:
         shown = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
         yield (

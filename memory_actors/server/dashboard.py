@@ -137,7 +137,6 @@ def _file(name: str) -> tuple[bytes, bytes, str]:
 
 
 def _served(name: str) -> HTTPRouteHandler:
-    """Return the route of a file."""
     path = "/" if name == "index.html" else f"/{name}"
     media_type = _TYPES[name.rpartition(".")[2]]
 

@@ -313,7 +313,6 @@ def handler(route: Route) -> HTTPRouteHandler:
 
 
 def _answered(route: Route, operation: Operation) -> Any:
-    """Return the type of an answer."""
     if route.within is None:
         return operation.returns
     name, field = route.within

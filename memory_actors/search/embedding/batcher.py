@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -50,6 +50,7 @@ from memory_actors.search.embedding.protocol import (
 )
 from memory_actors.search.embedding.token_states import check_packed
 
+T = TypeVar("T")
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
@@ -65,7 +66,7 @@ class _Wanted:
 
     text: str
     callers: "list[asyncio.Future[Outcome]]" = field(default_factory=list)
-    marks: list[Any] = field(default_factory=list)
+    marks: list[object] = field(default_factory=list)
     """One mark for each caller, for tracing. See steps.py."""
 
     def settle(self, outcome: Outcome) -> None:
@@ -215,7 +216,7 @@ class Batcher:
         """
         await self.run(partial(self._embed, [PROBE]), deadline_s)
 
-    async def run(self, call: Callable[[], Any], deadline_s: float | None = None) -> Any:
+    async def run(self, call: Callable[[], T], deadline_s: float | None = None) -> T:
         """Run a call of the embedder's own in its thread, within `deadline_s` if one is given.
 
         :raises EmbedderError: it failed.

@@ -13,15 +13,17 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from eventlog.core.waiting import settle
 from memory_actors.base.errors import EmbedderClosedError, EmbedderError
 from memory_actors.search.embedding.protocol import Embedded
 
+T = TypeVar("T")
 Done: TypeAlias = Callable[[Any], object]
 """Takes what a call has returned, or the exception that it raised."""
+_Call: TypeAlias = tuple[Callable[[], object], Done, asyncio.AbstractEventLoop]
 LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow machine some seconds
 
 _started: "WeakSet[EmbedderThread]" = WeakSet()
@@ -31,8 +33,7 @@ class EmbedderThread:
     """One thread that runs calls in turn, started with the first."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop] | None]
-        self._calls = SimpleQueue()
+        self._calls = SimpleQueue[_Call | None]()
         self._thread: threading.Thread | None = None
         self._given_up_at_s: float | None = None
         """Until when it is waited for. None: it is to go on."""
@@ -44,7 +45,7 @@ class EmbedderThread:
         since_s = self._begun_at_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 
-    def submit(self, call: Callable[[], Any], done: Done) -> None:
+    def submit(self, call: Callable[[], object], done: Done) -> None:
         """Begin a call; `done` is given what it returns or raises, on the loop.
 
         :raises EmbedderError: the thread was stopped.
@@ -58,12 +59,12 @@ class EmbedderThread:
             _started.add(self)
         self._calls.put((call, done, asyncio.get_running_loop()))
 
-    async def run(self, call: Callable[[], Any]) -> Any:
+    async def run(self, call: Callable[[], T]) -> T:
         """Make a call; return or raise what it does.
 
         :raises EmbedderError: the thread was stopped.
         """
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.submit(call, partial(settle, result))
         return await result
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError, MissingExtraError, importing
 from memory_actors.search.embedding.protocol import Vectors
@@ -102,9 +103,9 @@ class OnnxFolder:
         return opened_session(self._graph)
 
 
-def _means(states: Any, mask: Any) -> Any:
+def _means(states: Vectors, mask: npt.NDArray[np.int64]) -> Vectors:
     weights = mask[:, :, None].astype(np.float32)
-    return (states * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+    return np.asarray((states * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1))
 
 
 def _named(folder: Path, files: Iterable[Path]) -> str:
@@ -118,11 +119,11 @@ def _named(folder: Path, files: Iterable[Path]) -> str:
 
 def _in_turn(
     texts: Sequence[str],
-    as_texts: Callable[[list[str]], Iterable[Any]],
-    as_queries: Callable[[list[str]], Iterable[Any]],
+    as_texts: Callable[[list[str]], Iterable[object]],
+    as_queries: Callable[[list[str]], Iterable[object]],
 ) -> Vectors:
     """Embed texts, and those among them that are marked as questions, each as its model does."""
-    rows: list[Any] = [None] * len(texts)
+    rows: list[object] = [None] * len(texts)
     for asks, embed in ((False, as_texts), (True, as_queries)):
         places = [place for place, text in enumerate(texts) if text.startswith(ASKS) == asks]
         said = [readable(texts[place].removeprefix(ASKS)) for place in places]

@@ -108,7 +108,6 @@ class MultilingualEmbedder:
 
 
 def _mean() -> Vectors:
-    """Return the mean vector of general text."""
     from importlib.resources import files  # with tempfile and zipfile: 8 ms
 
     kept = files("memory_actors.search.embedding").joinpath(MEAN_FILE).read_bytes()

@@ -1,6 +1,6 @@
 """Embedders by name: `default`, `multilingual`, or a scheme and a model, as in `ollama:bge-m3`.
 
-Every one but the default is joined with it (see joined.py).
+Every one but the default is joined with it (`JoinedEmbedder`).
 """
 
 import os
@@ -12,8 +12,7 @@ from weakref import WeakValueDictionary
 from memory_actors.base.errors import InvalidInputError, ModelInstallError
 from memory_actors.base.llm import SCHEMES as SERVED
 from memory_actors.search.embedding import local_models, served
-from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.embedding.joined import JoinedEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder, JoinedEmbedder
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.model.installed import models_dir

@@ -9,7 +9,7 @@ server of your own that wants a key.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class ServedEmbedder:
         self._model = model
         self._known = MODELS.get(model.removesuffix(":latest"), Known())
         self._dimension = self._known.dimension
-        self._openai: Any = openai_client("this embedder")
+        self._openai = openai_client("this embedder")
         self._client = self._openai.OpenAI(
             api_key=api_key or NO_KEY,
             base_url=base_url,

@@ -19,10 +19,9 @@ from memory_actors.base.steps import here, step
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher
-from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
+from memory_actors.search.embedding.default import DefaultEmbedder, JoinedEmbedder, general_texts
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX, InFlight, Outcome
 from memory_actors.search.embedding.embeddings import EmbeddingCache, Embeddings
-from memory_actors.search.embedding.joined import JoinedEmbedder
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.embedding.rows import EVERYBODY, owner_of
 from memory_actors.search.embedding.shared import SharedDerived

@@ -90,7 +90,6 @@ def _told(lines: IO[bytes], progress: Progress | None) -> object:
 
 
 def _early_end(code: int) -> Exception:
-    """Return the error for a child that ended without an answer."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if -code in _CRASHES:
         return ChildDied(how)

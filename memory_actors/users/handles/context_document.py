@@ -221,7 +221,7 @@ class ContextDocument(ContextWriting):
         while True:
             now_us = self._scope.now_us()
             request = Query(composed(query), [context.KIND], asked, now_us, folds=False)
-            hits = await retrieval.retrieve(self._scope.services, live, request)
+            hits = await retrieval.retrieve(self._scope.services.log, live, request)
             mine = [hit for hit in hits if hit.data["document"] == self.name]
             if len(mine) >= top_k or len(hits) < asked:
                 return mine

@@ -18,7 +18,7 @@ from memory_actors import (
     ModelMismatchError,
 )
 from memory_actors.search.embedding import served
-from memory_actors.search.embedding.joined import JoinedEmbedder
+from memory_actors.search.embedding.default import JoinedEmbedder
 from memory_actors.search.embedding.local_models import OnnxFolder, SentenceEmbedder
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
