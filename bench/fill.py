@@ -29,7 +29,7 @@ from bench.subjects import (
     WorkingKeys,
 )
 from memory_actors import Item, Limits, MemorySystem
-from memory_actors.actors.batch import tentative
+from memory_actors.actors.asking import tentative
 from memory_actors.kinds.account import AlertChanged
 
 SUBJECTS: tuple[type[Subject], ...] = (

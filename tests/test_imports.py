@@ -117,7 +117,7 @@ def declaring() -> list[str]:
     return [
         *(f"memory_actors.base.{name}" for name in (
             "context_documents", "errors", "opening", "origins", "quota", "records", "reports",
-            "settings", "statistics", "tokens", "usage", "validation", "weights",
+            "settings", "statistics", "tokens", "validation", "weights",
         )),
         *(f"eventlog.core.{name}" for name in ("errors", "records", "requests", "waiting")),
     ]  # fmt: skip

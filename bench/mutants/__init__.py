@@ -93,7 +93,6 @@ TESTS = {
     ),
     "memory_actors/actors/actor.py": ACTOR,
     "memory_actors/actors/asking.py": ACTOR,
-    "memory_actors/actors/batch.py": ACTOR,
     "memory_actors/actors/heap.py": ACTOR,
     "memory_actors/actors/runtime.py": ("tests/memory_actors/users/test_live_user.py", *ACTOR),
     "memory_actors/compaction/clusters.py": (

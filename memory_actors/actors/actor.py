@@ -42,8 +42,17 @@ from eventlog import (
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import Turns, settle
-from memory_actors.actors.asking import Behaviour, Reply, Request, crashed, late, unavailable
-from memory_actors.actors.batch import CommandBatch, QueuedRequest, tentative
+from memory_actors.actors.asking import (
+    Behaviour,
+    CommandBatch,
+    QueuedRequest,
+    Reply,
+    Request,
+    crashed,
+    late,
+    tentative,
+    unavailable,
+)
 from memory_actors.base.errors import (
     MemoryActorsError,
     QuarantinedError,

@@ -4,7 +4,9 @@ A process that has a store for itself has every actor (`EVERYWHERE_HERE`). If se
 share a store, each claims the actors that it makes live: sharing/nodes/placement.py.
 """
 
-from typing import Final, Protocol
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
 
 class Placement(Protocol):
@@ -35,3 +37,47 @@ class _Here:
 
 
 EVERYWHERE_HERE: Final[Placement] = _Here()
+
+
+class Live(Protocol):
+    """The part of an actor that the runtime needs."""
+
+    @property
+    def busy(self) -> bool:
+        """True if it has work in flight."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory it holds, roughly."""
+
+    async def passivate(self) -> None:
+        """Finish, and keep what makes the next activation quick."""
+
+    async def discard(self) -> None:
+        """Finish, and keep nothing."""
+
+
+L = TypeVar("L", bound=Live)
+
+
+@dataclass(slots=True, eq=False)
+class Slot(Generic[L]):
+    """The place of an actor that is live, is about to be, or is leaving."""
+
+    activation: "asyncio.Task[L]"
+    epoch: int | None = None
+    users: int = 0
+    moved: asyncio.Event | None = None
+    """There once another process may have it; set when nobody holds it any more."""
+    last_used_s: float = 0.0
+    size_bytes: int = 0
+    leaving: "asyncio.Task[None] | None" = None
+
+    def is_live(self) -> bool:
+        """Say whether the activation has succeeded."""
+        done = self.activation
+        return done.done() and not done.cancelled() and done.exception() is None
+
+    def lives(self) -> list[L]:
+        """Return the actor, none if there is none yet."""
+        return [self.activation.result()] if self.is_live() else []

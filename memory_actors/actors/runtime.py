@@ -20,8 +20,7 @@ import anyio
 
 from eventlog.core.logs import get_logger
 from memory_actors.actors.heap import HeapTrimming, give_back, keep_large_apart
-from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
-from memory_actors.actors.slots import L, Slot
+from memory_actors.actors.placement import EVERYWHERE_HERE, L, Placement, Slot
 from memory_actors.base.errors import (
     BeingErasedError,
     MovedError,

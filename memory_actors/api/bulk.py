@@ -18,10 +18,10 @@ from memory_actors.api.finding import Chosen, matching
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
-from memory_actors.base.validation import check_name
-from memory_actors.kinds.kind import Kind
+from memory_actors.base.validation import check_names
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.user_state import kind_of
-from memory_actors.search.reading import Found, pages, versions_about
+from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
 
@@ -52,7 +52,7 @@ async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind
     """
     scope.services.runtime.check_open()
     log, stream = scope.services.log, scope.stream
-    ids = dict.fromkeys(check_name(one, "memory_id") for one in memory_ids)
+    ids = check_names(memory_ids, "memory_ids")
     about = dict(await versions_about(log, stream, ids))
     if unknown := [one for one in ids if not about[one]]:  # they may be on their way to the log
         await log.flush()

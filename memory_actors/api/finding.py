@@ -21,9 +21,8 @@ from memory_actors.base.validation import (
     check_optional_name,
     time_us,
 )
-from memory_actors.kinds.kind import Kind, is_summary, last_true_us
+from memory_actors.kinds.kind import Found, Kind, is_summary, last_true_us
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
-from memory_actors.search.reading import Found
 from memory_actors.users.handles.scope import Scope
 
 AMBIGUOUS_NAMED_MAX = 3
@@ -66,8 +65,8 @@ async def full_id(scope: Scope, beginning: str) -> str:
     if await scope.versions_about(beginning):
         return beginning
     state = await scope.state_now()
-    rows = (row for kind in KINDS for row in kind.rows(state.of(kind)))
-    ids: set[str] = {row.memory_id for row in rows if row.memory_id.startswith(beginning)}
+    every = (row.memory_id for _, row in state.rows())
+    ids: set[str] = {memory_id for memory_id in every if memory_id.startswith(beginning)}
     if not ids:  # one that was
         log, about, version = scope.services.log, event_registry().keys, 0
         while page := await log.read_stream(scope.stream, version, dropped="mark"):

@@ -14,7 +14,7 @@ something was there. Digests of texts that went are replaced by digests under th
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +23,8 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import to_datetime, to_us
-from memory_actors.api.purging import by_kind, purge_source, taken_out
+from eventlog.core.records import Checkpoint, to_datetime, to_us
+from memory_actors.api.purging import batches, by_kind, carried_out, purge_source, taken_out
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.origins import origins_of
 from memory_actors.base.reports import Forgotten, ForgottenFact
@@ -36,30 +36,30 @@ from memory_actors.base.validation import (
     check_share,
     text_bytes,
 )
+from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
 from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
-from memory_actors.kinds.purging import PURGED_AT_ONCE
 from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (
     MARK,
-    TEXTS,
     LiftTombstones,
     PutTombstones,
     Tombstone,
     clauses,
+    has_words,
     keyed,
     plainly,
     texts_in,
     tombstones_of,
 )
-from memory_actors.kinds.user_state import KINDS, UserState, event_registry, kind_of_tag
+from memory_actors.kinds.user_state import UserState, event_registry, kind_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
-from memory_actors.search.reading import events_about
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.holds import holds_of
 
@@ -131,8 +131,7 @@ async def unforget(scope: Scope, what: str) -> ForgottenFact:
     found = by_name.get(what) or state.of(what)
     if found is None:
         raise NotFoundError(f"{what!r:.80} was not forgotten: `forgotten` lists what was")
-    async with scope.writable() as live:
-        await scope.ask(live, LiftTombstones(now_us=scope.now_us(), digests=(found.digest,)))
+    await scope.carry_out(LiftTombstones(now_us=scope.now_us(), digests=(found.digest,)))
     return _told(found)
 
 
@@ -171,8 +170,7 @@ async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidInputError(f"this is nothing that `forgotten` returns: {error}") from error
-    async with scope.writable() as live:
-        await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
+    await scope.carry_out(PutTombstones(now_us=scope.now_us(), tombstones=stones))
 
 
 # --- what is meant, and who says it
@@ -180,17 +178,17 @@ async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
 
 async def _meant(scope: Scope, what: str) -> _Fact:
     """Return the fact that a memory says, or that is given in words."""
-    about = await scope.versions_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
-    if not about:
-        return _Fact((what,))
-    past = (await events_about(scope.services.log, scope.stream, [what]))[what]
-    kind = kind_of_tag(past[0].tag)
+    past = await scope.events_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
+    kind = kind_of(past[0]) if past else None
     if kind is None:
         return _Fact((what,))
     try:
         row, events, _ = kind.last(what, past)
-    except NotFoundError:  # retention dropped its words
-        return _Fact((), frozenset({what}))
+    except NotFoundError:
+        if not isinstance(past[0].data, MemoryHeld):  # retention dropped its words
+            return _Fact((), frozenset({what}))
+        row, said = pending_row(kind, past[0])
+        events = [*said.values()]
     by_version = {one.version: one for one in events}
     if isinstance(row, EntityRow):  # "is tall" is another fact about somebody else
         told = [observation_at(one.label, by_version) for one in row.observations]
@@ -250,21 +248,16 @@ async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[Any]]], None
 async def _forget(
     scope: Scope, fact: _Fact, stones: tuple[Tombstone, ...], *, everywhere: bool, dry_run: bool
 ) -> tuple[list[SourcePurged], int]:
-    done: list[SourcePurged] = []
     async with scope.writable() as live:
         before = live.state
         if not dry_run and stones:
             await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
         about = await _named(scope, fact) if everywhere else fact.chosen
-        for batch in _batches(live.state, about):
-            command = Forget(
-                now_us=scope.now_us(), memory_ids=batch, tombstones=stones, chosen=fact.chosen
-            )
-            if dry_run:
-                events = await live.actor.dry_run(command)
-            else:
-                events = [one.data for one in (await scope.ask(live, command)).events]
-            done += [one for one in events if isinstance(one, SourcePurged)]
+        commands = (
+            Forget(now_us=scope.now_us(), memory_ids=batch, tombstones=stones, chosen=fact.chosen)
+            for batch in batches(live.state, about)
+        )
+        done = await carried_out(scope, live, commands, dry_run=dry_run)
         path, state = live.indexes.path, live.state
     if dry_run:
         return done, 0
@@ -280,8 +273,7 @@ async def leave(scope: Scope, subject: str) -> None:
     `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
     """
     if subject in (await scope.state()).grants.rights:
-        async with scope.writable() as live:
-            await scope.ask(live, SetRight(now_us=scope.now_us(), subject=subject))
+        await scope.carry_out(SetRight(now_us=scope.now_us(), subject=subject))
     keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
     await purge_source(scope, subject, None, keep_words=keep_words)
     is_held = bool(await holds_of(scope.services.log, scope.stream))  # then the log keeps it
@@ -306,7 +298,7 @@ async def _forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) 
     await _searched(scope, look)
     async with scope.writable() as live:
         path, state = live.indexes.path, live.state
-    living = {one for one in gone if any(kind.find(state.of(kind), one) for kind in KINDS)}
+    living = {one for one in gone if state.find(one) is not None}
     if gone <= living:
         return 0
     fact = _Fact((), frozenset(gone - living))
@@ -319,6 +311,8 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
         await scope.services.log.flush()
+        # so that the next compaction archives again what a crash would leave out of the archive
+        await scope.services.log.save_checkpoint(Checkpoint(checkpoint_name(scope.stream), 0))
         rewritten = await store.redact(scope.stream, words.rewritten)
         await scope.embeddings.erase(words.digests)
         if path is not None:
@@ -326,23 +320,10 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
     return rewritten
 
 
-def _batches(state: UserState, about: AbstractSet[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the memories that live, summaries one by one: their originals come back."""
-    compacted = {*state.long_term.summaries.ids, *state.episodic.summaries.ids} & about
-    others = sorted(about - compacted)
-    for start in range(0, len(others), PURGED_AT_ONCE):
-        yield tuple(others[start : start + PURGED_AT_ONCE])
-    yield from ((one,) for one in sorted(compacted))
-
-
 def _digests(state: UserState) -> set[bytes]:
     """Return the digests of what living memories say."""
-    digests = set[bytes]()
-    for kind in KINDS:
-        for row in kind.rows(state.of(kind)):
-            digests.update(passage.digest for passage in kind.passages(row))
-            digests.update(getattr(row, name, b"") for name in ("digest", "same", "value_digest"))
-    return digests
+    names = ("digest", "same", "value_digest")
+    return state.digests() | {getattr(one.row, n, b"") for one in state.rows() for n in names}
 
 
 class _Words:
@@ -375,7 +356,9 @@ class _Words:
         names_gone = own or any(isinstance(one, str) and one in self._gone for one in node.values())
         found: dict[str, Any] = {}
         for name, value in node.items():
-            is_words = words or (name in TEXTS and not ("came" in node and name == "action"))
+            is_words = words or (
+                has_words(name, value) and not ("came" in node and name == "action")
+            )
             if (own and name == "value") or (names_gone and name in REASONS):
                 found[name] = MARK
             elif own and name == "metadata":

@@ -4,7 +4,8 @@ Memories are taken out in batches, each in one append: so a batch is whole or no
 work goes on after a crash by being asked for again.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
-from memory_actors.base.origins import check_optional_trust, matches
+from memory_actors.base.origins import Origins, check_optional_trust, matches
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
@@ -105,36 +106,42 @@ async def purge_source(
     keep_words: bool = False,
 ) -> list[SourcePurged]:
     """Purge in batches, and return what each came to; `keep_words` takes only the name out."""
-    done = []
+
+    def said_by(origins: Origins) -> bool:
+        return any(matches(one, source, trust) for one in origins)
+
     async with scope.writable() as live:
-        batches = [*_batches(live.state, source, trust)]
-        for batch in batches or [()]:  # of memories, and what is pending goes with the first
-            command = Purge(
+        found = batches(live.state, live.state.provenance.matching(said_by))
+        commands = (
+            Purge(
                 now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust,
                 keep_words=keep_words,
-            )  # fmt: skip
-            events = await _decided(scope, live, command, dry_run=dry_run)
-            done += [event for event in events if isinstance(event, SourcePurged)]
+            )
+            for batch in found or [()]  # of memories, and what is pending goes with the first
+        )  # fmt: skip
+        done = await carried_out(scope, live, commands, dry_run=dry_run)
         await live.indexes.catch_up(KINDS)  # with what changed or came back
     return done
 
 
-def _batches(
-    state: UserState, source: str | None, trust: Trust | None
-) -> Iterator[tuple[str, ...]]:
-    """Yield the memories that the source may have had a say in, summaries one by one."""
-    found = sorted(
-        state.provenance.matching(
-            lambda origins: any(matches(one, source, trust) for one in origins)
-        )
-    )
-    compacted = {*state.long_term.summaries.ids, *state.episodic.summaries.ids}
-    others = [one for one in found if one not in compacted]
-    for start in range(0, len(others), PURGED_AT_ONCE):
-        yield tuple(others[start : start + PURGED_AT_ONCE])
-    for one in found:
-        if one in compacted:
-            yield (one,)
+def batches(state: UserState, memory_ids: AbstractSet[str]) -> list[tuple[str, ...]]:
+    """Return memories in batches, summaries one by one: their originals come back."""
+    compacted = memory_ids & {*state.long_term.summaries.ids, *state.episodic.summaries.ids}
+    others = sorted(memory_ids - compacted)
+    starts = range(0, len(others), PURGED_AT_ONCE)
+    some = [tuple(others[start : start + PURGED_AT_ONCE]) for start in starts]
+    return [*some, *((one,) for one in sorted(compacted))]
+
+
+async def carried_out(
+    scope: Scope, live: LiveUser, commands: Iterable[Purge], *, dry_run: bool
+) -> list[SourcePurged]:
+    """Carry out purges, or only decide them; return what each came to."""
+    done = list[SourcePurged]()
+    for command in commands:
+        events = await _decided(scope, live, command, dry_run=dry_run)
+        done += [event for event in events if isinstance(event, SourcePurged)]
+    return done
 
 
 async def _decided(

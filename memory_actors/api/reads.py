@@ -37,7 +37,7 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Extraction, ForgottenFact, Why
-from memory_actors.base.usage import CostEstimate, Usage
+from memory_actors.base.statistics import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_choice,
@@ -54,13 +54,14 @@ from memory_actors.base.weights import Weights, check_weights
 from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.phrasing import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.merging import merged
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
-from memory_actors.search.reading import Found, history, memories
+from memory_actors.search.reading import history, memories
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
@@ -166,7 +167,7 @@ class UserReads(Redacting):
             until_us=time_us(until, "until"),
             as_of_us=time_us(as_of, "as_of"),
             session_id=check_optional_name(session_id, "session_id") or self._scope.on.session_id,
-            exclude_ids=check_names(exclude_ids, "exclude_ids"),
+            exclude_ids=frozenset(check_names(exclude_ids, "exclude_ids")),
             exclude_session=check_optional_name(exclude_session, "exclude_session"),
             min_score=check_share(min_score, "min_score"),
             token_budget=None
@@ -332,11 +333,10 @@ class UserReads(Redacting):
 
         :raises NotFoundError: no event ever named it.
         """
-        log, stream = self._scope.services.log, self._scope.stream
-        versions = await self._scope.versions_about(check_name(memory_id, "memory_id"))
-        if not versions:
+        events = await self._scope.events_about(check_name(memory_id, "memory_id"))
+        if not events:
             raise NotFoundError(f"no event names memory {memory_id!r}")
-        return history(await log.read_versions(stream, versions, dropped="mark"))
+        return history(events)
 
     async def extractions(self, *, limit: int = 100) -> list[Extraction]:
         """Return past extractions with the facts they found, newest first.

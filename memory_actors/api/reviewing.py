@@ -8,17 +8,16 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.api.forgetting import KEY_BYTES
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Right
-from memory_actors.base.validation import check_name
+from memory_actors.base.validation import check_names
 from memory_actors.kinds import provenance
 from memory_actors.kinds.grants import denied
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, Reject, Review, pending_row
 from memory_actors.kinds.tombstones import Tombstones, tombstones_of
 from memory_actors.kinds.user_state import KIND_BY_NAME
-from memory_actors.search.reading import Found, memory
+from memory_actors.search.reading import memory
 from memory_actors.users.handles.scope import Scope
 
 
@@ -53,9 +52,7 @@ async def read_pending(scope: Scope, memory_ids: Sequence[str]) -> list[Recorded
 
     :raises NotFoundError: one does not wait.
     """
-    if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
-        raise InvalidInputError("give a list of memory ids")
-    ids = dict.fromkeys(check_name(one, "memory_id") for one in memory_ids)
+    ids = check_names(memory_ids, "memory_ids")
     review = await _managed(scope)
     review.check(ids)
     versions = [review.pending[one].version for one in ids]

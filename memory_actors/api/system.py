@@ -38,9 +38,8 @@ from memory_actors.base.reports import (
     LogEntry,
     Recall,
 )
-from memory_actors.base.statistics import SystemStatistics
+from memory_actors.base.statistics import SystemStatistics, SystemUsage
 from memory_actors.base.streams import known_users, recall_stream_of
-from memory_actors.base.usage import SystemUsage
 from memory_actors.base.validation import (
     check_choice,
     check_count,

@@ -50,12 +50,10 @@ from memory_actors.base.validation import (
 )
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
-from memory_actors.kinds import account, grants
+from memory_actors.kinds import account
 from memory_actors.kinds.account import SetHold, SetTier
-from memory_actors.kinds.commands import Command
 from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.retention import ApplyRetention
-from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -363,8 +361,6 @@ class UserMemory(UserReads):
         :raises NotFoundError: one of them never was.
         :raises InvalidInputError: one is a summary whose originals all live.
         """
-        if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
-            raise InvalidInputError("restore takes a list of memory ids")
         self._scope.check_writable()
         return await restore(self._scope, self._handles, memory_ids)
 
@@ -524,8 +520,8 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: there is no such tier.
         """
-        command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
-        await self._ask(command, account.PART.NAME)
+        tier = check_tier(tier)
+        await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
     async def hold(self, reason: str) -> Hold:
         """Put this user under a legal hold, until `release`; there may be several.
@@ -540,7 +536,7 @@ class UserMemory(UserReads):
         now_us = self._scope.now_us()
         hold_id = self._scope.new_id(now_us)
         reason = check_name(reason, "reason")
-        await self._ask(SetHold(now_us=now_us, hold_id=hold_id, reason=reason), account.PART.NAME)
+        await self._scope.carry_out(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
         return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
     async def release(self, hold_id: str) -> Hold:
@@ -549,7 +545,7 @@ class UserMemory(UserReads):
         :raises NotFoundError: it is not in force.
         """
         hold_id = check_name(hold_id, "hold_id")
-        await self._ask(SetHold(now_us=self._scope.now_us(), hold_id=hold_id), account.PART.NAME)
+        await self._scope.carry_out(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
         return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
     async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
@@ -614,14 +610,7 @@ class UserMemory(UserReads):
     async def _set_right(self, subject: str, right: Right | None) -> dict[str, Right]:
         named = check_subject(subject)
         command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
-        return (await self._ask(command, grants.PART.NAME)).grants.rights
-
-    async def _ask(self, command: Command, part: str) -> UserState:
-        """Carry out a command that is about no memory, and return the state then."""
-        with self._scope.measured(type(command).__name__, part):
-            async with self._scope.writable() as live:
-                state: UserState = (await self._scope.ask(live, command)).state
-                return state
+        return (await self._scope.carry_out(command)).grants.rights
 
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.

@@ -18,7 +18,7 @@ from memory_actors.base.records import least
 from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.reports import ContextPart
 from memory_actors.base.tokens import TokenCounter
-from memory_actors.base.validation import check_name, check_text, content_bytes
+from memory_actors.base.validation import check_name, check_names, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
 from memory_actors.kinds.context.state import ContextState, blocks, in_order, text
@@ -135,8 +135,6 @@ class UserContext(ContextDocument):
 
     async def delete_all(self, names: Sequence[str]) -> None:
         """Delete documents with their archives, all or none. See `delete`."""
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise InvalidInputError(f"names must be a list, not {names!r:.80}")
         await self._write(self._deleting(names))
 
     # --- how
@@ -147,8 +145,8 @@ class UserContext(ContextDocument):
         )
         return commands.RenameDocuments(now_us=self._scope.now_us(), names=pairs)
 
-    def _deleting(self, names: Iterable[str]) -> commands.DeleteDocuments:
-        checked = tuple(check_name(name, "document") for name in names)
+    def _deleting(self, names: Sequence[str]) -> commands.DeleteDocuments:
+        checked = check_names(names, "names")
         return commands.DeleteDocuments(now_us=self._scope.now_us(), documents=checked)
 
 

@@ -184,7 +184,7 @@ google-key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,}
 grafana-token glsa_[A-Za-z0-9]{32}_[0-9a-f]{8} glc_[A-Za-z0-9+/=]{32,}
 groq-key gsk_[A-Za-z0-9]{48,}
 huggingface-token hf_[A-Za-z0-9]{30,}
-jwt eyJ[\w-]{8,2000}\.eyJ[\w-]{8,8000}\.[\w-]{8,}
+jwt eyJ[\w-]{8,1000}+\.eyJ[\w-]{8,8000}+\.[\w-]{8,}
 linear-key lin_api_[A-Za-z0-9]{40}
 mailgun-key key-[0-9a-z]{32}
 newrelic-key NR(?:AK|JS|II)-[A-Za-z0-9-]{19,}

@@ -3,6 +3,8 @@
 Split by what the caller does next: change the input, make room, look elsewhere, or try again.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from eventlog import LogBusy, WrongLoop
@@ -192,6 +194,20 @@ class ReaderFailedError(MemoryActorsError):
 
 class MissingExtraError(MemoryActorsError, ImportError):
     """An optional package is not installed: the message names the extra that brings it."""
+
+
+@contextmanager
+def importing(needs: str, extra: str) -> Iterator[None]:
+    """Import packages of an extra inside the block; `needs` says what needs which package.
+
+    :raises MissingExtraError: one is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{needs.format(error.name)}: run `pip install 'memory-actors[{extra}]'`"
+        ) from error
 
 
 class ContextFileError(MemoryActorsError):

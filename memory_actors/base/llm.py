@@ -40,7 +40,7 @@ from memory_actors.base.errors import (
     EmptyAnswerError,
     InvalidInputError,
     LLMError,
-    MissingExtraError,
+    importing,
 )
 from memory_actors.base.validation import MAKER_CHARACTERS_MAX, checked_host
 
@@ -411,11 +411,7 @@ def openai_client(needs: str) -> Any:
 
     :raises MissingExtraError: it is not installed; `needs` says what needs it.
     """
-    try:
+    with importing(f"{needs} needs openai", "llm"):
         import openai
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{needs} needs openai: run `pip install 'memory-actors[llm]'`"
-        ) from error
     logging.getLogger("openai._base_client").addFilter(_says_little)
     return openai

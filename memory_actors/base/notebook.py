@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from memory_actors.base.records import Hit
     from memory_actors.base.reports import Diff
-    from memory_actors.base.usage import Usage
+    from memory_actors.base.statistics import Usage
 
 TEXT_MAX: Final = 300
 CHANGES_MAX: Final = 100

@@ -18,7 +18,7 @@ from eventlog import Recorded
 from eventlog.core.records import decode_meta
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import LEVELS, UNSAID, Origin, Trust, least
-from memory_actors.base.validation import check_member, check_name, check_optional_name
+from memory_actors.base.validation import check_member, check_names, check_optional_name
 
 ORIGINS_MAX = 64  # of one memory: an entity that many web pages tell of has as many
 ORIGINS_BYTES_MAX = 2_000  # as meta, which ends at 4096 bytes
@@ -139,9 +139,7 @@ def wanted(sources: Sequence[str] | None, min_trust: Trust | str | None) -> Want
 
     :raises InvalidInputError: one of them is not what it must be.
     """
-    if sources is not None and (isinstance(sources, str) or not isinstance(sources, Sequence)):
-        raise InvalidInputError("sources must be a list of names")
-    among = None if sources is None else {check_name(one, "source") for one in sources}
+    among = None if sources is None else check_names(sources, "sources")
     level = None if min_trust is None else LEVELS.index(check_trust(min_trust))
     if among is None and not level:
         return None

@@ -1,7 +1,7 @@
 """Checks of input, made once, before anything is done with it."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -102,14 +102,14 @@ def check_maker(name: object, maker: str) -> str:
     return name
 
 
-def check_names(values: object, what: str) -> frozenset[str]:
-    """Return names of some things.
+def check_names(values: object, what: str) -> tuple[str, ...]:
+    """Return the names of some things, each once.
 
     :raises InvalidInputError: they are no list, or one is no name.
     """
-    if isinstance(values, str) or not isinstance(values, Collection):
+    if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{what} must be a list, not {values!r:.80}")
-    return frozenset(check_name(one, f"one of {what}") for one in values)
+    return tuple(dict.fromkeys(check_name(one, f"one of {what}") for one in values))
 
 
 SUBJECTS = ("person:", "agent:", "key:")

@@ -14,8 +14,7 @@ from eventlog.core.records import to_datetime
 from eventlog.files.datafile import bytes_under
 from memory_actors.base.records import HistoryEntry
 from memory_actors.base.reports import LogEntry
-from memory_actors.base.statistics import SystemStatistics
-from memory_actors.base.usage import SystemUsage
+from memory_actors.base.statistics import SystemStatistics, SystemUsage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App

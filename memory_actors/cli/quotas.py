@@ -7,7 +7,7 @@ import click
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
 from memory_actors.base.records import MemoryType, QuotaUse, Tier
-from memory_actors.base.usage import CostEstimate, KindUsage, SystemUsage, Usage
+from memory_actors.base.statistics import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App

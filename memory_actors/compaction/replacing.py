@@ -27,7 +27,7 @@ from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.summaries import Compressed
-from memory_actors.kinds.user_state import COMPACTED, KINDS
+from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.long_term import LongTermMemory
@@ -247,9 +247,5 @@ async def _forget(scope: Scope, digests: set[bytes]) -> None:
     async with scope.writable() as live:
         state = live.state
 
-        def unused() -> list[bytes]:
-            rows = ((k, row) for k in KINDS for row in k.rows(state.of(k)))
-            living = {p.digest for kind, row in rows for p in kind.passages(row)}
-            return sorted(digests - living)
-
-        await live.embeddings.forget(await anyio.to_thread.run_sync(unused))
+        living = await anyio.to_thread.run_sync(state.digests)
+        await live.embeddings.forget(sorted(digests - living))

@@ -20,12 +20,12 @@ from memory_actors.base.paths import ESCAPE
 from memory_actors.base.records import Hit, Memory, Trust, least
 from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken
 from memory_actors.kinds import long_term, short_term
-from memory_actors.kinds.kind import is_summary
+from memory_actors.kinds.kind import Found, is_summary
 from memory_actors.kinds.provenance import EXTRACTIONS, Extracted, Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
-from memory_actors.search.reading import Found, memories
+from memory_actors.search.reading import memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
 
@@ -73,10 +73,8 @@ async def read_before(scope: Scope) -> set[str]:
     A call that is asked again, because its answer was lost, reads what it read the first time: its
     commands are answered from the log.
     """
-    asked = ASKED.get()
-    versions = await scope.versions_about(EXTRACTIONS)
-    log, found = scope.services.log, set[str]()
-    for recorded in await log.read_versions(scope.stream, versions, dropped="mark"):
+    asked, found = ASKED.get(), set[str]()
+    for recorded in await scope.events_about(EXTRACTIONS):
         again = asked is not None and asked.has(recorded.meta.get(CALL))
         if isinstance(recorded.data, Extracted) and not again:
             found.update(recorded.data.message_ids)

@@ -30,9 +30,8 @@ async def undo(scope: Scope, facts: LongTermMemory, extraction_id: str) -> Undon
 async def extractions(scope: Scope, limit: int) -> list[Extraction]:
     """Return the extractions of a user, the newest first. See `UserMemory.extractions`."""
     check_count(limit, "limit")
-    log, found = scope.services.log, dict[str, list[Any]]()
-    versions = await scope.versions_about(EXTRACTIONS)
-    for recorded in await log.read_versions(scope.stream, versions, dropped="mark"):
+    found = dict[str, list[Any]]()
+    for recorded in await scope.events_about(EXTRACTIONS):
         if isinstance(recorded.data, Extracted):
             found.setdefault(recorded.data.extraction_id, []).append(recorded)
     return [
@@ -42,17 +41,16 @@ async def extractions(scope: Scope, limit: int) -> list[Extraction]:
 
 async def told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction:
     """Return an extraction as its batches in the log tell it."""
-    log, first = scope.services.log, done[0]
+    first = done[0]
     outcomes = [one for each in done for one in each.data.outcomes]
     ids = {one.memory_id for one in outcomes if one.memory_id is not None}
-    about = await events_about(log, scope.stream, sorted(ids))
+    about = await events_about(scope.services.log, scope.stream, sorted(ids))
     texts: dict[str, str | None] = {}  # as they were then; None: retention has dropped one
     for one, events in about.items():
         before = [event.data for event in events if event.version <= done[-1].version]
         said = (getattr(event, "content", None) for event in reversed(before))
         texts[one] = next((text for text in said if text is not None), None)
-    versions = await scope.versions_about(first.data.extraction_id)
-    (last,) = await log.read_versions(scope.stream, versions[-1:], dropped="mark")
+    last = (await scope.events_about(first.data.extraction_id))[-1]
     return Extraction(
         user_id=scope.user_id,
         extraction_id=first.data.extraction_id,

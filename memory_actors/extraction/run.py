@@ -27,7 +27,7 @@ from memory_actors.base.reports import Extraction
 from memory_actors.base.validation import (
     check_count,
     check_flag,
-    check_name,
+    check_names,
     check_optional_name,
     own_metadata,
 )
@@ -78,10 +78,8 @@ class ExtractRequest(NamedTuple):
             session_id = session_id or scope.on.session_id
         elif session_id is not None:
             raise InvalidInputError("name a session to read, or messages, but not both")
-        elif isinstance(ids, str) or not isinstance(ids, Sequence):
-            raise InvalidInputError("message_ids takes a list of memory ids")
         else:
-            ids = tuple(check_name(one, "message_ids") for one in ids)
+            ids = check_names(ids, "message_ids")
         within = own_metadata(self.within)
         metadata = own_metadata({**own_metadata(self.metadata), **within})
         return self._replace(

@@ -40,7 +40,7 @@ from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import snapshots, user_state
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Found, Kind, Row
 from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -49,7 +49,7 @@ from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.reading import Found, Values, texts
+from memory_actors.search.reading import Values, texts
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.live_user import UserView
 

@@ -11,7 +11,8 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming, verb_of
-from memory_actors.kinds.user_state import KINDS, kind_of
+from memory_actors.kinds.purging import made_of
+from memory_actors.kinds.user_state import kind_of
 from memory_actors.users.handles.scope import Scope
 
 
@@ -20,33 +21,26 @@ async def why(scope: Scope, memory_id: str) -> Why:
 
     :raises NotFoundError: no event ever named it.
     """
-    events = await _about(scope, memory_id)
+    events = await scope.events_about(memory_id)
     if not events:
         raise NotFoundError(f"no event names memory {memory_id!r}")
     steps = steps_of(memory_id, events, alive=False)
     summary_id = steps[-1].by if steps[-1].effect == Effect.COMPRESSED else None
     if summary_id is not None:  # its first event is the last one of the original
-        steps += steps_of(summary_id, (await _about(scope, summary_id))[1:], alive=True)
+        steps += steps_of(summary_id, (await scope.events_about(summary_id))[1:], alive=True)
     state = await scope.state_now()
     asked = [one for one in (memory_id, summary_id) if one is not None]
-    living = {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
-    own = [event.data for event in events if getattr(event.data, "memory_id", "") == memory_id]
-    made = (getattr(event, "compressed_from_ids", ()) for event in own)
+    living = {one for one in asked if state.find(one) is not None}
     kinds = map(kind_of, events)
     return Why(
         memory_id=memory_id,
         memory_type=next((kind.NAME for kind in kinds if kind is not None), ""),
         alive=memory_id in living,
         summary_id=summary_id,
-        originals=next((tuple(ids) for ids in made if ids), ()),
+        originals=made_of(memory_id, events),
         steps=tuple(steps),
         says=_now(memory_id, summary_id, steps[-1], living),
     )
-
-
-async def _about(scope: Scope, memory_id: str) -> list[Recorded[Any]]:
-    versions = await scope.versions_about(memory_id)
-    return await scope.services.log.read_versions(scope.stream, versions, dropped="mark")
 
 
 def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]) -> str:

@@ -21,7 +21,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from memory_actors.base.errors import MissingExtraError
+from memory_actors.base.errors import importing
 from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.validation import check_choice
 from memory_actors.interchange.files import replacing
@@ -296,7 +296,10 @@ class ParquetWriter(TargetWriter):
 
     def __init__(self, file: IO[bytes]):
         super().__init__(file)
-        self._arrow, parquet = _imported()
+        with importing("Parquet needs pyarrow", "parquet"):
+            import pyarrow as pa
+            from pyarrow import parquet
+        self._arrow = pa
         types = {
             "time": self._arrow.timestamp("us", tz="UTC"),
             "list": self._arrow.list_(self._arrow.string()),
@@ -338,17 +341,6 @@ class ParquetWriter(TargetWriter):
         if self._rows:
             self._flush()
         self._writer.close()
-
-
-def _imported() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet takes pyarrow, which is not installed: pip install 'memory-actors[parquet]'"
-        ) from error
-    return pa, parquet
 
 
 TARGETS: Final[Mapping[str, type[TargetWriter]]] = {

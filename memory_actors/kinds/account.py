@@ -78,7 +78,7 @@ Event: TypeAlias = TierSet | AlertChanged | HoldSet
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The tier, if it was ever set, the level of each quota that has one, and the holds."""
+    """The tier, if it was ever set, the level of each quota that has one by name, and the holds."""
 
     tier: Tier | None = None
     levels: dict[str, str] = {}
@@ -100,7 +100,7 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
     levels = {quota: level for quota, level in state.levels.items() if quota != event.quota}
     if event.level is not None:
         levels[event.quota] = event.level
-    return replace(state, levels=levels)
+    return replace(state, levels=dict(sorted(levels.items())))
 
 
 # --- commands
@@ -177,14 +177,6 @@ class AccountPart(Part[Account]):
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
         return {SetTier: decide, SetHold: _set_hold}
-
-    def dump(self, state: Account) -> Account:
-        """Return the state with the quotas by name."""
-        return replace(state, levels=dict(sorted(state.levels.items())))
-
-    def load(self, dumped: Account) -> Account:
-        """Return the state back."""
-        return dumped
 
 
 PART = AccountPart()

@@ -51,6 +51,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """True: its texts can wait for those of other commands."""
     needs: ClassVar[Right] = Right.WRITE
     """The right that it takes to give it."""
+    has_words: ClassVar[bool] = True
+    """False: it says nothing, so the caller is no origin of its events."""
     frees: ClassVar[bool] = False
     """True: it makes room, and is carried out also where memory or the log is full."""
     rewords: ClassVar[tuple[str, ...]] = ()
@@ -76,7 +78,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     def meta(self, origins: Origins) -> dict[str, str]:
         """Return the meta of its events: the origins of the caller's words."""
-        return meta_of(origins)
+        return meta_of(origins) if self.has_words else {}
 
     async def informed(self, _state: Any, _outside: Outside) -> Self:
         """Return the command with what its decision needs to know besides the state of its kind.
@@ -139,6 +141,7 @@ class Delete(Command, frozen=True, kw_only=True):
 class Restore(Command, frozen=True, kw_only=True):
     """Bring back memories that were pruned, evicted or deleted, all or none."""
 
+    has_words: ClassVar[bool] = False  # they come back with the origins that they had
     memory_ids: tuple[str, ...]
     past: Mapping[str, Sequence[Recorded[Event]]] = {}
     """Every event about each of them, in order."""
@@ -147,10 +150,6 @@ class Restore(Command, frozen=True, kw_only=True):
     def alone(self) -> bool:
         """True: what it brings back is in the log."""
         return True
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are others'
-        """Return nothing: the words come back with the origins that they had."""
-        return {}
 
     async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories."""

@@ -35,11 +35,9 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
-from memory_actors.kinds.kind import Events, Kind, is_summary, tentative
-from memory_actors.kinds.long_term import UpdateMemory
+from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
-from memory_actors.kinds.purging import Living, Purge, Purging
-from memory_actors.kinds.short_term import UpdateMessage
+from memory_actors.kinds.purging import Purge, Purging
 from memory_actors.kinds.structured import (
     DocumentUpdated,
     UpdateDocument,
@@ -86,11 +84,9 @@ class Forgetting(Purging):
         said = msgspec.to_builtins(recorded.data, builtin_types=(bytes,))
         return any(trimmed(text, self._is_said) == "" for text in texts_in(said))
 
-    def take_out(self, living: Living) -> None:
+    def take_out(self, living: Found) -> None:
         """Take the fact out of one memory."""
         kind, row = living
-        if self._find(row.memory_id) is None:
-            return  # it went with an entity
         if row.memory_id in self._command.chosen:
             self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
         elif is_summary(row):
@@ -112,7 +108,7 @@ class Forgetting(Purging):
         if found is not None and kind is long_term.KIND:
             self._shorten(found, tentative(self._events[-1:], 0, found.row.version))
 
-    def _shorten(self, living: Living, past: Sequence[Recorded[Event]]) -> None:
+    def _shorten(self, living: Found, past: Sequence[Recorded[Event]]) -> None:
         """Leave a memory what else it says."""
         kind, row = living
         try:
@@ -214,10 +210,8 @@ def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int)
         return UpdateDocument(now_us=now_us, change=change)
     if kind is context.KIND:
         return EditEntry(**about, text=left)
-    text = normalised(left) if isinstance(left, str) else ""
-    told: dict[str, Any] = {"content": text, "size_bytes": len(text.encode())}
-    if kind is short_term.KIND:
-        return UpdateMessage(**about, **told)
-    if kind is long_term.KIND:
-        return UpdateMemory(**about, **told, digest=text_digest(spoken(text, row.role)))
-    raise _StaysError
+    if kind not in (short_term.KIND, long_term.KIND):
+        raise _StaysError
+    text = normalised(left)
+    digest, size_bytes = text_digest(spoken(text, row.role)), len(text.encode())
+    return kind.UPDATE(**about, content=text, size_bytes=size_bytes, digest=digest)

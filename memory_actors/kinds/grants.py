@@ -72,14 +72,14 @@ class Grants(msgspec.Struct, frozen=True):
     """The rights of subjects."""
 
     known: dict[str, Right | None] = {}
-    """The subjects that had a right or have written, and the right that each has now."""
+    """The subjects that had a right or have written, in order, and the right that each has now."""
     governed: bool = False
     """True once there was a grant."""
 
     @property
     def rights(self) -> dict[str, Right]:
         """The rights in the order of the subjects."""
-        return {one: right for one, right in sorted(self.known.items()) if right is not None}
+        return {one: right for one, right in self.known.items() if right is not None}
 
     def right_of(self, by: Sequence[str]) -> Right | None:
         """Return the right of a call that speaks for these subjects; () is the process itself."""
@@ -111,8 +111,10 @@ def evolve(state: Grants, recorded: Recorded[Event]) -> Grants:
     """Fold one event into the state."""
     event = recorded.data
     if isinstance(event, Wrote):
-        return Grants({event.subject: None, **state.known}, state.governed)
-    return Grants({**state.known, event.subject: event.right}, governed=True)
+        known = {event.subject: None, **state.known}
+    else:
+        known = {**state.known, event.subject: event.right}
+    return Grants(dict(sorted(known.items())), state.governed or isinstance(event, RightSet))
 
 
 # --- command and decision
@@ -166,14 +168,6 @@ class GrantsPart(Part[Grants]):
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
         return {SetRight: decide}
-
-    def dump(self, state: Grants) -> Grants:
-        """Return the state in the order of the subjects."""
-        return Grants(dict(sorted(state.known.items())), state.governed)
-
-    def load(self, dumped: Grants) -> Grants:
-        """Return the state back."""
-        return dumped
 
 
 PART = GrantsPart()

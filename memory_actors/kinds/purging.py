@@ -30,7 +30,7 @@ from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.effects import ENDS, Event, effect
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import Kind, is_summary, tentative
+from memory_actors.kinds.kind import Found, Kind, is_summary, tentative
 from memory_actors.kinds.provenance import Provenance, SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -141,13 +141,6 @@ def _restates(recorded: Recorded[Event]) -> bool:
 # --- decide
 
 
-class Living(NamedTuple):
-    """A living memory, and its kind."""
-
-    kind: Kind
-    row: Any
-
-
 def anonymous(command: Purge, state: Provenance) -> Sequence[Event]:
     """Take a source out of the origins of memories, and leave what they say."""
     left = {
@@ -188,10 +181,11 @@ class Purging:
     def decided(self) -> Sequence[Event]:
         """Take the words out of the memories, and return the events; none if nothing has them."""
         for living in self._living():
-            self.take_out(living)
+            if self._find(living.row.memory_id) is not None:  # else it went with an entity
+                self.take_out(living)
         return self._all_events()
 
-    def _living(self) -> list[Living]:
+    def _living(self) -> list[Found]:
         """Return the living memories, relationships before the entities that they join."""
         found = [self._find(memory_id) for memory_id in self._command.memory_ids]
         living = [one for one in found if one is not None]
@@ -214,11 +208,9 @@ class Purging:
         )
         return [*self._events, said]
 
-    def take_out(self, living: Living) -> None:
+    def take_out(self, living: Found) -> None:
         """Take the source's words out of one memory."""
         kind, row = living
-        if self._find(row.memory_id) is None:
-            return  # it went with an entity
         past = self._past(row.memory_id)
         earlier = _purges_in(past.events)  # which have taken out what came before them
         if not any(self._is_of_source(one) and not _is_purged(one, earlier) for one in past.events):
@@ -237,7 +229,7 @@ class Purging:
 
     # --- summaries
 
-    def _undo(self, living: Living) -> None:
+    def _undo(self, living: Found) -> None:
         """Take a summary away, and bring back what it was made of, the newest first."""
         row = living.row
         kind = cast("CompactedKind", living.kind)  # it has summaries
@@ -280,11 +272,11 @@ class Purging:
     def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)
 
-    def _find(self, memory_id: str) -> Living | None:
+    def _find(self, memory_id: str) -> Found | None:
         for kind in self._kinds:
             row = kind.worded(self._states[kind.NAME], memory_id)
             if row is not None:
-                return Living(kind, row)
+                return Found(kind, row)
         return None
 
     def _delete(self, kind: Kind, events: Sequence[Event]) -> None:

@@ -16,9 +16,9 @@ from memory_actors.base.origins import Origins
 from memory_actors.base.records import Right
 from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds.effects import ENDS, Event, effect, says
-from memory_actors.kinds.kind import Kind, Row, is_summary
+from memory_actors.kinds.kind import Found, Kind, Row, is_summary
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.purging import PURGED_AT_ONCE, Living, Purge, Purging, made_of
+from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge, Purging, made_of
 
 
 class ApplyRetention(Purge, frozen=True, kw_only=True):
@@ -71,10 +71,10 @@ class Retaining(Purging):
 
     _command: ApplyRetention
 
-    def take_out(self, living: Living) -> None:
+    def take_out(self, living: Found) -> None:
         """Delete a memory that the rule no longer allows."""
         kind, row = living
-        if self._find(row.memory_id) and self._command.matches(kind, row, self._provenance):
+        if self._command.matches(kind, row, self._provenance):
             self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
 
 

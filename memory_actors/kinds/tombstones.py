@@ -23,7 +23,6 @@ from immutables import Map
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
-from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.effects import Event, says
@@ -36,7 +35,7 @@ TOMBSTONES = "tombstones"
 """The key under which the log finds every event of this part."""
 TEXTS = frozenset({
     "content", "value", "goal", "action", "observation", "outcome", "error", "result", "text",
-    "fact", "raw", "heading", "title", "snippet", "metadata", "name", "source", "target",
+    "fact", "raw", "heading", "section", "title", "snippet", "metadata", "name", "source", "target",
 })  # fmt: skip
 """The fields of events that have words of users."""
 
@@ -210,11 +209,8 @@ class PutTombstones(Command, frozen=True, kw_only=True):
     """Refuse texts from now on. `tombstones_of` makes what it takes."""
 
     frees: ClassVar[bool] = True
+    has_words: ClassVar[bool] = False
     tombstones: tuple[Tombstone, ...]
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
-        """Return nothing: it says nothing."""
-        return {}
 
 
 class LiftTombstones(Command, frozen=True, kw_only=True):
@@ -288,6 +284,11 @@ def refuse(events: Iterable[Event], codes: Mapping[bytes, bytes] | None, state: 
             )
 
 
+def has_words(name: str, value: object) -> bool:
+    """Return whether a field has words of users; the `fact` of a pending memory is an event."""
+    return name in TEXTS and not (name == "fact" and isinstance(value, Mapping))
+
+
 def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
     """Yield the words of users in an event, or in a part of one, as plain data."""
     if isinstance(value, str):
@@ -295,7 +296,7 @@ def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
             yield value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from texts_in(inner, words=words or name in TEXTS)
+            yield from texts_in(inner, words=words or has_words(name, inner))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from texts_in(inner, words=words)

@@ -3,8 +3,8 @@
 ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -41,7 +41,7 @@ from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.grants import Grants, Wrote
-from memory_actors.kinds.kind import BaseKind, Kind, Part, Tally, tentative
+from memory_actors.kinds.kind import BaseKind, Found, Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
 from memory_actors.kinds.provenance import (
     EXPIRED_AT_ONCE,
@@ -114,6 +114,19 @@ class UserState(msgspec.Struct, frozen=True):
         """Return the states of the kinds by name."""
         return {kind.NAME: self.of(kind) for kind in KINDS}
 
+    def rows(self) -> Iterator[Found]:
+        """Yield every living memory, kind by kind."""
+        return (Found(kind, row) for kind in KINDS for row in kind.rows(self.of(kind)))
+
+    def find(self, memory_id: str) -> Found | None:
+        """Return a living memory, or None."""
+        found = (Found(kind, kind.find(self.of(kind), memory_id)) for kind in KINDS)
+        return next((one for one in found if one.row is not None), None)
+
+    def digests(self) -> set[bytes]:
+        """Return the digests of the passages of living memories. Looks at all: for a thread."""
+        return {passage.digest for kind, row in self.rows() for passage in kind.passages(row)}
+
     def at(self, now_us: int) -> "UserState":
         """Return the state as it reads at a time: without what has expired."""
         state = self
@@ -151,7 +164,7 @@ class UserState(msgspec.Struct, frozen=True):
 
 _PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
 _PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
-_PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
+PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 
 def event_registry() -> EventRegistry:
@@ -295,7 +308,7 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 
 def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
     """Return the events of a command, whatever they say."""
-    part = _PART_OF_COMMAND.get(type(command))
+    part = PART_OF_COMMAND.get(type(command))
     if part is None:
         return _of_several_kinds(command, state, mine)
     if command.condition is not None:
@@ -458,16 +471,9 @@ def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
 
 def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
     """Return how the totals over all users change with a user's state."""
-    changed: Counter[str] = Counter()
-    for kind in after.changed(before):
-        old, new = kind.tally(before.of(kind)), kind.tally(after.of(kind))
-        for name in _COUNTED:
-            if more := getattr(new, name) - getattr(old, name):
-                changed[f"{kind.NAME}.{name}"] = more
-    if after.review is not before.review:
-        for name, total in review.TOTALS.items():
-            changed[total] += after.review.counted.get(name, 0) - before.review.counted.get(name, 0)
-    return {name: more for name, more in changed.items() if more}
+    kinds = after.changed(before)
+    old, new = totals(before, kinds), totals(after, kinds)
+    return {name: much - old[name] for name, much in new.items() if much != old[name]}
 
 
 def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

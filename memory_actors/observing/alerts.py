@@ -12,14 +12,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import anyio
 import msgspec
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.base.errors import AlertNotDeliveredError, InvalidInputError, MissingExtraError
+from memory_actors.base.errors import AlertNotDeliveredError, InvalidInputError, importing
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import size
 from memory_actors.base.statistics import AlertStatistics
@@ -127,7 +127,9 @@ class WebhookSink:
         self._host = checked_host(url, "a webhook needs a URL like https://example.com/alerts")
         if not (timeout_s > 0 and attempts >= 1 and backoff_s >= 0):
             raise InvalidInputError("a webhook needs timeout_s > 0, attempts >= 1, backoff_s >= 0")
-        self._httpx = _httpx()
+        with importing("webhooks need httpx", "webhook"):
+            import httpx
+        self._httpx = httpx
         self._url = url
         self._timeout_s = timeout_s
         self._attempts = attempts
@@ -179,16 +181,6 @@ class WebhookSink:
             return type(error).__name__, True
         failure = None if 200 <= status < 300 else f"HTTP {status}"
         return failure, status == 429 or status >= 500
-
-
-def _httpx() -> Any:
-    try:
-        import httpx
-    except ImportError as error:
-        raise MissingExtraError(
-            "webhooks need httpx: run `pip install 'memory-actors[webhook]'`"
-        ) from error
-    return httpx
 
 
 # --- from posting to sending

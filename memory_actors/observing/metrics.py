@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import InvalidInputError, importing
 from memory_actors.base.privacy import reason
 from memory_actors.base.statistics import Calls, Minute
 
@@ -96,7 +96,8 @@ class PrometheusMetrics:
     def __init__(
         self, registry: "CollectorRegistry | None" = None, namespace: str = "memory_actors"
     ):
-        client = _client()
+        with importing("metrics need prometheus-client", "metrics"):
+            import prometheus_client as client
         self._registry = client.REGISTRY if registry is None else registry
         self._namespace = namespace
         self._watched: _Collector | None = None
@@ -176,16 +177,6 @@ class _Collector:
         for value, number in held.items():
             metric.add_metric([value], number)
         return metric
-
-
-def _client() -> Any:
-    try:
-        import prometheus_client
-    except ImportError as error:
-        raise MissingExtraError(
-            "metrics need prometheus-client: run `pip install 'memory-actors[metrics]'`"
-        ) from error
-    return prometheus_client
 
 
 # --- calls that take longer than they should: all are counted, and some are logged

@@ -31,13 +31,12 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds import long_term, passages
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
 from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.query import Query, Rows, Test, asks_of_past
-from memory_actors.search.reading import Found
 
 Numbers = npt.NDArray[np.float32]
 NEAR_DUPLICATES_MAX = 100  # named in a hit

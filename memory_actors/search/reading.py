@@ -8,7 +8,7 @@ memories.
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import OnDropped, to_datetime
 from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
-from memory_actors.kinds.kind import Events, Kind, Row, is_summary, last_true_us
+from memory_actors.kinds.kind import Events, Found, Row, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld
 from memory_actors.kinds.structured import DocumentRow, value_of
@@ -24,13 +24,6 @@ from memory_actors.kinds.structured import DocumentRow, value_of
 OPTIONAL = tuple(field.name for field in msgspec.structs.fields(Memory) if not field.required)
 """The fields of a memory that a row may have under the same name."""
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
-
-
-class Found(NamedTuple):
-    """A living row and the kind it is of."""
-
-    kind: Kind
-    row: Any
 
 
 async def texts(log: EventStore, stream: str, found: Sequence[Found]) -> Events:

@@ -16,8 +16,8 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
     InvalidInputError,
     MemoryActorsError,
-    MissingExtraError,
     RerankerError,
+    importing,
 )
 from memory_actors.base.records import Hit
 from memory_actors.search.embedding.embedder_thread import EmbedderThread
@@ -49,12 +49,8 @@ class FastembedReranker:
 
     def __init__(self, model: str, *, folder: str | None = None):
         """Make one; `folder` has the model's files, if it is not to be fetched."""
-        try:
+        with importing("This reranker needs fastembed", "fastembed"):
             from fastembed.rerank.cross_encoder import TextCrossEncoder
-        except ImportError as error:
-            raise MissingExtraError(
-                "This reranker needs fastembed: run `pip install 'memory-actors[fastembed]'`"
-            ) from error
         known = [one["model"] for one in TextCrossEncoder.list_supported_models()]
         if model.lower() not in map(str.lower, known):
             raise InvalidInputError(

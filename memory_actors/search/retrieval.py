@@ -26,7 +26,7 @@ from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.base.tokens import most
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Found, Kind, Row
 from memory_actors.kinds.passages import Passage, index_of, shown, version_of
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -56,7 +56,7 @@ from memory_actors.search.query import (
     row_test,
 )
 from memory_actors.search.ranking import Ranked, answered, rank
-from memory_actors.search.reading import Found, fields, texts
+from memory_actors.search.reading import fields, texts
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
 """Working memory first."""

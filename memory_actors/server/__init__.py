@@ -4,10 +4,11 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 app = create_app(memory, KeyStore(settings_of(memory)))    # of a store in a database
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memory_actors.base.api_keys import ApiKey, KeyStore, WithSessionKey
-from memory_actors.base.errors import KeyFileError, MissingExtraError
+from memory_actors.base.errors import KeyFileError, importing
 from memory_actors.sharing.system import MemorySystem, settings_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
 
 HOST, PORT = "127.0.0.1", 8765
 DASHBOARD = "/ui"
+_importing = partial(importing, "the server needs {}", "server")
 
 
 def create_app(memory: MemorySystem, keys: KeyStore, **limits: Any) -> "Admission":
@@ -32,10 +34,8 @@ def create_app(memory: MemorySystem, keys: KeyStore, **limits: Any) -> "Admissio
 
     :raises MissingExtraError: Litestar is not installed.
     """
-    try:
+    with _importing():
         from memory_actors.server.app import create_app as create
-    except ImportError as error:
-        raise _missing(error) from error
     return create(memory, keys, **limits)
 
 
@@ -46,10 +46,8 @@ async def serve(
 
     :raises MissingExtraError: Litestar or uvicorn is not installed.
     """
-    try:
+    with _importing():
         from memory_actors.server.serving import serve as run
-    except ImportError as error:
-        raise _missing(error) from error
     await run(memory, keys, host=host, port=port, **how)
 
 
@@ -58,13 +56,5 @@ def check_installed() -> None:
 
     :raises MissingExtraError: Litestar or uvicorn is not installed.
     """
-    try:
+    with _importing():
         import memory_actors.server.serving  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise _missing(error) from error
-
-
-def _missing(error: ImportError) -> MissingExtraError:
-    return MissingExtraError(
-        f"the server needs {error.name}: run `pip install 'memory-actors[server]'`"
-    )

@@ -43,8 +43,7 @@ from memory_actors.base.reports import (
     Undone,
     Why,
 )
-from memory_actors.base.statistics import SystemStatistics
-from memory_actors.base.usage import CostEstimate, SystemUsage, Usage
+from memory_actors.base.statistics import CostEstimate, SystemStatistics, SystemUsage, Usage
 from memory_actors.sharing.declaration import AT_ONCE, AWAITED, ITERATED, Declared
 
 # fmt: off

@@ -23,11 +23,11 @@ from memory_actors.base.errors import (
     AccessDeniedError,
     DeadlineExceededError,
     InvalidInputError,
-    MissingExtraError,
     NotOfferedError,
     SystemClosedError,
     UnavailableError,
     WrongLoopError,
+    importing,
 )
 from memory_actors.base.on import On
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
@@ -109,7 +109,9 @@ class HttpCaller:
         self._host = checked_host(url, "a server is a URL like http://127.0.0.1:8765")
         if not (isinstance(timeout_s, int | float) and timeout_s > 0):
             raise InvalidInputError(f"timeout_s must be above 0, not {timeout_s!r:.40}")
-        self._httpx = httpx = _httpx()
+        with importing("a server over HTTP needs httpx", "http"):
+            import httpx
+        self._httpx = httpx
         self._unsent = httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
         """The errors after which it is sure that nothing has reached the server."""
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
@@ -404,13 +406,3 @@ def _retry_after_s(answer: Answer) -> float:
     except ValueError:  # a date
         return 0.0
     return min(max(said_s, 0.0), RETRY_AFTER_S_MAX)
-
-
-def _httpx() -> Any:
-    try:
-        import httpx
-    except ImportError as error:
-        raise MissingExtraError(
-            "a server over HTTP needs httpx: run `pip install 'memory-actors[http]'`"
-        ) from error
-    return httpx

@@ -28,13 +28,12 @@ from memory_actors.base import (
     records,
     reports,
     statistics,
-    usage,
     weights,
 )
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 
 MODULES: Final = (
-    records, reports, context_documents, usage, statistics, weights, errors, log_records,
+    records, reports, context_documents, statistics, weights, errors, log_records,
     log_errors,
 )  # fmt: skip
 """The modules whose types cross, by their names."""

@@ -38,7 +38,7 @@ from memory_actors.base.reports import CompactionProgress
 import asyncio
 from memory_actors.base.reports import CompactionReport
 from memory_actors.base.reports import CompactionStats
-from memory_actors.base.usage import SystemUsage
+from memory_actors.base.statistics import SystemUsage
 from memory_actors.base.statistics import SystemStatistics
 from typing import Self
 from memory_actors.base.records import MemoryType
@@ -53,8 +53,8 @@ from memory_actors.base.reports import Extraction
 from memory_actors.base.reports import ForgottenFact
 from memory_actors.base.reports import Why
 from memory_actors.base.records import Right
-from memory_actors.base.usage import Usage
-from memory_actors.base.usage import CostEstimate
+from memory_actors.base.statistics import Usage
+from memory_actors.base.statistics import CostEstimate
 from memory_actors.base.records import Metadata
 from memory_actors.base.records import OnDuplicate
 from memory_actors.base.records import Receipt

@@ -57,7 +57,7 @@ from memory_actors.base.watching import check_forgets, tell_to_forget
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import user_state
-from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.kinds.user_state import UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import index_path, remove_all_indexes, remove_indexes
@@ -248,7 +248,7 @@ class Erasing:
         """Return the digests of the texts of all users who are live."""
         states = [live.state for live in self._services.runtime.lives()]
         return await anyio.to_thread.run_sync(
-            lambda: {digest for state in states for digest in _digests(state)}
+            lambda: {digest for state in states for digest in state.digests()}
         )
 
     async def _erase_recalls(self, store: ErasingStore, user_id: str, epoch: int | None) -> int:
@@ -292,10 +292,3 @@ def _collect(
             if row is not None:
                 digests.update(passage.digest for passage in kind.passages(row))
     return state
-
-
-def _digests(state: UserState) -> Iterable[bytes]:
-    for kind in KINDS:
-        for row in kind.rows(state.of(kind)):
-            for passage in kind.passages(row):
-                yield passage.digest

@@ -17,12 +17,12 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import ModelSwitch
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.base.watching import tell
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.user_state import KINDS
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.indexes.parts import indexed
-from memory_actors.search.reading import Found, texts
+from memory_actors.search.reading import texts
 from memory_actors.users.handles.scope import Services
 from memory_actors.users.live_user import LiveUser
 

@@ -19,7 +19,7 @@ from eventlog import CountingStore
 from memory_actors.base.errors import GlobalQuotaExceededError
 from memory_actors.base.quota import GIB, GlobalLimits, Limits, Plan, Prices, size
 from memory_actors.base.records import QuotaUse
-from memory_actors.base.usage import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
+from memory_actors.base.statistics import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState
 

@@ -1,10 +1,10 @@
 """The commands of long-term memory."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
-from memory_actors.base.origins import Origins
 from memory_actors.base.records import OnDuplicate, Origin
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update
@@ -75,8 +75,5 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 class SupersedeMemories(Command, frozen=True, kw_only=True):
     """Record that memories hold no more, if they and the newer ones are as they were compared."""
 
+    has_words: ClassVar[bool] = False
     pairs: tuple[Pair, ...]
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
-        """Return nothing: both facts keep their origins."""
-        return {}

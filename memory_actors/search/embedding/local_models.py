@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from memory_actors.base.errors import EmbedderError, InvalidInputError, MissingExtraError
+from memory_actors.base.errors import EmbedderError, InvalidInputError, MissingExtraError, importing
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.served import ASKS, readable
 
@@ -141,12 +141,8 @@ class FastEmbedder:
     batch_texts_max = 16
 
     def __init__(self, model: str):
-        try:
+        with importing("This embedder needs fastembed", "fastembed"):
             from fastembed import TextEmbedding
-        except ImportError as error:
-            raise MissingExtraError(
-                "This embedder needs fastembed: run `pip install 'memory-actors[fastembed]'`"
-            ) from error
         self._name, self._kind = model, TextEmbedding
 
     @property

@@ -67,7 +67,7 @@ from eventlog.keys import keyfile
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import snapshots
-from memory_actors.kinds.kind import Events, Kind
+from memory_actors.kinds.kind import Events, Found, Kind
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState, totals
 from memory_actors.search.embedding.rows import Owner, damaged_rows, owner_of
@@ -77,7 +77,7 @@ from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
-from memory_actors.search.reading import Found, texts
+from memory_actors.search.reading import texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import closed_log, open_log
 

@@ -1,6 +1,6 @@
 """One context document: what an agent loads into every prompt."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from memory_actors.base.records import Hit, Item, Metadata
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_name,
+    check_names,
     check_text,
     check_top_k,
     content_bytes,
@@ -31,10 +32,11 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import BlockRow, blocks, in_order, text, under_sections
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
-from memory_actors.search.reading import Found, texts
+from memory_actors.search.reading import texts
 from memory_actors.users.handles.context_writing import ContextWriting, checked_section
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
@@ -105,7 +107,7 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: one of them is not there.
         """
-        ids = _checked(entry_ids)
+        ids = check_names(entry_ids, "entry_ids")
         command = commands.TouchEntries(now_us=self._scope.now_us(), memory_ids=ids)
         return await self._changed_mine("touch", command, ids)
 
@@ -114,7 +116,7 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: one of them is not there.
         """
-        ids = _checked(entry_ids)
+        ids = check_names(entry_ids, "entry_ids")
         command = commands.PinEntries(now_us=self._scope.now_us(), memory_ids=ids, pinned=pinned)
         return await self._changed_mine("pin", command, ids)
 
@@ -173,7 +175,7 @@ class ContextDocument(ContextWriting):
             raise InvalidInputError(f"free must be a number, not {free!r:.40}")
         if not FREE_MIN <= free <= FREE_MAX:
             raise InvalidInputError(f"free must be from {FREE_MIN} to {FREE_MAX}, not {free:g}")
-        ids = None if entry_ids is None else _checked(entry_ids)
+        ids = None if entry_ids is None else check_names(entry_ids, "entry_ids")
         command = commands.ArchiveEntries(
             now_us=self._scope.now_us(),
             document=self.name,
@@ -192,7 +194,7 @@ class ContextDocument(ContextWriting):
         :raises ContextLimitError: there is no room for all of them.
         :raises NotFoundError: one of them never was.
         """
-        ids = _checked(entry_ids)
+        ids = check_names(entry_ids, "entry_ids")
         return await self._changed_mine("restore", self._restoring(ids), ids)
 
     async def archived(self) -> list[ContextEntry]:
@@ -379,9 +381,3 @@ def _with_reason(receipt: ContextReceipt, before: int, roomy: int) -> ContextRec
             "what is left is pinned entries and headings. Unpin or remove some."
         )
     return msgspec.structs.replace(receipt, warning=reason)
-
-
-def _checked(entry_ids: object) -> tuple[str, ...]:
-    if isinstance(entry_ids, str) or not isinstance(entry_ids, Iterable):
-        raise InvalidInputError("entry_ids must be a list of ids")
-    return tuple(check_name(one, "entry_id") for one in entry_ids)

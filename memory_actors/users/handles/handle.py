@@ -53,13 +53,13 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds.commands import Add, Command, Condition, Restore
 from memory_actors.kinds.context.commands import DocumentRoom
-from memory_actors.kinds.kind import Kind, Pruned, Row
+from memory_actors.kinds.kind import Found, Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, approving, pending_row
 from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
-from memory_actors.search.reading import Found, memories
+from memory_actors.search.reading import memories
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.redacting import Redacting

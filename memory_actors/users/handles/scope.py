@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from eventlog import EventStore
+from eventlog import EventStore, Recorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import Runtime
@@ -28,7 +28,7 @@ from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import SUBJECTS, TTL_S_MAX, check_optional_name
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.grants import denied
-from memory_actors.kinds.user_state import LimitsByTier, UserState
+from memory_actors.kinds.user_state import PART_OF_COMMAND, LimitsByTier, UserState
 from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -186,6 +186,11 @@ class Scope:
         await self.services.log.flush()  # working memory is acknowledged before it is in the log
         return await self.services.log.versions_about(self.stream, memory_id)
 
+    async def events_about(self, memory_id: str) -> list[Recorded[Any]]:
+        """Return the events about a memory, in order; of a dropped one, since when it is."""
+        versions = await self.versions_about(memory_id)
+        return await self.services.log.read_versions(self.stream, versions, dropped="mark")
+
     def now_us(self) -> int:
         """Return the time that a command is given."""
         return self.services.clock_us()
@@ -193,6 +198,13 @@ class Scope:
     def new_id(self, now_us: int) -> str:
         """Return a new memory id."""
         return self.services.new_id(now_us)
+
+    async def carry_out(self, command: Command) -> UserState:
+        """Carry out a command that is about no memory, and return the state then."""
+        with self.measured(type(command).__name__, PART_OF_COMMAND[type(command)].NAME):
+            async with self.writable() as live:
+                state: UserState = (await self.ask(live, command)).state
+                return state
 
     async def ask(self, live: LiveUser, command: Command, *, relaxed: bool = False) -> Reply:
         """Carry out a command; the log keeps who asked, and for what."""

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from eventlog import EventRegistry
-from memory_actors.actors.asking import Reply, Request
-from memory_actors.actors.batch import (
+from memory_actors.actors.asking import (
     BATCH_COMMANDS_MAX,
     BATCH_PAYLOAD_BYTES_MAX,
     CommandBatch,
     QueuedRequest,
+    Reply,
+    Request,
     tentative,
 )
 

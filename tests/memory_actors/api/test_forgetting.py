@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.canaries import found_in
+from support.compacting import LOGIN, LUNCH, some
 
 from eventlog import DiskFull, EventLog
 from memory_actors import (
@@ -257,5 +258,23 @@ async def test_what_a_failure_has_left_is_forgotten_by_asking_again(
     assert not found_in(tmp_path)
 
 
-async def _full(*_: object) -> int:
+@pytest.mark.owner
+async def test_the_next_compaction_archives_what_a_failed_rewriting_left_out(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add_many([*some(LOGIN, 7), *some(LUNCH, 7)])
+        await memory.compact("ada")
+        assert (await memory.verify()).archived_events == 14
+        with monkeypatch.context() as patch:
+            patch.setattr(EventLog, "_shrink", _full)
+            with pytest.raises(DiskFull):
+                await user.forget("fixed2")
+        await user.forget("fixed2")
+        await memory.compact("ada")
+        assert (await memory.verify()).archived_events == 7  # of lunch: logins came back
+
+
+async def _full(*_: object, **__: object) -> int:
     raise DiskFull("no room")

@@ -1,8 +1,10 @@
 """Reviews: what has to wait is in no read before somebody approves it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.canaries import parts
 from support.compacting import LOGIN, SHORT, some
 from support.fakes import FakeClock
 from support.given import pro
@@ -230,3 +232,25 @@ async def test_a_purge_takes_out_what_is_pending(open_memory: Any) -> None:
             purged = await user.purge(WEB, dry_run=dry_run)
             assert purged.gone == {"long_term": (waits.memory_id,)}
         assert await user.pending() == []
+
+
+@pytest.mark.parametrize("verdict", ["pending", "approve", "reject"])
+async def test_forgetting_by_id_takes_the_words_of_a_reviewed_memory_out_of_all_files(
+    open_memory: Any, tmp_path: Path, verdict: str
+) -> None:
+    async with open_memory(review="all") as memory:
+        user, section = memory.user("ada"), "Rules" if verdict == "approve" else f"On {SECRET}"
+        for said in (
+            await user.add(f"Ada keeps {SECRET}", metadata={"label": SECRET}),
+            await user.add(f"Ada sells {SECRET}", "entity", key="Ada"),
+            await user.add(f"Never mention {SECRET}", "context", key=section),
+        ):
+            if verdict != "pending":
+                await getattr(user, verdict)([said.memory_id])
+            assert (await user.forget(said.memory_id)).rewritten
+        assert (await memory.verify()).ok
+        assert (await user.pending(), await user.retrieve(SECRET)) == ([], [])
+        async with memory.replay("ada", 1) as past:  # "Ada keeps" was pending then
+            assert [one.content for one in await past.pending()] == ["[forgotten]"]
+        files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        assert not any(SECRET.encode() in part for file in files for part in parts(file))

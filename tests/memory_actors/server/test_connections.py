@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors.server.connections import CONNECTIONS_MAX, Connections
+from memory_actors.server.serving import CONNECTIONS_MAX, Connections
 from tests.memory_actors.server.helpers import ALICE, Service, serving, until
 
 HALF = b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "
