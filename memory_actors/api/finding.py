@@ -50,8 +50,8 @@ def found_in(state: UserState, memory_id: str, now_us: int) -> Found:
         if row is not None:
             return Found(kind, row)
     raise NotFoundError(
-        f"no memory {memory_id!r}: never there, deleted, evicted, expired, or compressed into a "
-        "summary; `why` tells what became of it"
+        f"no memory {memory_id!r}: never there, pending, deleted, evicted, expired, or compressed "
+        "into a summary; `why` tells what became of it"
     )
 
 

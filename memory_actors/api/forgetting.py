@@ -61,7 +61,7 @@ from memory_actors.kinds.user_state import UserState, event_registry, kind_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.holds import holds_of
+from memory_actors.users.holds import holds_of, refuse_held
 
 KEY_BYTES = 32
 PAGE_EVENTS = 512  # searched in a thread: some 10 ms
@@ -310,7 +310,7 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
     """Take words out of the log and what is derived from it; return how many events had them."""
     store = require(scope.services.log, RedactingStore)
     async with scope.services.runtime.alone(scope.stream):
-        await scope.services.log.flush()
+        refuse_held(await holds_of(scope.services.log, scope.stream))  # placed meanwhile
         # so that the next compaction archives again what a crash would leave out of the archive
         await scope.services.log.save_checkpoint(Checkpoint(checkpoint_name(scope.stream), 0))
         rewritten = await store.redact(scope.stream, words.rewritten)

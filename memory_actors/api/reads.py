@@ -344,8 +344,12 @@ class UserReads(Redacting):
         return await extractions(self._scope, limit)
 
     async def forgotten(self) -> list[ForgottenFact]:
-        """Return what was forgotten and is refused, newest first: digests and times, no text."""
-        return facts_of(await self._scope.state())
+        """Return what was forgotten and is refused, newest first: digests and times, no text.
+
+        :raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the
+            key of a digest can test a guess.
+        """
+        return facts_of(await self._scope.managed())
 
     async def why(self, memory_id: str) -> Why:
         """Return why a memory is there, or no longer is: each event of its life in words.

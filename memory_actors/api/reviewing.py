@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.api.forgetting import KEY_BYTES
-from memory_actors.base.records import Memory, Right
+from memory_actors.base.records import Memory
 from memory_actors.base.validation import check_names
 from memory_actors.kinds import provenance
-from memory_actors.kinds.grants import denied
 from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.review import MemoryHeld, Reject, Review, pending_row
+from memory_actors.kinds.review import MemoryHeld, Reject, pending_row
 from memory_actors.kinds.tombstones import Tombstones, tombstones_of
 from memory_actors.kinds.user_state import KIND_BY_NAME
 from memory_actors.search.reading import memory
@@ -24,19 +23,11 @@ from memory_actors.users.handles.scope import Scope
 async def pending(scope: Scope, kinds: Sequence[Kind], offset: int, limit: int) -> list[Memory]:
     """Return pending memories, newest first. See `UserMemory.pending`."""
     names = {kind.NAME for kind in kinds}
-    waiting = (await _managed(scope)).pending.values()
+    waiting = (await scope.managed()).review.pending.values()
     versions = sorted((one.version for one in waiting if one.kind in names), reverse=True)
     page = sorted(versions[offset : offset + limit])
     read = await scope.services.log.read_versions(scope.stream, page)
     return [_memory(held) for held in reversed(read)]
-
-
-async def _managed(scope: Scope) -> Review:
-    """Return what is pending; whoever reviews a scope manages it."""
-    state = await scope.state()
-    if not state.grants.allow(scope.by, Right.MANAGE):
-        raise denied(scope.by, Right.MANAGE, repr(scope.user_id))
-    return state.review
 
 
 def _memory(held: Recorded[MemoryHeld]) -> Memory:
@@ -53,7 +44,7 @@ async def read_pending(scope: Scope, memory_ids: Sequence[str]) -> list[Recorded
     :raises NotFoundError: one does not wait.
     """
     ids = check_names(memory_ids, "memory_ids")
-    review = await _managed(scope)
+    review = (await scope.managed()).review
     review.check(ids)
     versions = [review.pending[one].version for one in ids]
     read = await scope.services.log.read_versions(scope.stream, sorted(versions))

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from eventlog import Dropped, Recorded
 from memory_actors.base.origins import Origins, matches, origins_of
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import UNSAID, Trust
+from memory_actors.base.records import UNSAID, Right, Trust
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
@@ -44,6 +44,7 @@ class Purge(Command, frozen=True, kw_only=True):
     """Remove the words of a source, or of a trust level, from memories."""
 
     frees: ClassVar[bool] = True
+    needs: ClassVar[Right] = Right.MANAGE
     memory_ids: tuple[str, ...]
     """The memories that it may have had a say in."""
     source: str | None = None

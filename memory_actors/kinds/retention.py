@@ -6,14 +6,13 @@ needs neither settings nor log, and the kinds' own events name what goes: a repl
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import Any
 
 from msgspec.structs import replace
 
 from eventlog import Dropped, Recorded
 from eventlog.core.records import DAY_US
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import Right
 from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds.effects import ENDS, Event, effect, says
 from memory_actors.kinds.kind import Found, Kind, Row, is_summary
@@ -24,7 +23,6 @@ from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge, Purging, made_of
 class ApplyRetention(Purge, frozen=True, kw_only=True):
     """Delete those of some memories that a rule matches, and that nobody has written since."""
 
-    needs: ClassVar[Right] = Right.MANAGE
     rule: RetentionRule
 
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words

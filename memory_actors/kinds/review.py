@@ -12,7 +12,7 @@ usage and totals have it.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from immutables import Map
@@ -22,7 +22,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, origins_of
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import OnDuplicate, Right
+from memory_actors.base.records import OnDuplicate
 from memory_actors.kinds.commands import Add
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.context.events import BlockInserted
@@ -163,7 +163,6 @@ class ReviewDump(msgspec.Struct, frozen=True):
 class Reject(PutTombstones, frozen=True, kw_only=True):
     """Reject pending memories, all or none, and refuse what they say from now on."""
 
-    needs: ClassVar[Right] = Right.MANAGE
     memory_ids: tuple[str, ...]
 
 

@@ -24,6 +24,7 @@ from immutables import Map
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
 from memory_actors.base.quota import Limits
+from memory_actors.base.records import Right
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.effects import Event, says
 from memory_actors.kinds.kind import Decide, Part
@@ -208,6 +209,7 @@ def tombstones_of(
 class PutTombstones(Command, frozen=True, kw_only=True):
     """Refuse texts from now on. `tombstones_of` makes what it takes."""
 
+    needs: ClassVar[Right] = Right.MANAGE
     frees: ClassVar[bool] = True
     has_words: ClassVar[bool] = False
     tombstones: tuple[Tombstone, ...]
@@ -216,6 +218,7 @@ class PutTombstones(Command, frozen=True, kw_only=True):
 class LiftTombstones(Command, frozen=True, kw_only=True):
     """Let texts come again."""
 
+    needs: ClassVar[Right] = Right.MANAGE
     digests: tuple[bytes, ...]
 
 

@@ -301,7 +301,7 @@ class UserMemory:
     def extractions(self, *, limit: int = 100) -> list[Extraction]:
         "Return past extractions with the facts they found, newest first.\n\n`undone_at` is set if an extraction was undone."
     def forgotten(self) -> list[ForgottenFact]:
-        "Return what was forgotten and is refused, newest first: digests and times, no text."
+        "Return what was forgotten and is refused, newest first: digests and times, no text.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the\n    key of a digest can test a guess."
     def why(self, memory_id: str) -> Why:
         "Return why a memory is there, or no longer is: each event of its life in words.\n\nFor a compressed memory it includes the fate of its summary; for a summary, the ids of\nits originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
     def grants(self) -> dict[str, Right]:

@@ -149,6 +149,16 @@ class Scope:
         async with self.live() as live:
             return live.state
 
+    async def managed(self) -> UserState:
+        """Return the confirmed state, for who manages the scope.
+
+        :raises AccessDeniedError: the subjects of the handle do not.
+        """
+        state = await self.state()
+        if not state.grants.allow(self.by, Right.MANAGE):
+            raise denied(self.by, Right.MANAGE, repr(self.user_id))
+        return state
+
     async def state_now(self) -> UserState:
         """Return the confirmed state as it reads now, without what has expired."""
         return (await self.state()).at(self.now_us())

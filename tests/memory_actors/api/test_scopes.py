@@ -198,7 +198,7 @@ async def test_readers_do_not_write_and_writers_do_not_manage(open_memory: Any) 
             if name not in READS:
                 await refused(call(reader))
         assert (await writer.add("by the planner")).operation == "add"
-        for name in ("grant", "revoke", "set_tier"):
+        for name in ("grant", "revoke", "set_tier", "purge", "forget"):
             await refused(CALLS[name](writer))
         labelled = memory.user("project:x", agent_id="planner", by="bob")
         await refused(labelled.count())
