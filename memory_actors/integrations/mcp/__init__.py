@@ -10,7 +10,7 @@ from memory_actors.base.errors import MissingExtraError
 
 __all__ = ["TOOL_SETS", "check_installed"]
 
-TOOL_SETS = ("memory", "graph", "files")
+TOOL_SETS = ("memory", "graph", "files", "review")
 """The sets of tools that there are; the first is the default."""
 
 

@@ -57,6 +57,7 @@ WORDS: Final[Mapping[str, str]] = {
     "limit": "How many at most. Default: 100.",
     "offset": "How many to skip.",
     "memory_id": "The id that another tool returned.",
+    "memory_ids": "The ids that pending_memories returned.",
     "source": "The name of the first person, thing or place.",
     "relation": "How it relates to the second: a verb such as works_at.",
     "target": "The name of the second.",
@@ -102,6 +103,16 @@ def _writes(operation: str) -> Run:
     return run
 
 
+def _writes_all(operation: str) -> Run:
+    """Return a runner that executes an operation on several memories."""
+
+    async def run(call: ToolCall) -> ToolAnswer:
+        receipts = await OPERATIONS[operation].bound(call.user)(**_given(call))
+        return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in receipts]), changed=True)
+
+    return run
+
+
 async def _remember_many(call: ToolCall) -> ToolAnswer:
     """Add memories by one write, so that all are there or none, whatever becomes of the call."""
     items = [Item(**msgspec.structs.asdict(one)) for one in call.given.items]
@@ -131,7 +142,7 @@ def _finds(operation: str) -> Run:
         where = SearchedIn(
             user=user.user_id,
             kinds=list(kinds or SEARCHED),
-            filters=given["filters"] or {},
+            filters=given.get("filters") or {},
             **{name: given.get(name) for name in ("query", "since", "until", "agent_id")},
         )
         return ToolAnswer(Memories(searched=where, memories=[*map(shown, found)], note=note))
@@ -365,3 +376,36 @@ TOOLS: Final[Sequence[Tool]] = (
     ),
 )  # fmt: skip
 """The default tools: ten, as a model chooses worse from more."""
+
+REVIEW: Final[Sequence[Tool]] = (
+    _tool(
+        "pending_memories", "Memories to review", _finds("pending"),
+        _takes("pending", "memory_types", "limit", "offset"), Memories,
+        (
+            _says("pending"),
+            "the user wants to look through what was added and not yet approved.",
+            '{"limit": 20}',
+        ),
+        reads=True,
+    ),
+    _tool(
+        "approve_memories", "Approve memories", _writes_all("approve"),
+        _takes("approve", "memory_ids"), AllWritten,
+        (
+            _says("approve"),
+            "the user has seen these memories and says that they are right.",
+            '{"memory_ids": ["mem_0123"]}',
+        ),
+    ),
+    _tool(
+        "reject_memories", "Reject memories", _writes_all("reject"),
+        _takes("reject", "memory_ids"), AllWritten,
+        (
+            _says("reject"),
+            "the user has seen these memories and does not want them remembered.",
+            '{"memory_ids": ["mem_0123"]}',
+        ),
+        destroys=True,
+    ),
+)  # fmt: skip
+"""For who reviews with the help of a model: what is untrusted must not approve itself."""

@@ -54,6 +54,7 @@ TOOL_SETS: Final[Mapping[str, Sequence[Tool]]] = {
     "memory": memory_tools.TOOLS,
     "graph": graph.TOOLS,
     "files": files.TOOLS,
+    "review": memory_tools.REVIEW,
 }
 INSTRUCTIONS: Final[Mapping[str, str]] = {
     "memory": (
@@ -63,6 +64,7 @@ INSTRUCTIONS: Final[Mapping[str, str]] = {
     ),
     "graph": "A knowledge graph of entities and relations that stays between conversations.",
     "files": "Markdown files under /memories stay between conversations. View /memories first.",
+    "review": "Some memories wait for a review. Approve or reject only as the user has decided.",
 }
 RECENT: Final = "memory://recent"
 RECENT_MAX: Final = 50
@@ -98,7 +100,7 @@ _logger = get_logger("memory_actors.mcp")
 
 
 def new_server(whose: Whose, tool_sets: Sequence[str] = ("memory",), *, watched: bool) -> Server:
-    """Return a server with some sets of tools: memory, graph, files.
+    """Return a server with some sets of tools: memory, graph, files, review.
 
     `watched` says that a client may subscribe to the graph: use it only for servers of one user,
     since every subscriber is notified of each change.

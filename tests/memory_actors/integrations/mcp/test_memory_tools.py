@@ -3,13 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import MCPError
+from support.fakes import FakeEmbedder
 
-from memory_actors import InvalidInputError, MemorySystem, UserMemory
+from memory_actors import InvalidInputError, MemorySystem, Settings, UserMemory
 from memory_actors.integrations.mcp.memory_tools import MANY_MAX, TOOLS
 from memory_actors.integrations.mcp.serving import TOOL_SETS
 from memory_actors.integrations.mcp.tool import Tool, schema
@@ -369,3 +371,22 @@ async def test_memories_are_resources(serve, memory) -> None:
     assert newest == [one]
     assert one["content"] == "Ann likes tea"
     assert refused.value.error.data == {"uri": "memory://memories/mem_none"}
+
+
+async def test_what_waits_is_reviewed_with_tools_of_their_own(serve, tmp_path: Path) -> None:
+    settings = Settings(review="untrusted")
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder(), settings=settings) as memory:
+        user = memory.user("ada")
+        for text in ("Ann likes tea", "Ann is rich"):
+            await user.from_source("mail", "untrusted").add(text)
+        async with serve("memory", user=user) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert not names & {tool.name for tool in TOOL_SETS["review"]}
+        async with serve("review", user=user) as client:
+            waiting = await client.call_tool("pending_memories", {})
+            rich, tea = [one["id"] for one in waiting.structured_content["memories"]]
+            await client.call_tool("approve_memories", {"memory_ids": [tea]})
+            await client.call_tool("reject_memories", {"memory_ids": [rich]})
+            assert (await client.call_tool("approve_memories", {"memory_ids": [rich]})).is_error
+        assert [one.content for one in await user.list_memories()] == ["Ann likes tea"]
+        assert await user.pending() == []
