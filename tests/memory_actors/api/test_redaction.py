@@ -24,7 +24,7 @@ from memory_actors.integrations.context_files.syncing import label_of, sync
 from memory_actors.integrations.otel import instrument
 from memory_actors.kinds.phrasing import text_digest
 
-pytestmark = [pytest.mark.anyio, pytest.mark.user]
+pytestmark = pytest.mark.anyio
 
 VALUES = Values(9)
 KEY, CARD, EMAIL = SERVICES["aws-key"](VALUES), VALUES.card(), "anna@example.org"
