@@ -84,7 +84,7 @@ class Replaced(NamedTuple):
 
     position: int
     header: bytes
-    """Of the one that is there."""
+    """The header of the present frame."""
     data: bytes
 
 

@@ -8,7 +8,7 @@ Four steps, in an order that makes a crash harmless: forgetting again does the r
 4. The words are rewritten in the log, where `[forgotten]` takes their place; snapshots, index files
    and vectors that were derived from them go. The user's actor is put away meanwhile.
 
-What is left of an event keeps its place, ids and times, so replays of earlier moments show that
+The rest of an event keeps its place, ids and times, so replays of earlier moments show that
 something was there. Digests of texts that went are replaced by digests under the tombstones' key.
 """
 
@@ -71,7 +71,7 @@ _KEYS = event_registry().keys
 
 
 class _Fact(NamedTuple):
-    """What is to be forgotten."""
+    """A fact to forget."""
 
     texts: tuple[str, ...]
     chosen: frozenset[str] = frozenset()
@@ -136,7 +136,7 @@ async def unforget(scope: Scope, what: str) -> ForgottenFact:
 
 
 def facts_of(state: UserState) -> list[ForgottenFact]:
-    """Return what was forgotten, newest first."""
+    """Return the forgotten facts, newest first."""
     return [*map(_told, sorted(state.tombstones.by_digest.values(), key=lambda one: -one.at_us))]
 
 

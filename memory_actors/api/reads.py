@@ -344,7 +344,7 @@ class UserReads(Redacting):
         return await extractions(self._scope, limit)
 
     async def forgotten(self) -> list[ForgottenFact]:
-        """Return what was forgotten and is refused, newest first: digests and times, no text.
+        """Return the forgotten facts that are refused, newest first: digests and times, no text.
 
         :raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the
             key of a digest can test a guess.

@@ -384,8 +384,8 @@ class UserMemory(UserReads):
     async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Reject pending memories, all or none: they never begin.
 
-        What they say is refused from now on, as if it was forgotten (`forgotten` lists it, and
-        `unforget` lets it come again). The log keeps the words, unless you `forget` them.
+        Their facts are refused from now on, as if forgotten (`forgotten` lists it, and
+        `unforget` lets one come again). The log keeps the words, unless you `forget` them.
 
         :raises NotFoundError: one of them is not pending.
         """
@@ -430,7 +430,7 @@ class UserMemory(UserReads):
         `what` is the id of a memory that says it, also of one that was deleted, or the fact in
         words. The memory goes, and with `everywhere` whatever else says the same: the same words
         but for case, white space and punctuation at the end, as a text, sentence or clause of its
-        own. What says more loses that part; where that cannot be done, the memory is `kept`.
+        own. A text that says more loses that part; where that cannot be done, the memory is `kept`.
         Summaries of it go, and their other originals come back.
 
         The log keeps the events, with `[forgotten]` in the place of the words; no file has them any
@@ -540,7 +540,7 @@ class UserMemory(UserReads):
         return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
 
     async def release(self, hold_id: str) -> Hold:
-        """Release a legal hold. With the last one, what is due by then goes.
+        """Release a legal hold. With the last one, memories that are due go.
 
         :raises NotFoundError: it is not in force.
         """

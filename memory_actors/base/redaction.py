@@ -45,7 +45,7 @@ DEPTH_MAX: Final = JSON_DEPTH_MAX + 8
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True):
-    """What is redacted, and how."""
+    """The detectors of a store, and the action for each."""
 
     detectors: tuple[str, ...] = ("secrets",)
     """Names of groups ("secrets", "personal") or detectors ("aws-key", "email", …)."""

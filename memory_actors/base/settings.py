@@ -167,8 +167,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recall_audit_days: Days = 90.0
     """Days for which that is kept."""
     redact: Redact | None = None
-    """What is masked or refused before it is stored: "secrets", "personal", names of detectors, or
-    a `Redaction`; None: nothing. See docs/redaction.md."""
+    """The text that is masked or refused before it is stored: "secrets", "personal", names of
+    detectors, or a `Redaction`; None: none. See docs/redaction.md."""
     node_host: str | None = None
     """The address of this machine at which other nodes of a store in a database reach it; None:
     that of the interface through which it reaches the database."""

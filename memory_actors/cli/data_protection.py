@@ -14,7 +14,7 @@ from memory_actors.cli.output import counted, local, print_table, say, table
 def forget(done: Forgotten) -> None:
     """Forget WHAT a memory says, by its id or in the same words, in every kind and in the log.
 
-    It is refused from then on: `unforget` lets it in again. What was forgotten cannot be restored.
+    It is refused from then on: `unforget` lets it in again. Forgotten facts cannot be restored.
     """
     say(taken_out(done) or "No memory says it now.")
     for kind, ids in done.kept.items():

@@ -80,7 +80,7 @@ def _entries(
 ) -> Iterator[_Entry]:
     """Yield each line that is a memory as an entry; the others are left out.
 
-    Those that say what was forgotten are added to `forgotten`.
+    Lines that say a forgotten fact are added to `forgotten`.
     """
     reader, done_bytes, number = LineReader(reading), 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):

@@ -54,7 +54,7 @@ class _StaysError(Exception):
 
 
 class Forget(Purge, frozen=True, kw_only=True):
-    """Take what tombstones stand for out of memories: `memory_ids`, all that may say it."""
+    """Take the facts of tombstones out of memories: `memory_ids`, all that may say it."""
 
     tombstones: tuple[Tombstone, ...]
     chosen: frozenset[str] = frozenset()

@@ -247,7 +247,7 @@ def refusing(
 ) -> Tombstone | None:
     """Return the tombstone of something that an event says.
 
-    `codes` are the embeddings of its texts, by digest. What is not among them is not compared: only
+    `codes` are the embeddings of its texts, by digest. Texts without one are not compared: only
     the parts of a long text are embedded.
 
     :raises EmbeddingNeededError: they are needed, and there are none.

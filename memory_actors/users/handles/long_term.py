@@ -75,7 +75,7 @@ class LongTermMemory(Summarized):
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
 
-        What was forgotten is left out, or with `skip_forgotten=False` refuses all.
+        Forgotten facts are left out, or with `skip_forgotten=False` they refuse all.
 
         :raises QuotaExceededError: no room; nothing was embedded or added.
         :raises InvalidInputError: one of them is not what it must be, or there are too many.
