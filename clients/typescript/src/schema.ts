@@ -289,7 +289,7 @@ export interface paths {
         };
         /**
          * What was forgotten
-         * @description Return what was forgotten and is refused, newest first: digests and times, no text.
+         * @description Return the forgotten facts that are refused, newest first: digests and times, no text.
          */
         get: operations["forgotten"];
         put?: never;
@@ -2889,7 +2889,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return what was forgotten and is refused, newest first: digests and times, no text. */
+            /** @description Return the forgotten facts that are refused, newest first: digests and times, no text. */
             200: {
                 headers: {
                     [name: string]: unknown;
