@@ -42,10 +42,12 @@ QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
 CANDIDATES_MAX = 160
 L2 = 3e-5
 BEGUN = "+begun"
-BEGUN_SIZES = (3, 6, 12, 25)
-BEGUN_MAX = 120  # of a set
-BEGUN_WEIGHT = 0.3  # of such a set, in the chance that anything answers
-ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set as it is
+BEGUN_SIZES = (3, 6, 12, 25)  # memories
+BEGUN_MAX = 120  # stores from one set
+# The weight of stores that have just begun, and of a set whose questions were asked before; that of
+# the set as it is is 1. The first counts in the chance that anything answers only.
+BEGUN_WEIGHT = 0.3
+ASKED_WEIGHT = 0.4
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
 BARE = -8.0  # few questions of the sets are about names: this one is given
 SIGNS = np.array([-1 if name in ("asks", "echo", "reply", "bare") else 1 for name in SIGNALS])
@@ -80,9 +82,8 @@ async def collect(paths: Sequence[Path], store: Path) -> list[Example]:
     """Return an example for each question of the sets, asked as it is and asked before."""
     found: list[Example] = []
     sets = [read_set(path) for path in paths]
-    sets += [begun(one) for one in sets]
     users = [(one, n, again) for one in sets for n in range(len(one.users)) for again in (0, 1)]
-    users = [each for each in users if not (each[2] and each[0].name.endswith(BEGUN))]
+    users += [(one, n, 0) for one in map(begun, sets) for n in range(len(one.users))]
     async with opened(store, embedder_of(None)) as memory:
         with progress_bar("Collecting signals", quiet=False) as moved:
             for done, (one, number, again) in enumerate(users, 1):

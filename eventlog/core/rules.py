@@ -217,7 +217,7 @@ class FrameReading:
     def rewritten(
         self, taken: frame.Taken, name: str, payload: frame.Payload, rewrite: Callable[[Any], Any]
     ) -> bytes | None:
-        """Return the payload with its data rewritten, as a frame has it; None if it stays the same.
+        """Return the payload with its data rewritten, as a frame has it; None without a change.
 
         Raises as `recorded`.
         """

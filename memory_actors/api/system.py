@@ -96,8 +96,8 @@ class MemorySystem(SystemUpkeep):
         `UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is
         none, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a
         person ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of
-        them. Their grants are checked, and the first is an origin of all that is written; None is
-        this process, which may do everything. See `UserMemory.grant`.
+        them. Their grants are checked, and the first is an origin of all that is written. With
+        None, the process itself speaks, and may do everything. See `UserMemory.grant`.
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """

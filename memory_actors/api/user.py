@@ -526,8 +526,8 @@ class UserMemory(UserReads):
     async def hold(self, reason: str) -> Hold:
         """Put this user under a legal hold, until `release`; there may be several.
 
-        Meanwhile no retention rule applies and nothing expires by its time to live. Nothing is
-        dropped from the log, recalls included, and `erase` and `forget` are refused. Writes,
+        Meanwhile no retention rule applies and nothing expires by its time to live. The log
+        drops no event, recalls included, and `erase` and `forget` are refused. Writes,
         deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
         what leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.
 
@@ -553,7 +553,7 @@ class UserMemory(UserReads):
 
         With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
         was, for audits, as after a `delete`. With `from_log` the words of all that rules have ever
-        deleted leave the log, too, as with `forget`: replays show that something was there. That
+        deleted leave the log, too, as with `forget`: replays show that something was there. This
         rewrites the file of the log.
 
         :raises MissingCapability: the store cannot take words out of the log.

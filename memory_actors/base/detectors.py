@@ -2,8 +2,7 @@
 
 A detector reads a text only where a hint is: a literal in the lowered text, or a digit of a longer
 number. Most texts have none, so they cost a few microseconds. Quantifiers are bounded where a match
-may fail behind them, so a long text takes linear time. Where a form has check digits, `accepted`
-verifies them.
+may fail behind them, so a long text takes linear time. `accepted` verifies check digits.
 """
 
 import re

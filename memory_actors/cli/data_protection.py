@@ -87,7 +87,7 @@ def retention(applied: Retained) -> None:
     until=None,
 )
 def recalls(found: Sequence[Recall]) -> None:
-    """Show who searched the user's memory, and what came back: Settings.recall_audit keeps it."""
+    """Show searches of the user's memory and their results: Settings.recall_audit keeps them."""
     shown = table("at", "agent", "session", "query", "memories")
     for one in found:
         ids = "\n".join(one.memory_ids)

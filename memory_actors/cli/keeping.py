@@ -180,7 +180,7 @@ def _say_report(report: PurgeReport) -> None:
 
 
 def taken_out(receipt: TakenOut) -> str:
-    """Return what a purge, or forgetting, has done to memories."""
+    """Return a sentence about the memories that a purge or `forget` took out."""
     parts = [f"{len(ids):,} {kind} gone" for kind, ids in receipt.gone.items()]
     parts += [f"{len(ids):,} {kind} with less" for kind, ids in receipt.changed.items()]
     beside = {

@@ -414,7 +414,7 @@ limit = click.option("--limit", type=Count(min=1), default=20, show_default=True
 
 speaks_for = click.option(
     "--as", "by", metavar="SUBJECT", expose_value=False, callback=_remember("by"),
-    help="Who speaks, by their grants: a person, agent:NAME or key:ID.",
+    help="The subject whose grants count: a person, agent:NAME or key:ID.",
 )  # fmt: skip
 reads = click.option(
     "--reads", "reads", metavar="SCOPE", multiple=True, expose_value=False,

@@ -83,13 +83,6 @@ def _by(asked: Sequence[AskedQuestion], key: Callable[[AskedQuestion], str]) -> 
     return [recall(group, name) for name, group in sorted(groups.items())]
 
 
-def print_recall(row: FoundEvidence) -> None:
-    """Print the recall over all questions."""
-    say(f"\nturn recall@5:  {row.turn_recall_at_5:.3f}")
-    say(f"turn recall@10: {row.turn_recall_at_10:.3f}")
-    say("Of the turns that answer a question, this part is among the first 5 and 10 found.", "dim")
-
-
 # --- a LoCoMo file
 
 
@@ -141,7 +134,9 @@ def _print_locomo(told: dict[str, Any], row: FoundEvidence) -> None:
         f"{told['conversations']} conversations, {told['turns']:,} turns, one memory a turn; "
         f"{row.questions:,} questions with evidence."
     )
-    print_recall(row)
+    say(f"\nturn recall@5:  {row.turn_recall_at_5:.3f}")
+    say(f"turn recall@10: {row.turn_recall_at_10:.3f}")
+    say("Of the turns that answer a question, this part is among the first 5 and 10 found.", "dim")
     shown = table("of", "questions", "recall@5", "recall@10", right=("questions", "recall@5"))
     for one in (*told["by_category"], *told["by_conversation"]):
         at_5, at_10 = f"{one.turn_recall_at_5:.3f}", f"{one.turn_recall_at_10:.3f}"

@@ -317,7 +317,7 @@ class Compaction:
             _logger.warning("files not shrunk", error=reason(error))
 
     async def _not_held(self, stream: str | None) -> list[str | None]:
-        """Return what of a stream, or of all, is under no legal hold; [None] is all streams."""
+        """Return the given streams without those under a legal hold; [None] stands for all."""
         streams = await self._log.streams() if stream is None else [stream]
         held = {one for one in streams if await holds_of(self._log, key_owner(one))}
         return [one for one in streams if one not in held] if held else [stream]

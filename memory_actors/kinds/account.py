@@ -6,7 +6,7 @@ of each quota is state, each change of it an event, recorded with the write that
 that evicts by design is full for most of its life, and raises none.
 
 While a user is under a hold, nothing expires, no retention rule applies, and no words leave the
-log. Who placed a hold, and when, is in the log alone: see users/holds.py.
+log. Only the log has the subject and the time of a hold: see users/holds.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

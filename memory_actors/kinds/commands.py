@@ -49,8 +49,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     background: ClassVar[bool] = False
     """True: its texts can wait for those of other commands."""
-    needs: ClassVar[Right] = Right.WRITE
-    """The right that it takes to give it."""
     has_words: ClassVar[bool] = True
     """False: it says nothing, so the caller is no origin of its events."""
     frees: ClassVar[bool] = False
@@ -65,6 +63,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     codes: Mapping[bytes, bytes] | None = None
     """Embeddings of its texts as signed bytes, by the digest of each text. They are compared with
     what was forgotten; None: they were not computed."""
+
+    @property
+    def needs(self) -> Right:
+        """The right that it takes to give it."""
+        return Right.WRITE
 
     @property
     def waits(self) -> bool:
@@ -101,6 +104,11 @@ class Add(Command, frozen=True, kw_only=True):
     """The time until which what it adds waits for a review; None: it needs none."""
     approves: str | None = None
     """The id of the pending memory that it adds."""
+
+    @property
+    def needs(self) -> Right:
+        """The right that it takes: who approves a pending memory manages the scope."""
+        return Right.WRITE if self.approves is None else Right.MANAGE
 
     @property
     def waits(self) -> bool:

@@ -1,8 +1,8 @@
 """Forgetting: a fact is taken out of every kind, in one append. A purge, by text and not by source.
 
 A memory that says nothing else goes. One that says more loses the part where that leaves a text of
-its kind: a sentence, a clause, an observation, a step, a value in a document. Where it does not,
-the memory is kept, and named. A summary of something that said the fact goes, as in a purge.
+its kind: a sentence, a clause, an observation, a step, a value in a document. Otherwise the memory
+is kept, and named. A summary of something that said the fact goes, as in a purge.
 
 The events before this one still have the words. Rewriting them is the store's work: see
 `api/forgetting.py`.
@@ -124,7 +124,7 @@ class Forgetting(Purging):
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
     def _left_of(self, kind: Kind, row: Any, events: Events) -> Sequence[Event] | None:
-        """Return the events that leave a memory what else it says; None if that is nothing.
+        """Return the events that leave a memory the rest of its text, or None without a rest.
 
         :raises _StaysError: it says the fact, and more, and has to stay as it is.
         """

@@ -21,10 +21,10 @@ it takes the state, a write once more as it is decided, in the order of the stre
 newest state of the only actor of the scope, so that a revoked grant ends at the next read at every
 door: this process, its clients, HTTP, MCP, other nodes.
 
-What is written in the scope of somebody else has the subject as one of its origins, as any source
-(`provenance.py`): so a hit names it, `sources=["person:ada"]` finds it, and a purge removes it.
+A memory that is written in the scope of somebody else has the subject among its origins, like a
+source (`provenance.py`). A hit names it, `sources=["person:ada"]` finds it, and a purge removes it.
 `Wrote` says once that a subject without a grant has written. The log finds these events by the
-subject: so erasing a person visits only scopes that know them (`upkeep/erasing.py`).
+subject, so that erasing a person visits only scopes that know them (`upkeep/erasing.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Right
-from memory_actors.kinds.commands import Add, Command
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Decide, Part
 
 GRANTS_MAX = 1_000  # of a scope: the state of each live user holds them, some 200 bytes each
@@ -144,10 +144,8 @@ def check(command: Command, state: Grants) -> None:
 
     :raises AccessDeniedError: they have not.
     """
-    approves = isinstance(command, Add) and command.approves is not None
-    needs = Right.MANAGE if approves else command.needs
-    if not state.allow(command.by, needs):
-        raise denied(command.by, needs)
+    if not state.allow(command.by, command.needs):
+        raise denied(command.by, command.needs)
 
 
 # --- the part

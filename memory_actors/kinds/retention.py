@@ -1,7 +1,7 @@
 """Retention: memories that a rule of the settings no longer allows are deleted, over all kinds.
 
-The command carries the rule, the memories that are old enough, and their past. So the decision
-needs neither settings nor log, and the kinds' own events name what goes: a replay decides nothing.
+The command carries the rule, the memories that are old enough, and their past. Thus the decision
+needs no settings and no log. The kinds' own events delete the memories: a replay decides nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Review: memories that wait until somebody approves them.
 
 An add that needs a review is decided as any other. Then a `MemoryHeld` with the words takes the
-place of the event that would begin the memory. So a pending memory is in the state of no kind: no
+place of the event that would begin the memory. A pending memory is in the state of no kind, so no
 read, index, prompt, summary, duplicate or newer fact can see it. An approval is the same add again,
 which is decided by what is there then. A rejection puts tombstones; the end of its time does not.
 
@@ -72,7 +72,7 @@ class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     until_us: int
     """The time at which the wait ends without an approval."""
     counted: dict[str, int]
-    """What it takes of the limits, by their names."""
+    """The share of each limit that it takes, by the name of the limit."""
     expires_at_us: int | None = None
     """The time at which the memory expires, once it is approved."""
     on_duplicate: OnDuplicate = "keep"

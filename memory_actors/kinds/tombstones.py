@@ -6,7 +6,7 @@ in case, spelling of characters, white space or the punctuation at their end. A 
 fact if one of its sentences does, or one of two clauses that "and" joins.
 
 A tombstone may also have the embedding of the text, rounded to a byte a dimension, and the least
-cosine at which another text is similar. That code says roughly what the text was about.
+cosine at which another text is similar. The code tells roughly the topic of the text.
 
 A decision refuses a forgotten text, so no order of commands lets one in: see `user_state.py`.
 """
@@ -31,7 +31,7 @@ from memory_actors.kinds.kind import Decide, Part
 from memory_actors.kinds.phrasing import DIGEST_BYTES, normalised
 
 MARK = "[forgotten]"
-"""It stands in the log for a text that was taken out. Nothing can be added that says this."""
+"""It stands in the log for a text that was taken out. No text with these words can be added."""
 TOMBSTONES = "tombstones"
 """The key under which the log finds every event of this part."""
 TEXTS = frozenset({
@@ -89,7 +89,7 @@ def clauses(text: str) -> Iterator[str]:
 def trimmed(text: str, is_said: Callable[[str], bool]) -> str | None:
     """Return a text without the sentences and clauses of which `is_said` is true; "" if all are.
 
-    None if one is said that cannot be taken out: what is left would be no sentence.
+    Return None if one cannot be taken out because the rest would be no sentence.
     """
     if is_said(text):
         return ""
@@ -321,7 +321,7 @@ def _digests_in(value: Any) -> Iterator[bytes]:
 
 
 class TombstonesPart(Part[Tombstones]):
-    """What a user had forgotten."""
+    """The tombstones of a user."""
 
     NAME = "tombstones"
     registry = registry

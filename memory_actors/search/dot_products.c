@@ -7,30 +7,29 @@
 
 enum { AT_ONCE = 64, LANES = 16 };
 
+static inline AVX2 int32_t byte_dot(const int8_t *some, const int8_t *others, int64_t width)
+{
+    int32_t sum = 0;
+    for (int64_t place = 0; place < width; place++)
+        sum += (int16_t)some[place] * (int16_t)others[place];
+    return sum;
+}
+
 /* Write the product of each row with each vector; sums are exact. */
 AVX2 EXPORT void byte_dots(
     const int8_t *rows, int64_t count, int64_t width, const int8_t *vectors, int64_t asked,
     int32_t *products)
 {
     for (int64_t row = 0; row < count; row++, rows += width)
-        for (int64_t one = 0; one < asked; one++) {
-            const int8_t *vector = vectors + one * width;
-            int32_t sum = 0;
-            for (int64_t place = 0; place < width; place++)
-                sum += (int16_t)rows[place] * (int16_t)vector[place];
-            *products++ = sum;
-        }
+        for (int64_t one = 0; one < asked; one++)
+            *products++ = byte_dot(rows, vectors + one * width, width);
 }
 
 /* Write the product of each row with itself. */
 AVX2 EXPORT void byte_squares(const int8_t *rows, int64_t count, int64_t width, int32_t *products)
 {
-    for (int64_t row = 0; row < count; row++, rows += width) {
-        int32_t sum = 0;
-        for (int64_t place = 0; place < width; place++)
-            sum += (int16_t)rows[place] * (int16_t)rows[place];
-        products[row] = sum;
-    }
+    for (int64_t row = 0; row < count; row++, rows += width)
+        products[row] = byte_dot(rows, rows, width);
 }
 
 /* Write the product of each row with each vector: the same for a pair wherever it stands. */

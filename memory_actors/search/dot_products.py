@@ -36,7 +36,7 @@ _PAIRS = POINTER, LONG, LONG, POINTER, LONG, POINTER
 def float_dots(rows: Floats, vectors: Floats) -> Floats:
     """Return the product of each row with each vector: [n, d] and [k, d] give float32 [n, k].
 
-    That of a pair is the same wherever they stand.
+    A pair has the same product wherever it stands.
     """
     if LIBRARY.instruction_set:
         products = np.empty((len(rows), len(vectors)), np.float32)

@@ -160,7 +160,7 @@ class MemorySystem:
         auto_prune: bool = False,
         by: str | Sequence[str] | None = None,
     ) -> UserMemory:
-        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written; None is\nthis process, which may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
+        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written. With\nNone, the process itself speaks, and may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
     def replay(
         self,
         user_id: str,
@@ -437,11 +437,11 @@ class UserMemory:
     def set_tier(self, tier: Tier | str) -> None:
         "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
     def hold(self, reason: str) -> Hold:
-        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. Nothing is\ndropped from the log, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
+        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. The log\ndrops no event, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
     def release(self, hold_id: str) -> Hold:
         "Release a legal hold. With the last one, memories that are due go.\n\n:raises NotFoundError: it is not in force."
     def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
-        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. That\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
+        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. This\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
     def holds(self, *, released: bool = False) -> list[Hold]:
         "Return the legal holds in force, oldest first; with `released`, former ones, too."
     def grant(self, subject: str, right: Right | str = ...) -> dict[str, Right]:

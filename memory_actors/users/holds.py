@@ -14,7 +14,7 @@ from memory_actors.kinds.account import HOLDS
 async def holds_of(log: EventStore, stream: str, *, released: bool = False) -> list[Hold]:
     """Return the holds of a user in the order they were placed; also those released, if asked.
 
-    Of a user whose key is gone there are none: nobody can read what is held.
+    A user whose key is gone has none: nobody can read the data.
     """
     await log.flush()
     found: dict[str, Hold] = {}

@@ -250,7 +250,7 @@ class UserMachine(
 
     @rule(seconds=st.integers(1, 40), name=st.none() | NAMES)
     def retains(self, seconds: int, name: str | None) -> None:
-        """What has no word as young as a rule allows goes, and nothing else; if held, nothing."""
+        """Exactly the memories go whose newest words are too old for a rule; under a hold none."""
         kind_named = None if name is None else MemoryType(name)
         limit = RetentionRule(days=seconds / 86_400, memory_type=kind_named)
         before, since_us = living(self.state), self.now_us - int(limit.days * DAY_US)

@@ -13,7 +13,7 @@ import msgspec
 
 from memory_actors.api.operations import OPERATIONS, Parameter, in_json, struct_of
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Item, MemoryType
+from memory_actors.base.records import Item, MemoryType, Receipt
 from memory_actors.base.validation import check_count, check_name, content_bytes, time_us
 from memory_actors.integrations.mcp.answers import (
     About,
@@ -108,9 +108,13 @@ def _writes_all(operation: str) -> Run:
 
     async def run(call: ToolCall) -> ToolAnswer:
         receipts = await OPERATIONS[operation].bound(call.user)(**_given(call))
-        return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in receipts]), changed=True)
+        return _all_written(receipts)
 
     return run
+
+
+def _all_written(receipts: Sequence[Receipt]) -> ToolAnswer:
+    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in receipts]), changed=True)
 
 
 async def _remember_many(call: ToolCall) -> ToolAnswer:
@@ -119,7 +123,7 @@ async def _remember_many(call: ToolCall) -> ToolAnswer:
     await call.progress(0, len(items))
     receipts = await call.user.add_many(items)
     await call.progress(len(items), len(items))
-    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in receipts]), changed=True)
+    return _all_written(receipts)
 
 
 def _finds(operation: str) -> Run:

@@ -47,7 +47,7 @@ export function useSettled(value) {
   return settled;
 }
 
-/** What a function loads, again whenever what it depends on changes; the last answer counts. */
+/** Load by a function, and again after each change of `depends`; the last answer counts. */
 export function useLoaded(load, depends) {
   const [state, set] = useState({ loading: true });
   useEffect(() => {
@@ -59,7 +59,7 @@ export function useLoaded(load, depends) {
   return state;
 }
 
-/** What a function loads, again and again while the page is in sight. */
+/** Load by a function, and again every `everyMs` while the page is in sight. */
 export function useEvery(everyMs, load) {
   const [state, set] = useState({});
   useEffect(() => {
@@ -96,7 +96,7 @@ export const Failed = ({ error, again }) =>
 
 export const HELP = { add: "docs" }; // the manual that the server has
 
-/** Say that there is nothing, and lead to what helps: a view, or the manual. */
+/** An empty state with a link that helps: to a view, or to the manual. */
 export const Empty = ({ text, link, to }) => html`<p class="empty" role="status">${text} <a href=${to}
   target=${to.startsWith("#") ? undefined : "_blank"} rel="noreferrer">${link}</a></p>`;
 
@@ -294,7 +294,7 @@ export const MemoryList = ({ count, pages, label, chosen, choose, short }) => ht
     row=${(at) => { const memory = pages.item(at); return memory && html`<${MemoryRow} memory=${memory} />`; }}
   />`}`;
 
-/** Who said a memory, in which session, and when. */
+/** The speaker, the session and the time of a memory. */
 export const SaidBy = ({ memory }) => html`<bdi class="who">${memory.role ?? memory.agent_id ?? T.nobody}</bdi>${" "}
   ${memory.session_id && html`${T.inSession} <bdi class="who">${memory.session_id}</bdi>`} · ${when(memory.occurred_at)}`;
 

@@ -43,7 +43,7 @@ class UserRedaction:
     async def masking(
         self, user_id: str, left: frozenset[str] = frozenset(), *, refuses: bool = False
     ) -> Masking:
-        """Return what masks the values of one call of a user."""
+        """Return the masking of the values of one call of a user."""
         digest = partial(keyed_digest, await self._key.made(), user_id)
         return Masking(self._redactor, digest, left=left, refuses=refuses)
 

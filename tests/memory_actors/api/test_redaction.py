@@ -36,7 +36,7 @@ def canaries_in(text: str) -> list[tuple[int, int, str]]:
 
 
 def files_with(directory: Path, *words: str) -> set[tuple[str, str]]:
-    """Return which files have which of these words, in a name or in bytes."""
+    """Return the files that have one of these words in their name or bytes, with the words."""
     return {
         (path.name, word)
         for path in directory.rglob("*")

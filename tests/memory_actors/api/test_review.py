@@ -33,7 +33,7 @@ async def adds(user: UserMemory) -> list[str]:
 
 
 async def read(memory: Any, user: UserMemory, ids: list[str]) -> str:
-    """Return what the reads of a user return, but for what is pending."""
+    """Return the results of all reads of a user but `pending`."""
     found: list[Any] = [
         await user.retrieve(SECRET, top_k=50, memory_types=["long_term", "entity", "context"]),
         await user.list_memories(limit=500),

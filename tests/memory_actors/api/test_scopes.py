@@ -39,7 +39,7 @@ class Model:
 
 
 def step(act: Random) -> tuple[str, tuple[str, ...], str, str]:
-    """Return what is done, for whom, and about which subject and right."""
+    """Return an action, its subjects, and the subject and right that it is about."""
     by = tuple(act.sample(SUBJECTS, act.choice((0, 0, 1, 1, 1, 2))))
     name = act.choice(("grant", "grant", "revoke", "write", "read"))
     return name, by, act.choice(SUBJECTS), act.choice(RIGHTS)

@@ -1,4 +1,4 @@
-"""What is found in a text, what a mask says, and what a redaction may be."""
+"""Detectors, masks, and the values that `redact` takes."""
 
 import re
 import string

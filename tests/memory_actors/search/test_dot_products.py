@@ -24,7 +24,7 @@ def unit(count: int, width: int = 384):
 
 @pytest.fixture(params=[pytest.param(True, id="as here"), pytest.param(False, id="without C")])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do it compiled, where that can be, and by numpy."""
+    """Run a test with the compiled library, if there is one, and with numpy."""
     if not request.param:
         monkeypatch.setattr(LIBRARY, "instruction_set", 0)
 
