@@ -25,11 +25,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.core.compiled import FLOAT, INT, LONG, POINTER
+from eventlog.core.compiled import FLOAT, LONG, POINTER
 from eventlog.core.logs import get_logger
 from memory_actors.search.dot_products import LIBRARY, Bytes, Coded, Floats, coded, float_dots
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.labels import Labels, Rows, in_order, zeros
+from memory_actors.search.indexes.labels import Labels, Rows, grown, in_order, zeros
 from memory_actors.search.indexes.rows import View
 
 SEGMENT_ROWS: Final = 1 << 16
@@ -56,6 +56,8 @@ _SKETCH: Final = POINTER, POINTER, LONG, POINTER, LONG, POINTER, LONG, POINTER, 
 _FIELDS: Final = 4  # of a byte of a sketch
 _WIDE: Final = 32  # bytes that C reads together
 _MIXED: Final = 32  # coordinates
+_BITS: Final = np.bitwise_count(np.arange(_MIXED)[:, None] & np.arange(_MIXED))
+_HADAMARD: Final = np.where(_BITS % 2, np.float32(-1), np.float32(1))
 _FURTHEST: Final = (_FIELDS - 1) / 2  # from zero, in standard deviations of a coordinate
 _HALF: Final = 1 << 11  # buckets for scores above zero
 
@@ -118,16 +120,6 @@ class SavedSegment(msgspec.Struct, frozen=True):
 # at a time are mixed by a Hadamard matrix, which changes no product.
 
 
-def _hadamard(size: int) -> Floats:
-    matrix = np.ones((1, 1), np.float32)
-    while len(matrix) < size:
-        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-    return matrix
-
-
-_MIX: Final = _hadamard(_MIXED)
-
-
 def _width(dimension: int) -> int:
     """Return the bytes of a sketch."""
     return -(-dimension // (_FIELDS * _WIDE)) * _WIDE
@@ -137,7 +129,8 @@ def _mixed(direction: Vectors, width: int) -> Bytes:
     """Return the codes of a query for sketches so wide."""
     padded = np.zeros((_MIXED, _FIELDS * width // _MIXED), np.float32)
     padded.ravel()[: len(direction)] = direction
-    return coded((_MIX @ padded).reshape(1, -1)).codes[0]
+    codes: Bytes = coded((_HADAMARD @ padded).reshape(1, -1)).codes[0]
+    return codes
 
 
 def _sketch(
@@ -163,16 +156,16 @@ class _Layout(ctypes.Structure):
 
 
 class _Tail(NamedTuple):
-    """The sketches of the first `count` rows behind the segments, with room for more."""
+    """The rows behind the segments, with sketches of the first ones and room for more."""
 
     rows: npt.NDArray[np.int32]
     sketches: npt.NDArray[np.uint8]
-    count: int = 0
+    sketched: int = 0
 
     def layout(self, count: int) -> _Layout:
         """Return the sketched ones of so many rows as a segment without links."""
         data = self.sketches.ctypes.data, self.rows.ctypes.data
-        return _Layout(*data, None, None, None, min(self.count, count), 0, 0)
+        return _Layout(*data, None, None, None, min(self.sketched, count), 0, 0)
 
 
 class Segment:
@@ -187,7 +180,9 @@ class Segment:
         self.saved: SavedSegment | None = saved
         """The content to write, or None after it was written."""
         levels = np.frombuffer(saved.levels, np.uint8)
-        self._ground = np.frombuffer(saved.ground, np.uint16).reshape(count, 1 + 2 * M)
+        self._ground = grown(
+            np.frombuffer(saved.ground, np.uint16).reshape(count, 1 + 2 * M), count
+        )
         self._upper = np.frombuffer(saved.upper, np.uint16).reshape(int(levels.sum()), 1 + M)
         self._places = ((np.cumsum(levels, dtype=np.int32) - levels) * (1 + M)).astype(np.int32)
         self._rows = rows.astype(np.int32)
@@ -280,7 +275,7 @@ class Graph:
     def size_bytes(self) -> int:
         """Memory held."""
         _, tail = self._tail or (0, None)
-        newer = 0 if tail is None else tail.count * tail.sketches.shape[1]
+        newer = 0 if tail is None else tail.sketched * tail.sketches.shape[1]
         return newer + sum(segment.size_bytes for segment in self.segments)
 
     def grow(self, view: View) -> None:
@@ -313,15 +308,15 @@ class Graph:
         layouts = (_Layout * (1 + len(segments)))(
             tail.layout(size - known), *(segment.layout for segment in segments)
         )
-        found = np.empty(2 * wanted, np.int64)
+        most = _FURTHEST * np.abs(query, dtype=np.int64).sum()
+        alive, found = np.ascontiguousarray(view.alive), np.empty(2 * wanted, np.int64)
         count = LIBRARY.function("graph_near", *_NEAR, result=LONG)(
-            query.ctypes.data, width, _FURTHEST * query.sum(),
-            _HALF / max(_FURTHEST * np.abs(query, dtype=np.int64).sum(), 1), layouts, len(layouts), M,
-            np.ascontiguousarray(view.alive).ctypes.data, EXPANDED_MIN, wanted, found.ctypes.data,
+            query.ctypes.data, width, _FURTHEST * query.sum(), _HALF / max(most, 1), layouts,
+            len(layouts), M, alive.ctypes.data, EXPANDED_MIN, wanted, found.ctypes.data,
         )  # fmt: skip
         if count < 0:
             raise MemoryError("a search in a graph needs more memory")
-        newest = known + tail.count
+        newest = known + tail.sketched
         return in_order(size, found[:count], newest + np.flatnonzero(view.alive[newest:]))
 
     def _sketched_tail(self, view: View, known: int, centre: Vectors) -> _Tail:
@@ -331,11 +326,11 @@ class Graph:
             rows = np.arange(known, known + TAIL_MAX, dtype=np.int32)
             tail = _Tail(rows, zeros((TAIL_MAX, _width(len(centre))), np.uint8))
         count = len(view.labels) - known
-        if count - tail.count > UNSKETCHED_MAX:
+        if count - tail.sketched > UNSKETCHED_MAX:
             # Searches that do so together write the same bytes, behind what others read.
-            fresh = slice(tail.count, count)
+            fresh = slice(tail.sketched, count)
             _sketch(view.vectors, tail.rows[fresh], centre, tail.sketches[fresh])
-            tail = tail._replace(count=count)
+            tail = tail._replace(sketched=count)
             self._tail = known, tail
         return tail
 

@@ -18,7 +18,7 @@ from support.fakes import FakeTokenEmbedder
 from bench.closest import add, remove
 from memory_actors import Item, MemorySystem
 from memory_actors.kinds import long_term
-from memory_actors.search.dot_products import LIBRARY, Coded, coded_units
+from memory_actors.search.dot_products import Coded, coded_units
 from memory_actors.search.indexes import dense, graph, labels
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.graph import Graph, SavedSegment
@@ -41,7 +41,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (dense, "EXACT_MAX", 300), (dense, "TAIL_MAX", 50), (labels, "DEAD_MIN", 10),
         (dense, "PROPOSED_MIN", 100), (graph, "TAIL_MAX", 1_400),
-        (dense, "SEGMENT_ROWS", 700), (graph, "SEGMENT_ROWS", 700), (graph, "EXPANDED_MIN", 8), (graph, "ASKED_FOR_MIN", 90),
+        (dense, "SEGMENT_ROWS", 700), (graph, "SEGMENT_ROWS", 700), (graph, "EXPANDED_MIN", 8),
+        (graph, "ASKED_FOR_MIN", 90),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 
