@@ -108,15 +108,17 @@ class KeyedKind(BaseKind[K, R]):
         effect, _, _, begins, leaving = DECLARED[type(event)]
         for name, what in leaving:
             draft.leave(getattr(event, name), what)
-        if effect is Effect.CHANGED:
-            row = draft.rows.get(event.memory_id)
+        if begins:
+            draft.put(self.begun(recorded, draft.rows))
+            return
+        ids = getattr(event, "memory_ids", None)
+        ids = (event.memory_id,) if ids is None else ids
+        if effect is not Effect.CHANGED:
+            draft.leave(ids, effect)
+            return
+        for row in map(draft.rows.get, ids):
             if row is not None:
                 draft.put(self.changed(row, recorded))
-        elif begins:
-            draft.put(self.begun(recorded, draft.rows))
-        else:
-            ids = getattr(event, "memory_ids", None)
-            draft.leave((event.memory_id,) if ids is None else ids, effect)
 
     @abstractmethod
     def begun(self, recorded: Recorded[Any], rows: Living[R], /) -> R:
@@ -126,9 +128,9 @@ class KeyedKind(BaseKind[K, R]):
         """Return a row after an event that changes it. By default it stays the same."""
         return row
 
-    def of_rows(self, rows: Iterable[R], **lost: int) -> K:
-        """Return the state of these rows, which has lost so many."""
-        draft = self.DRAFT(replace(self.initial, **lost), self.place)
+    def of_rows(self, rows: Iterable[R], **fields: Any) -> K:
+        """Return the state of these rows, with these fields of its own."""
+        draft = self.DRAFT(replace(self.initial, **fields), self.place)
         for row in rows:
             draft.put(row)
         return type(self.initial)(*draft.fields())

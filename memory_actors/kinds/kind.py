@@ -141,6 +141,10 @@ class Part(ABC, Generic[S]):
     def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
         """Return the state after events of this part; total over them."""
 
+    def after(self, state: S, events: Iterable[Event], now_us: int = 0) -> S:
+        """Return the state after events that have no place in the log yet."""
+        return self.fold(state, tentative(events, now_us))
+
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
         return {}

@@ -24,7 +24,7 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks
+from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, everything
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import Past
@@ -57,9 +57,7 @@ class DocumentDraft:
             for row in rows
         }
         self._order = [(row.rank, row.memory_id) for row in rows]
-        found = state.documents.get(document)
-        archived = [] if found is None else found.archived.values()
-        self._ranks = sorted([*(row.rank for row in rows), *(row.rank for row in archived)])
+        self._ranks = sorted(row.rank for row in everything(state, document))
 
     # --- reads
 
@@ -226,7 +224,7 @@ def restored(
         row = row or last(memory_id, past).row
         if row.document not in drafts:
             drafts[row.document] = DocumentDraft(state, row.document)
-        in_state = memory_id in state.names
+        in_state = block(state, memory_id) is not None
         _put_back(row, _raw(row, past), drafts[row.document], in_state=in_state)
         came = True
     return [event for draft in drafts.values() for event in draft.events] if came else []
