@@ -1,7 +1,6 @@
 """The port of placement: whether an actor may be live in this process, and for how long.
 
-A process that has a store for itself has every actor (`EVERYWHERE_HERE`). If several processes
-share a store, each claims the actors that it makes live: sharing/nodes/placement.py.
+Processes that share a store claim the actors that they make live: sharing/nodes/placement.py.
 """
 
 import asyncio

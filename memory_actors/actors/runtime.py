@@ -1,13 +1,11 @@
 """The runtime: it makes actors live, lets them leave, and keeps their memory within a budget.
 
-A key's actor is activated on first use and shared by all who use it. It leaves (is passivated) when
-it was idle for long, or when all live actors together hold more than the byte budget, least
-recently used first; never while somebody uses it. A key that is wanted while its actor leaves waits
-and gets a new one, so there is never more than one actor a key.
+A key's actor is activated on first use. It is passivated when it was idle for long, or, least
+recently used first, when all actors hold more than the byte budget; never while somebody uses it.
+There is never more than one actor a key.
 
-If several processes share a store, a process claims an actor before it is live and gives it up
-after it has left (placement.py). One that another process may have taken over is forgotten at once:
-callers that use it get an error, whatever they read, and the next caller claims it again.
+If several processes share a store, a process claims an actor before it is live (placement.py). One
+that another process may have taken over is forgotten at once, and its users get an error.
 """
 
 import asyncio

@@ -1,14 +1,11 @@
 """A run of compaction: all users or one, their old memories cluster by cluster, one at a time.
 
-For each user: delete what retention rules no longer allow, select old memories in the confirmed
-state, cluster them in batches in order of time, pass after pass until none is left, replace cluster
-after cluster, archive the events of the originals, save a snapshot. At the end drop archived texts
-of users who are under no legal hold, and make the files smaller. The user's actor only does the
-replacement, which is one event, so adds and searches continue during a run.
+For each user: apply retention rules, select old memories, cluster them in batches in order of time
+until a pass finds none, replace each cluster by one event, archive the events of the originals,
+save a snapshot. At the end drop archived texts and make the files smaller.
 
-A crash leaves each cluster whole or replaced; what was not archived is archived by the next run.
-Cancelling a run waits for the current cluster. A user whose log cannot be read, or whose actor
-takes no commands, is left for the next run.
+A crash leaves each cluster whole or replaced. A user whose log cannot be read, or whose actor takes
+no commands, is left for the next run.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """One cluster of old memories: its summary, and the event that puts it in their place.
 
-Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
-hang, return nothing, or more than half of what it was given. Concurrent changes by an agent win:
-the actor replaces memories only if each of them is still as it was read.
+Whatever a summariser does, its cluster stays as it is unless there is a good summary. The actor
+replaces memories only if each of them is still as it was read.
 """
 
 import asyncio

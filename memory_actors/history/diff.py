@@ -1,7 +1,6 @@
 """The changes of one user's memories between two moments.
 
-The states at both moments say what was there, the events between them who did what. Some changes
-have no event because the clock makes them: a session that fell silent expires by itself.
+Some changes have no event because the clock makes them: a silent session expires by itself.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,10 +1,7 @@
 """A user as they were at a moment: what reads see in the place of a live user, and never changes.
 
-It shares nothing with the live user: the state is a fold of its own, the indexes are made in memory
-when they are first searched, and whoever wants to write is refused.
-
-An index is made from rows and texts. Vectors and token states come from the table where they are
-still there, and are computed again where they are not; nothing is written.
+The state is a fold of its own, the indexes are made in memory when they are first searched, and
+writes are refused. Vectors and token states that the table no longer has are computed again.
 """
 
 import asyncio

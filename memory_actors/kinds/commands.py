@@ -1,8 +1,6 @@
 """Commands: requests to change a user's memory, and what most of them are made of.
 
-A command has the time, ids and, for an eviction, the order of last use: so a decision needs no
-clock, no random source and no log. Each kind has subclasses of these; the name of a command's class
-is in the meta of its events.
+Each kind has subclasses of these. The name of a command's class is in the meta of its events.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,13 +1,7 @@
-"""Summaries in the place of memories: what is the same for every kind that is compacted.
+"""Kinds whose old memories become summaries: what is the same for all of them.
 
-Its rows are `Compactable` (`summaries.py`), and its commands are subclasses of those here.
-A summary is a memory of the kind: counted, listed, deleted and pruned like any other, but never
-compressed again, and never reworded.
-
-Retention may have dropped payloads of events, and a fold passes over those (see user_state.py).
-Only events about one compressed original alone are ever archived, and only those before the event
-that compressed it. An event about a missing memory was therefore about such an original, which is
-deleted by the end in any case, so a fold skips it too.
+A summary is a memory of the kind, but it is never compressed again and never reworded. A fold skips
+events about a missing memory: it was an original whose payloads retention dropped.
 """
 
 from abc import abstractmethod

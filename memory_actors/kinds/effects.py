@@ -1,9 +1,6 @@
 """Events of a kind of memory, each declared with its effect on the memories that it names.
 
-The declaration stands at the definition: the effect on the memory that an event is about (its
-`memory_id`, or each of its `memory_ids`), and that on others, by the field that names them. Both
-give the keys under which the log finds the events about a memory. Provenance, purges and audits
-ask here what an event did. The answer is by tag where retention has dropped the event itself.
+Provenance, purges and audits ask here what an event did; by tag, where retention has dropped it.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,12 +1,8 @@
 """Extractions: what an extractor proposed of messages becomes events of long-term memory.
 
-All proposals for some messages are one command and one append: facts are added, older ones are
-superseded by them, others are forgotten. Each proposal is decided as the command that it stands
-for; one that fits no longer what is there is refused by itself. An event behind theirs says which
-messages were read and what became of each proposal, so a replay asks nobody.
-
-Nothing is overwritten: a fact that is superseded or forgotten is in the log as it was, and undoing
-an extraction brings it back, again in one append. Memories that were changed since are left alone.
+All proposals are one command and one append. Each is decided as the command that it stands for; one
+that no longer fits is refused by itself. Undoing an extraction is one append, too, and leaves
+memories alone that were changed since.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,8 @@
 """Forgetting: a fact is taken out of every kind, in one append. A purge, by text and not by source.
 
-A memory that says nothing else goes. One that says more loses the part where that leaves a text of
-its kind: a sentence, a clause, an observation, a step, a value in a document. Otherwise the memory
-is kept, and named. A summary of something that said the fact goes, as in a purge.
-
-The events before this one still have the words. Rewriting them is the store's work: see
-`api/forgetting.py`.
+A memory that says nothing else goes. One that says more loses the part, where that leaves a text of
+its kind; otherwise it is kept, and named. The store rewrites the words in earlier events
+(`api/forgetting.py`).
 """
 
 from collections.abc import Sequence

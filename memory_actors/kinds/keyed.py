@@ -1,8 +1,7 @@
 """Kinds whose memories are rows by id: one fold, one way of making room, one way back.
 
-Events declare which rows come, change and leave (`effects.py`), so the fold is the same for all of
-these kinds; a kind says what row an event begins, and what one makes of a row. Full means full: a
-new memory is refused or, with permission, replaces the oldest tenth of the unpinned ones.
+Events declare which rows come, change and leave (`effects.py`); a kind says what row an event
+begins, and what one makes of a row.
 """
 
 from abc import abstractmethod
@@ -29,7 +28,6 @@ class Keyed(msgspec.Struct, Generic[R], frozen=True):
 
 
 K = TypeVar("K", bound=Keyed[Any])
-T_co = TypeVar("T_co", covariant=True)
 
 
 class KeyedDraft(Draft[R]):
@@ -67,14 +65,6 @@ class Bounds(NamedTuple):
     """The name of the limit of their bytes."""
 
 
-class Living(Protocol[T_co]):
-    """Rows by id."""
-
-    def get(self, memory_id: str, /) -> T_co | None:
-        """Return a row, or None."""
-        ...
-
-
 class Sized(Protocol):
     """Something that takes room."""
 
@@ -109,7 +99,7 @@ class KeyedKind(BaseKind[K, R]):
         for name, what in leaving:
             draft.leave(getattr(event, name), what)
         if begins:
-            draft.put(self.begun(recorded, draft.rows))
+            draft.put(self.begun(recorded, draft))
             return
         ids = getattr(event, "memory_ids", None)
         ids = (event.memory_id,) if ids is None else ids
@@ -121,8 +111,8 @@ class KeyedKind(BaseKind[K, R]):
                 draft.put(self.changed(row, recorded))
 
     @abstractmethod
-    def begun(self, recorded: Recorded[Any], rows: Living[R], /) -> R:
-        """Return the row that an event begins; the rows are those that live."""
+    def begun(self, recorded: Recorded[Any], draft: Draft[R], /) -> R:
+        """Return the row that an event begins; the draft has those that live."""
 
     def changed(self, row: R, _recorded: Recorded[Any]) -> R:
         """Return a row after an event that changes it. By default it stays the same."""

@@ -1,12 +1,9 @@
 """Rows by id, most of them as bytes: a row takes what a snapshot has of it and a place in a table.
 
-A user of many memories has few that change. Therefore one byte string holds the rows, in the order
-of their texts' versions, and each is decoded on access, in a microsecond; beside them is a
-persistent map of the rows that have changed since. `packed` puts both into one such piece again.
-The piece is also what a snapshot holds: nothing of it is decoded when it is read.
-
-A row is found by its id, which is its first field, through a table of open addressing, as
-interning.py has one, and by a key that several rows may share, as duplicates do.
+One byte string holds the rows in the order of their texts' versions, and each is decoded on access,
+in a microsecond. A persistent map beside it has the rows that changed since. Snapshots have this
+byte string. A row is found by its id, its first field, through a table of open addressing, and by a
+key that several rows may share, as duplicates do.
 """
 
 from bisect import bisect_left

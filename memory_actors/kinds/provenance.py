@@ -1,13 +1,8 @@
 """Sources, agent and lifetime of each memory: a part of the state that follows all events.
 
-A write is said to come from a source, trusted or not; that stands in the meta of its events. This
-part folds it: a memory has the origins of everything said in it since it began, or began anew with
-a value put over it. Restored memories and summaries name their origins in their own events, because
-a caller who restores or creates one is not its source. A memory of which nobody said where it comes
-from takes no room here.
-
-The agent of a memory is the one whose handle wrote it first. A memory with a time to live expires
-at a time that its add has put into an event; one that is gone has neither.
+A memory has the origins of everything said in it since it began, or began anew with a value put
+over it. They are in the meta of its events; restored memories and summaries name them in the event,
+because the caller who makes one is not its source.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,19 +1,11 @@
 """Purges: the words of a source are taken out of a user's memory, over all kinds, in one append.
 
 Each memory becomes what it would be had the source not spoken: its life is told again from the log
-without the source's events. A memory with no other source is deleted; where others had a say it
-says what they have said last. Other memories are unaffected: a kind's own events carry it out, so
-replay, indexes and audits know them.
+without the source's events. A memory with no other source is deleted. A summary that has an
+original of the source goes; its other originals come back if there is room.
 
-A summary that has an original of the source goes, for its text cannot be taken apart. The other
-originals come back, and are free to be compressed again, into a summary without the source.
-Originals without room stay deleted, and `restore` brings them back: taking out is never refused for
-want of room.
-
-A purge leaves the words that it took out in the log, and says some others anew. The next purge must
-skip both: the words because they are purged, and the restated words because earlier events have
-them. Only a whole memory said anew counts: it names its origins, and what came before it may have
-been dropped by retention.
+The next purge skips the words that this one took out, and those that it restated. Only a whole
+memory said anew counts: it names its origins, and retention may have dropped what came before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Retention: memories that a rule of the settings no longer allows are deleted, over all kinds.
 
-The command carries the rule, the memories that are old enough, and their past. Thus the decision
-needs no settings and no log. The kinds' own events delete the memories: a replay decides nothing.
+The command carries the rule, the memories that are old enough, and their past.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

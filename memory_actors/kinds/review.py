@@ -1,12 +1,9 @@
 """Review: memories that wait until somebody approves them.
 
-An add that needs a review is decided as any other. Then a `MemoryHeld` with the words takes the
-place of the event that would begin the memory. A pending memory is in the state of no kind, so no
-read, index, prompt, summary, duplicate or newer fact can see it. An approval is the same add again,
-which is decided by what is there then. A rejection puts tombstones; the end of its time does not.
-
-Pending memories count. A decision knows the limits without the room that they take (`left`), and
-usage and totals have it.
+An add that needs a review is decided as any other; then a `MemoryHeld` with the words takes the
+place of the event that would begin the memory. A pending memory is in the state of no kind, so
+nothing can see it. An approval is the same add again. Pending memories count: a decision gets the
+limits without the room that they take (`left`), and usage and totals include it.
 """
 
 from collections import Counter

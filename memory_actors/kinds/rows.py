@@ -1,7 +1,6 @@
 """Rows, which most kinds are built on: made of events, and kept by id with their sums.
 
-A field that an event, a row and a command have in common has one name, so one is made of the other
-by `derived`, and only the fields that differ are spelled out.
+Fields that an event, a row and a command share have one name, so `derived` makes one of the other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,6 @@
 """Short-term memory: the last messages of each session, first in, first out, gone after a while.
 
-A session expires a fixed time after its last message. Reads leave out expired messages, whatever
-the state still has; the next command of the kind names it in an event, and then it goes.
+Reads leave out expired messages at once. The next command of the kind names them in an event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +16,11 @@ from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
+from memory_actors.kinds.rows import Draft, derived, new_row, update_of, updated_row
 from memory_actors.kinds.tainted import TaintedPast
 
 SECOND_US = 1_000_000
@@ -235,7 +234,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
             draft.sessions[event.session_id] = replace(session, expires_at_us=expires_us)
             draft.next_expiry_us = min(before_us or expires_us, expires_us)
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[MessageRow]) -> MessageRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[MessageRow]) -> MessageRow:
         """Return the row of a message."""
         return new_row(MessageRow, recorded, began=recorded.version)
 

@@ -1,8 +1,6 @@
 """Structured memory: JSON documents in collections, each under a key, queried by field.
 
-A put replaces the document that has its collection and key, which keeps its id. Values stay in the
-log; a query reads those of one collection. Full means full, as in long-term memory: a put beyond
-the limit is refused, or, if it asks for pruning, the oldest tenth of what is not pinned goes first.
+A put replaces the document of its collection and key, which keeps its id. Values stay in the log.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +17,11 @@ from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
+    Draft,
     changed_pin,
     derived,
     kept,
@@ -204,9 +203,9 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], rows: Living[DocumentRow]) -> DocumentRow:
+    def begun(self, recorded: Recorded[Any], draft: Draft[DocumentRow]) -> DocumentRow:
         """Return the row of a document that was put or restored."""
-        old = rows.get(recorded.data.memory_id)
+        old = draft.rows.get(recorded.data.memory_id)
         if old is None or isinstance(recorded.data, DocumentRestored):
             return new_row(DocumentRow, recorded)
         return new_row(DocumentRow, recorded, created_at_us=old.created_at_us)

@@ -1,7 +1,4 @@
-"""One user's memory: every kind of it, in one stream of events, under one decider.
-
-ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
-"""
+"""One user's memory: every kind of it, in one stream of events, under one decider."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
 """Context documents: Markdown that an agent loads into every prompt, and an archive beside it.
 
 A document is a sequence of blocks, headings and entries, each with an id, its exact text and a rank
-that it is sorted by. Entries leave for the archive, where they are found by meaning, and come back
-to their place. Headings are no memories: they are not counted, found or listed.
+that it is sorted by. Headings are no memories: they are not counted, found or listed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,6 @@
 """A document while a command changes it: what stands where, and the events so far.
 
-Archived entries are not in the text, but a new block never takes the rank of one: so each comes
-back between the same neighbours, in whatever order they come.
+A new block never takes the rank of an archived entry, so that each comes back to its place.
 """
 
 from bisect import bisect_left, bisect_right, insort

@@ -1,8 +1,7 @@
 """Limits of a document: refusals and, where that is asked for, entries that make room.
 
-Whoever decides counts the very text that the document would have, so writers that race cannot
-together pass a limit. A change that shrinks a document, or keeps its size, is always accepted: a
-limit may have been lowered.
+A decision counts the text that the document would have. A change that does not grow a document is
+always accepted: a limit may have been lowered.
 """
 
 from bisect import bisect_left

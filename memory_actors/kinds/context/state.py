@@ -1,8 +1,7 @@
 """The context documents of a user: their blocks, their archives, and what each event makes of them.
 
-The text of a living block is in its row: a document is small, and every write counts its tokens.
-An archived entry leaves its text in the log. Rows of both kinds keep their rank, so an entry that
-comes back stands where it stood.
+The text of a living block is in its row, because every write counts the tokens of its document.
+Rows in the archive keep their rank, so an entry that comes back has its old place.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,8 +31,8 @@ from memory_actors.kinds.context.events import (
     registry,
 )
 from memory_actors.kinds.context.markdown import render
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
-from memory_actors.kinds.rows import Place, derived, new_row
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
+from memory_actors.kinds.rows import Draft, Place, derived, new_row
 
 # --- state
 
@@ -171,7 +170,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
         rows = filter(None, map(draft.rows.get, self.registry.keys(event)))
         return {row.document for row in rows}
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[BlockRow]) -> BlockRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[BlockRow]) -> BlockRow:
         """Return the row of a block that was put into a document."""
         event: BlockInserted = recorded.data
         now_us = recorded.recorded_at_us

@@ -1,9 +1,7 @@
 """Entities and what relates them: a graph of people, things and places, and of when it was so.
 
-An entity is a name, a type and what was observed of it. A relationship goes from one entity to
-another, says one thing, and is true from a time on until, maybe, another. Both are memories: each
-has an id, is listed, read and found by meaning. An entity is found by its name and by each of its
-observations; a relationship by its fact.
+An entity is a name, a type and observations; it is found by its name and by each observation. A
+relationship says one thing of two entities, from a time on; it is found by its fact.
 """
 
 import itertools

@@ -1,8 +1,7 @@
-"""The commands of entities, and what each of them decides; those of relationships stand beside.
+"""The commands of entities, and what each of them decides.
 
-An entity is its name and type: to add one that is there adds what is new of it, and nothing twice.
-Texts come with their digests and sizes: the caller embeds what `phrasing` makes of them, and takes
-the digest of the same text.
+An entity is its name and type: adding one that is there adds what is new of it. The caller embeds
+the texts that `phrasing` makes, and gives their digests.
 """
 
 from collections.abc import Sequence

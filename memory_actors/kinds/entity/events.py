@@ -1,9 +1,6 @@
 """Events of entities and of the relationships between them.
 
-An event has every text that its row needs: a relationship carries the names of both endpoints,
-which never change, so that no other row has to be read to say what it is. Whatever leaves or ends
-because of an event is named in it and is a key of it, so that the events about one id tell its
-whole life.
+An event has every text that its row needs, and names whatever leaves or ends because of it.
 """
 
 import msgspec

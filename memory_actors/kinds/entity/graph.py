@@ -1,16 +1,11 @@
 """The relationships of one user as a graph: who is linked to whom, by what, and when.
 
-An edge is found from either endpoint: entity -> relation -> the other -> ids of relationships. Each
-level is a persistent map. Adding an edge costs the logarithm of the entity's edges, even for a hub
-of ten thousand, and a reader keeps the graph that it began with.
+An edge is found from either endpoint through persistent maps: entity -> relation -> the other ->
+ids. A new fact must not look at ten thousand past ones, so relationships without an end are linked
+once more, beside the latest end of the others, a bound that stays when its relationship goes.
 
-If an entity has ten thousand facts in a row, a new one must not look at all of them: what has no
-end yet is linked once more on its own, beside the latest end of the others. A relationship that
-begins later only needs those without an end. The latest end is a bound: it stays when its
-relationship goes.
-
-Validity is half-open, [from, to): the moment a fact ends is the moment the next one may begin. One
-that ends where it begins is never valid: it was contradicted at once, and is kept as a record.
+Validity is half-open, [from, to). A relationship that ends where it begins is never valid: it was
+contradicted at once, and is kept as a record.
 """
 
 from collections import deque

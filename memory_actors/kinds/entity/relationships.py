@@ -1,10 +1,9 @@
 """The commands of relationships, and what each of them decides.
 
-Past relationships stay on record: a new fact that contradicts an old one ends it, and erases
-nothing. Two relationships contradict each other if they are between the same two by the same
-relation, or, where the new one is said to be exclusive, from the same source by the same relation.
-The one that begins later is true from then on, in whatever order they are said. The end of a known
-relationship may only move to an earlier time: so no two that contradict each other come to overlap.
+A new fact that contradicts an old one ends it. Two relationships contradict each other if they are
+between the same two by the same relation, or, where the new one is exclusive, from the same source.
+The one that begins later is true from then on, in whatever order they are said. A known end only
+moves to an earlier time, so contradicting relationships never overlap.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Room for entities and relationships: what a decision needs, and what may go for it.
 
-Entities make room among entities: the oldest tenth goes, each with all its relationships.
-Relationships make room among relationships. Pinned ones stay, with both endpoints of a pinned
-relationship.
+The oldest tenth of the entities goes, each with its relationships; or that of the relationships.
+Pinned ones stay, with both endpoints of a pinned relationship.
 """
 
 from collections.abc import Callable

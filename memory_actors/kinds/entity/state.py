@@ -1,8 +1,7 @@
 """Entities and relationships as they are now: rows without observations and facts, and their fold.
 
-An entity's texts are spread over the events that told them: each observation knows its label and
-its digest. A relationship's text is in one event. The stored bytes of an entity's row are the sum
-of all events about it since it began.
+Each observation knows the label of its text. The stored bytes of an entity are the sum of all
+events about it since it began.
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,8 @@
 """Episodic memory: what an agent set out to do, the steps it took, and what came of it.
 
-An episode is running until it is finished, done or failed. It keeps a limited number of steps: the
-first, the last and those with an error stay longest. Each agent has a limited number of episodes:
-the next one takes the place of its oldest finished one, those that failed last, for they teach the
-most. Running episodes leave only with permission, pinned ones never.
-
-Compaction may put summaries in the place of an agent's old episodes that have ended.
+Steps and episodes are limited. The first step, the last and those with an error stay longest. A new
+episode of an agent replaces its oldest finished one, failed ones last, for they teach the most.
+Running episodes leave only with permission, pinned ones never.
 """
 
 from collections import Counter

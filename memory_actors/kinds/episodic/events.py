@@ -1,8 +1,7 @@
 """Events of episodes, and the texts that they carry.
 
-Each text of an episode (the goal, a step, the result) stands in an event of its own, also after it
-was restored: so no event grows with the episode, and each text is found under the version of its
-event. A goal and a result are found by their own words, a step by its `StepTexts.line`.
+Each text of an episode is in an event of its own, also after it was restored, so no event grows
+with the episode.
 """
 
 import hashlib

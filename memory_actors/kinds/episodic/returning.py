@@ -1,7 +1,7 @@
 """Episodes on their way back: the events by which one comes, maybe without the words of a source.
 
-A step of a purged source leaves its number behind, and no words: numbers are never used twice. An
-episode that the source ended runs again; one that the source began goes.
+A step of a purged source leaves its number, which is never used twice. An episode that the source
+ended runs again; one that it began goes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -22,9 +22,8 @@ from memory_actors.kinds.episodic.events import (
     StepMarker,
     SummaryEvent,
 )
-from memory_actors.kinds.keyed import Living
 from memory_actors.kinds.passages import label
-from memory_actors.kinds.rows import Place, derived, kept, new_row
+from memory_actors.kinds.rows import Draft, Place, derived, kept, new_row
 from memory_actors.kinds.summaries import Compactable, summary_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
@@ -219,7 +218,7 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
     initial = Episodic()
     place = attrgetter("agent_id", "memory_id")
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[EpisodeRow]) -> EpisodeRow:
         """Return the row of an episode, or of a summary of some."""
         event: EpisodeStarted | SummaryEvent = recorded.data
         if isinstance(event, EpisodeStarted):

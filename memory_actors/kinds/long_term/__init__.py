@@ -1,17 +1,9 @@
 """Long-term memory: facts with metadata and pinning, found by meaning, kept until deleted.
 
-Full means full: an add beyond the limit is refused, or, if it asks for pruning, the oldest tenth of
-what is not pinned goes first. "Oldest" is by the time it was true, then by the order of arrival.
-
-Compaction puts summaries in the place of old memories (`compacting`): a summary is a memory too,
-counted, listed, deleted and pruned like any other, but never compressed or reworded.
-
-A newer fact may say that older ones hold no more. Which ones is found outside
-(memory_actors/search/superseding/): that needs vectors and texts. Here it is recorded, if both are
-still what was compared. Nothing goes: the older memory keeps a mark, which counts as long as the
-newer one lives and says the same. Deleting or rewording the newer one therefore undoes it, and
-restoring that memory restores the mark. A memory that was reinstated is left alone until it is
-reworded itself. If the newer one is compressed, its summary takes its place.
+A newer fact may supersede older ones. `search/superseding` finds which: that needs vectors and
+texts. The older fact keeps a mark, which counts as long as the newer one lives and says the same.
+So deleting or rewording the newer one undoes it, and restoring that memory restores the mark. A
+reinstated memory is left alone until it is reworded. The summary of a newer one takes its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +21,7 @@ from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.compacting import CompactedBase
 from memory_actors.kinds.effects import Event
-from memory_actors.kinds.keyed import Bounds, Living
+from memory_actors.kinds.keyed import Bounds
 from memory_actors.kinds.kind import Decide, Events, Life, Nature
 from memory_actors.kinds.long_term.commands import (
     AddMemories,
@@ -72,7 +64,7 @@ from memory_actors.kinds.long_term.state import (
 from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import HeldRows, derived, new_row, updated_row
+from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
 from memory_actors.kinds.summaries import Summaries, Summary, summary_again, summary_row
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -149,7 +141,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[MemoryRow]) -> MemoryRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[MemoryRow]) -> MemoryRow:
         """Return the row of a memory, or of a summary."""
         event, began = recorded.data, recorded.version
         if isinstance(event, Summary):
