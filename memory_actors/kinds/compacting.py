@@ -12,7 +12,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
 from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
 from memory_actors.kinds.passages import Passage, index_of, label
@@ -26,7 +26,6 @@ from memory_actors.kinds.summaries import (
     SummaryPut,
     refuse_beside_originals,
 )
-from memory_actors.kinds.tainted import TaintedPast
 
 R = TypeVar("R", bound=Compactable)
 

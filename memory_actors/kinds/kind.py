@@ -25,9 +25,17 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, Metadata, QuotaUse
 from memory_actors.kinds.commands import Command, Delete, Restore, Update
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, KindRegistry, effect
+from memory_actors.kinds.effects import (
+    BEGINS,
+    ENDS,
+    Effect,
+    Event,
+    KindRegistry,
+    Past,
+    TaintedPast,
+    effect,
+)
 from memory_actors.kinds.passages import Passage
-from memory_actors.kinds.tainted import Past, TaintedPast
 
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""

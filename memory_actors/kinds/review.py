@@ -29,8 +29,7 @@ from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
 from memory_actors.kinds.kind import Events, Kind, Part
-from memory_actors.kinds.long_term.commands import AddMemories
-from memory_actors.kinds.long_term.events import MemoryAdded
+from memory_actors.kinds.long_term.events import AddMemories, MemoryAdded
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tombstones import PutTombstones
 

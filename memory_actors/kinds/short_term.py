@@ -15,13 +15,12 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry
+from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import Draft, derived, new_row, update_of, updated_row
-from memory_actors.kinds.tainted import TaintedPast
 
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way

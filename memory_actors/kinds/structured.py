@@ -16,7 +16,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry
+from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
@@ -30,7 +30,6 @@ from memory_actors.kinds.rows import (
     reworded,
     same_json,
 )
-from memory_actors.kinds.tainted import TaintedPast
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 

@@ -21,7 +21,6 @@ from memory_actors.kinds import (
     grants,
     long_term,
     provenance,
-    recall_events,
     review,
     short_term,
     structured,
@@ -52,8 +51,14 @@ from memory_actors.kinds.provenance import (
     of_past,
     together,
 )
-from memory_actors.kinds.purging import Purge, Purging, anonymous, standing
-from memory_actors.kinds.retention import ApplyRetention, Retaining
+from memory_actors.kinds.purging import (
+    ApplyRetention,
+    Purge,
+    Purging,
+    Retaining,
+    anonymous,
+    standing,
+)
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
@@ -164,13 +169,27 @@ _PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
 PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 
+_RECALLS = EventRegistry()
+
+
+@_RECALLS.event("recall.made", keys=lambda event: event.memory_ids)
+class RecallMade(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Memories were returned for a query, if reads are audited. See users/recalls.py."""
+
+    query: str
+    """The text that was asked, or a keyed hash of it."""
+    memory_ids: tuple[str, ...]
+    """In the order they were returned; as the query."""
+    hashed: bool
+
+
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
     # The length of an event's text decides whether it is stored compressed.
     registry = EventRegistry(
         text_bytes=lambda event: getattr(event, "text_bytes", getattr(event, "size_bytes", None))
     )
-    registry.include(recall_events.registry)
+    registry.include(_RECALLS)
     for part in PARTS:
         registry.include(part.registry)
     return registry

@@ -16,12 +16,11 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry
+from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import Draft, new_row, same_json
-from memory_actors.kinds.tainted import TaintedPast
 
 registry = KindRegistry()
 

@@ -28,10 +28,10 @@ from memory_actors.kinds.context.state import (
     block,
     everything,
 )
+from memory_actors.kinds.effects import TaintedPast
 from memory_actors.kinds.kind import Events, Nature, Tally
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.tainted import TaintedPast
 
 
 class ContextKind(DocumentDecisions):

@@ -24,9 +24,9 @@ from memory_actors.kinds.context.events import (
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
 from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, everything
+from memory_actors.kinds.effects import Past
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.tainted import Past
 
 BLANK_LINE = "\n\n"
 

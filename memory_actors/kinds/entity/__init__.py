@@ -13,7 +13,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
@@ -44,15 +44,17 @@ from memory_actors.kinds.entity.relationships import (
     UpdateRelationship,
     known_as,
 )
-from memory_actors.kinds.entity.room import NAME, Room, make_room
 from memory_actors.kinds.entity.state import (
+    NAME,
     Entities,
     EntityDump,
     EntityRow,
+    Room,
     as_it_was,
     fact_in,
     find_named,
     fold,
+    make_room,
     named,
     observation_at,
     place,
@@ -62,7 +64,6 @@ from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally, ol
 from memory_actors.kinds.passages import Passage, index_of, label, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 from memory_actors.kinds.rows import HeldRows, derived, record_data
-from memory_actors.kinds.tainted import TaintedPast
 
 Row: TypeAlias = EntityRow | RelationshipRow
 Restored: TypeAlias = EntityRestored | RelationshipRestored

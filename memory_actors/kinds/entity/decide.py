@@ -23,8 +23,15 @@ from memory_actors.kinds.entity.events import (
     ObservationRemoved,
 )
 from memory_actors.kinds.entity.graph import name_key
-from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
-from memory_actors.kinds.entity.state import Entities, EntityRow, named
+from memory_actors.kinds.entity.state import (
+    NAME,
+    Entities,
+    EntityRow,
+    Room,
+    make_room,
+    named,
+    oldest_entities,
+)
 from memory_actors.kinds.keyed import Sized
 from memory_actors.kinds.passages import EVENT_PASSAGES_MAX
 from memory_actors.kinds.phrasing import observation_text, text_digest

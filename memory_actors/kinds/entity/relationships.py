@@ -33,8 +33,13 @@ from memory_actors.kinds.entity.graph import (
     relation_key,
     valid_at,
 )
-from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity.state import Entities, tentatively
+from memory_actors.kinds.entity.state import (
+    Entities,
+    Room,
+    make_room,
+    oldest_relationships,
+    tentatively,
+)
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)

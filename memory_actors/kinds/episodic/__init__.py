@@ -18,7 +18,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -36,12 +36,17 @@ from memory_actors.kinds.episodic.events import (
     registry,
 )
 from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
-from memory_actors.kinds.episodic.state import EpisodeRow, Episodic, EpisodicDump, leaving, markers
-from memory_actors.kinds.episodic.texts import EpisodeTexts
+from memory_actors.kinds.episodic.state import (
+    EpisodeRow,
+    EpisodeRows,
+    Episodic,
+    EpisodicDump,
+    leaving,
+    markers,
+)
 from memory_actors.kinds.keyed import Bounds
 from memory_actors.kinds.kind import Decide, Life, Nature, tentative
 from memory_actors.kinds.rows import oldest
-from memory_actors.kinds.tainted import TaintedPast
 
 # --- commands
 
@@ -108,7 +113,7 @@ class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
 # --- the kind
 
 
-class EpisodicKind(EpisodeTexts):
+class EpisodicKind(EpisodeRows):
     """The episodes of a user, by agent."""
 
     NAME = "episodic"

@@ -20,22 +20,15 @@ from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.compacting import CompactedBase
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.keyed import Bounds
 from memory_actors.kinds.kind import Decide, Events, Life, Nature
-from memory_actors.kinds.long_term.commands import (
+from memory_actors.kinds.long_term.events import (
     AddMemories,
     AddSummary,
+    CompactionUndone,
     CompressMemories,
     DeleteMemory,
-    Pair,
-    RestoreMemories,
-    SupersedeMemories,
-    UndoCompaction,
-    UpdateMemory,
-)
-from memory_actors.kinds.long_term.events import (
-    CompactionUndone,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
@@ -46,8 +39,13 @@ from memory_actors.kinds.long_term.events import (
     MemorySuperseded,
     MemoryUnmarked,
     MemoryUpdated,
+    Pair,
+    RestoreMemories,
     SummaryAdded,
     Superseded,
+    SupersedeMemories,
+    UndoCompaction,
+    UpdateMemory,
     registry,
 )
 from memory_actors.kinds.long_term.state import (
@@ -66,7 +64,6 @@ from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
 from memory_actors.kinds.summaries import Summaries, Summary, summary_again, summary_row
-from memory_actors.kinds.tainted import TaintedPast
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
 
