@@ -6,7 +6,7 @@ memories alone that were changed since.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
 from memory_actors.kinds.effects import Event
-from memory_actors.kinds.kind import is_summary, tentative
+from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,
@@ -99,8 +99,8 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
         """Return the command with what the extraction did, and the past of what it forgot."""
         about = await outside.events_about([self.extraction_id])
         done = about[self.extraction_id]
-        added = _ids(done, "added")  # by one batch, and forgotten by a later one: not there before
-        ids = tuple(one for one in _ids(done, "forgotten") if one not in added)
+        added = ids_of(done, "added")  # what a later batch forgot again
+        ids = tuple(one for one in ids_of(done, "forgotten") if one not in added)
         known = await Restore.informed(replace(self, done=done, memory_ids=ids), state, outside)
         adders = {
             one: past[0].meta.get("extraction", "") if past else ""
@@ -120,30 +120,35 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 # --- extract
 
 
-class _Decided(NamedTuple):
-    events: Sequence[Event]
-    state: LongTerm
-
-
-def _extract(
+def extract(
     command: Extract, state: LongTerm, provenance: Provenance, limits: Limits
 ) -> Sequence[Event]:
+    """Turn the proposals into events.
+
+    :raises QuotaExceededError: what is new has no room.
+    """
     same = _same(command, state, provenance)
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
-    added = _then(state, long_term.KIND.decide(add, state, limits))
-    events, state = [*added.events], added.state
+    events = [*long_term.KIND.decide(add, state, limits)]
+    state = _after(state, events)
     if command.waits:
-        events = [*review.held(add, added.events, _replaced(command))]
+        targets = {one.memory_id: one.target for one in command.proposed}
+        replaced = {
+            new: (old.memory_id, old.digest)
+            for new, old in targets.items()
+            if new is not None and old is not None
+        }
+        events = [*review.held(add, events, replaced)]
     outcomes = []
     for proposed in command.proposed:
         outcome = _outcome(proposed, same)
         if command.waits:
             outcomes.append(_waiting(outcome))
             continue
-        done = _then(state, _changes(outcome, proposed, state, limits))
-        events, state = [*events, *done.events], done.state
-        outcomes.append(_in_truth(outcome, proposed, done.events))
+        done = _changes(outcome, proposed, state, limits)
+        events, state = [*events, *done], _after(state, done)
+        outcomes.append(_in_truth(outcome, proposed, done))
     said = Extracted(
         extraction_id=command.extraction_id,
         extractor=command.extractor,
@@ -151,12 +156,6 @@ def _extract(
         outcomes=tuple(outcomes),
     )
     return [*events, said]
-
-
-def _replaced(command: Extract) -> dict[str, tuple[str, bytes]]:
-    """Return the fact that each proposed fact is to replace, by its id: id and digest."""
-    targets = {one.memory_id: one.target for one in command.proposed if one.target is not None}
-    return {new: (one.memory_id, one.digest) for new, one in targets.items() if new is not None}
 
 
 def _waiting(outcome: Outcome) -> Outcome:
@@ -203,9 +202,8 @@ def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
     return (one.same, one.digest) if one.same else (one.digest,)
 
 
-def _then(state: LongTerm, events: Sequence[Event]) -> _Decided:
-    behind = [one for n, event in enumerate(events) for one in tentative([event], 0, _BEHIND + n)]
-    return _Decided(events, long_term.KIND.fold(state, behind))
+def _after(state: LongTerm, events: Sequence[Event]) -> LongTerm:
+    return long_term.KIND.after(state, events, version=_BEHIND)
 
 
 def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) -> Outcome:
@@ -271,17 +269,17 @@ def _outcomes(done: Sequence[Recorded[Event]]) -> list[Outcome]:
     return [one for each in done if isinstance(each.data, Extracted) for one in each.data.outcomes]
 
 
-def _ids(done: Sequence[Recorded[Event]], came: str) -> list[str]:
+def ids_of(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     """Return the ids of the facts of which this came."""
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
-def held_by(command: UndoExtraction) -> list[str]:
-    """Return the ids of the facts that an extraction has left to a review."""
-    return _ids(command.done, "pending")
+def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    """Turn an undo into events.
 
-
-def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    :raises QuotaExceededError: what comes back has no room.
+    :raises NotFoundError: there is no such extraction.
+    """
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
     ]
@@ -295,10 +293,11 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
     gone = tuple(row.memory_id for row in unchanged)
-    went = _then(state, [MemoryDeleted(memory_id=one) for one in gone])
-    back, lost = _back(command, went.state, limits)
-    returned = _then(went.state, back)
-    again = _unmarked([one for one in outcomes if one.memory_id not in gone], returned.state)
+    went = [MemoryDeleted(memory_id=one) for one in gone]
+    left = _after(state, went)
+    back, lost = _back(command, left, limits)
+    left = _after(left, back)
+    again = _unmarked([one for one in outcomes if one.memory_id not in gone], left)
     said = ExtractionUndone(
         extraction_id=command.extraction_id,
         gone=gone,
@@ -311,7 +310,7 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
         ),
         lost=tuple(lost),
     )
-    return [*went.events, *back, *again, said]
+    return [*went, *back, *again, said]
 
 
 def _back(
@@ -339,7 +338,7 @@ def _back(
             lost.append(memory_id)
             continue
         event = replace(event, origins=of_past(memory_id, standing(memory_id, past)))
-        state = _then(state, [event]).state
+        state = _after(state, [event])
         back.append(event)
     return back, lost
 
@@ -371,19 +370,3 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
         for older, newer, digest in marks
         if (newer, digest) in [(mark.by, mark.digest) for mark in rows[older].superseded]
     ]
-
-
-# --- decide
-
-
-def decide(
-    command: Extract | UndoExtraction, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises QuotaExceededError: what is new, or comes back, has no room.
-    :raises NotFoundError: there is no such extraction to undo.
-    """
-    if isinstance(command, Extract):
-        return _extract(command, state, provenance, limits)
-    return _undo(command, state, limits)

@@ -83,9 +83,9 @@ class Forgetting(Purging):
 
     def take_out(self, living: Found) -> None:
         """Take the fact out of one memory."""
-        kind, row = living
+        row = living.row
         if row.memory_id in self._command.chosen:
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            self._remove(living)
         elif is_summary(row):
             self._undo(living)
         else:
@@ -114,7 +114,7 @@ class Forgetting(Purging):
             self._kept.append((kind.NAME, row.memory_id))
             return
         if left is None:
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            self._remove(living)
         elif left:
             self._carry_out(kind, left)
             self._changed.append((kind.NAME, row.memory_id))

@@ -65,8 +65,10 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 def tentative(events: Iterable[Any], now_us: int = 0, version: int = 0) -> list[Recorded[Any]]:
-    """Return events that have no place in the log yet as a fold takes them."""
-    return [Recorded("", version, version, now_us, "", event, 0, 0, b"") for event in events]
+    """Return events that have no place in the log yet as a fold takes them, from a version on."""
+    return [
+        Recorded("", n, n, now_us, "", event, 0, 0, b"") for n, event in enumerate(events, version)
+    ]
 
 
 # --- state
@@ -149,9 +151,9 @@ class Part(ABC, Generic[S]):
     def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
         """Return the state after events of this part; total over them."""
 
-    def after(self, state: S, events: Iterable[Event], now_us: int = 0) -> S:
+    def after(self, state: S, events: Iterable[Event], now_us: int = 0, version: int = 0) -> S:
         """Return the state after events that have no place in the log yet."""
-        return self.fold(state, tentative(events, now_us))
+        return self.fold(state, tentative(events, now_us, version))
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""

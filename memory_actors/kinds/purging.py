@@ -10,7 +10,7 @@ memory said anew counts: it names its origins, and retention may have dropped wh
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.effects import ENDS, Event, TaintedPast, effect, says
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import Found, Kind, Row, is_summary, tentative
+from memory_actors.kinds.kind import Found, Kind, Row, is_summary
 from memory_actors.kinds.provenance import Provenance, SourcePurged
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
@@ -84,20 +84,15 @@ def made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
 # --- events of a source, and what earlier purges have made of them
 
 
-class _Earlier(NamedTuple):
-    """A purge that had to do with a memory."""
-
-    version: int
-    source: str | None
-    trust: Trust | None
+_Earlier: TypeAlias = tuple[int, str | None, Trust | None]
+"""The version, the source and the trust of a purge."""
 
 
 def _purges_in(past: Sequence[Recorded[Event]]) -> list[_Earlier]:
-    """Return the purges among events."""
-    purges = []
+    purges: list[_Earlier] = []
     for one in filter(_is_by_a_purge, past):
-        source, trust = (one.meta.get(name) for name in (_PURGED_SOURCE, _PURGED_TRUST))
-        purges.append(_Earlier(one.version, source, None if trust is None else Trust(trust)))
+        trust = one.meta.get(_PURGED_TRUST)
+        purges.append((one.version, one.meta.get(_PURGED_SOURCE), Trust(trust) if trust else None))
     return purges
 
 
@@ -113,7 +108,8 @@ def _is_of(recorded: Recorded[Event], source: str | None, trust: Trust | None) -
 def _is_purged(recorded: Recorded[Event], purges: Sequence[_Earlier]) -> bool:
     """Say whether one of these purges has taken out the words of an event."""
     return any(
-        recorded.version < one.version and _is_of(recorded, one.source, one.trust) for one in purges
+        recorded.version < version and _is_of(recorded, source, trust)
+        for version, source, trust in purges
     )
 
 
@@ -175,19 +171,11 @@ class Purging:
 
     def decided(self) -> Sequence[Event]:
         """Take the words out of the memories, and return the events; none if nothing has them."""
-        for living in self._living():
-            if self._find(living.row.memory_id) is not None:  # else it went with an entity
-                self.take_out(living)
-        return self._all_events()
-
-    def _living(self) -> list[Found]:
-        """Return the living memories, relationships before the entities that they join."""
-        found = [self._find(memory_id) for memory_id in self._command.memory_ids]
-        living = [one for one in found if one is not None]
-        return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
-
-    def _all_events(self) -> list[Event]:
-        """Return the events, with one behind them that says what they come to."""
+        living = filter(None, map(self._find, self._command.memory_ids))
+        # Relationships before the entities that they join.
+        for one in sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow)):
+            if self._find(one.row.memory_id) is not None:  # else it went with an entity
+                self.take_out(one)
         if not (self._events or self._kept):
             return []
         said = SourcePurged(
@@ -216,7 +204,7 @@ class Purging:
         left = provenance.of_past(row.memory_id, past.clean)
         events = kind.without(past, row, self._states[kind.NAME], self._limits)
         if events is None or not self._fits(kind, events, row):
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            self._remove(living)
             return
         self._carry_out(kind, _said_by(left, kind, events))
         self._changed.append((kind.NAME, row.memory_id))
@@ -229,10 +217,11 @@ class Purging:
         row = living.row
         kind = cast("CompactedKind", living.kind)  # it has summaries
         self._delete(kind, [kind.UNDONE(memory_id=row.memory_id)])
+        originals = made_of(row.memory_id, self._command.past[row.memory_id])
         if not self._command.bring_back:
-            self._left_out += made_of(row.memory_id, self._command.past[row.memory_id])
+            self._left_out += originals
             return
-        for memory_id in reversed(made_of(row.memory_id, self._command.past[row.memory_id])):
+        for memory_id in reversed(originals):
             if self._find(memory_id) is None:
                 self._bring_back(kind, memory_id)
 
@@ -274,6 +263,10 @@ class Purging:
                 return Found(kind, row)
         return None
 
+    def _remove(self, living: Found) -> None:
+        kind, row = living
+        self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+
     def _delete(self, kind: Kind, events: Sequence[Event]) -> None:
         for event in events:
             for memory_id in kind.registry.keys(event):
@@ -284,8 +277,8 @@ class Purging:
         self._events += events
         self._states[kind.NAME] = self._after(kind, events)
 
-    def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
-        return kind.fold(self._states[kind.NAME], tentative(events, self._command.now_us))
+    def _after(self, kind: Kind, events: Sequence[Event]) -> Any:
+        return kind.after(self._states[kind.NAME], events, self._command.now_us)
 
     def _fits(self, kind: Kind, events: Sequence[Event], row: Any) -> bool:
         """Say whether no limit is passed by events that was not passed already."""
@@ -358,9 +351,8 @@ class Retaining(Purging):
 
     def take_out(self, living: Found) -> None:
         """Delete a memory that the rule no longer allows."""
-        kind, row = living
-        if self._command.matches(kind, row, self._provenance):
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+        if self._command.matches(*living, self._provenance):
+            self._remove(living)
 
 
 def _written_us(row: Row, past: Mapping[str, Sequence[Recorded[Event]]]) -> int:

@@ -200,15 +200,11 @@ def kind_of_event(event: object) -> Kind | None:
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
 
-def kind_of_tag(tag: str) -> Kind | None:
-    """Return the kind by an event's tag, which remains when its payload is dropped."""
-    return KIND_BY_NAME.get(_PART_OF_TAG[tag].NAME)
-
-
 def kind_of(recorded: Recorded[Any]) -> Kind | None:
-    """Return the kind of the memory, pending or not, that an event is about."""
+    """Return the kind of the memory, pending or not, that an event is about, also a dropped one."""
     event = recorded.data
-    return KIND_BY_NAME[event.kind] if isinstance(event, MemoryHeld) else kind_of_tag(recorded.tag)
+    name = event.kind if isinstance(event, MemoryHeld) else _PART_OF_TAG[recorded.tag].NAME
+    return KIND_BY_NAME.get(name)
 
 
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
@@ -417,11 +413,13 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
         gone = expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
         over = [one for one, held in state.review.pending.items() if held.until_us <= now_us]
         return [*gone, *review.ended(state.review, sorted(over)[:EXPIRED_AT_ONCE], "expired")]
-    assert isinstance(command, Extract | UndoExtraction)
-    found = extracting.decide(command, state.long_term, state.provenance, mine)
     if isinstance(command, Extract):
+        found = extracting.extract(command, state.long_term, state.provenance, mine)
         return [*found, *lifetimes(command.add, found, None, state.provenance)]
-    ended = review.ended(state.review, extracting.held_by(command), "undone") if found else []
+    assert isinstance(command, UndoExtraction)
+    found = extracting.undo(command, state.long_term, mine)
+    pending = extracting.ids_of(command.done, "pending")
+    ended = review.ended(state.review, pending, "undone") if found else []
     return [*ended, *found, *lifetimes_again(command, found)]
 
 

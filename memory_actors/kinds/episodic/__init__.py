@@ -185,10 +185,7 @@ class EpisodicKind(EpisodeRows):
         if self._known(command, state):
             return []
         told = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
-        past = [
-            one for n, event in enumerate(told, 1) for one in tentative([event], command.now_us, n)
-        ]
-        life = self.last(command.episode.memory_id, past)
+        life = self.last(command.episode.memory_id, tentative(told, command.now_us, 1))
         row, events = returning(life, limits.episode_steps)
         self._refuse_steps(len(row.steps), limits)
         return self._in_its_room(command, events, row.size_bytes, state, limits)
