@@ -314,7 +314,6 @@ class Actor(Generic[S]):
         return prepared, events, self._decider.fold(events, state)
 
     async def _first_reply(self, request: Request) -> Reply | None:
-        """Return the reply to the first request with this key, or None if the key is new."""
         assert request.idempotency_key is not None
         first = await self._log.find_request(self.stream, request.idempotency_key, request.digest)
         if first is None:
@@ -373,7 +372,6 @@ class Actor(Generic[S]):
     # --- failure
 
     async def _fail(self, batch: CommandBatch[S], error: Exception) -> None:
-        """Answer a batch whose append failed, and read again what the stream holds."""
         answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
             ask.settle(answer)

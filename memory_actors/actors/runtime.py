@@ -184,7 +184,6 @@ class Runtime(Generic[L]):
             slot.leaving.add_done_callback(self._forgotten.discard)
 
     async def _discarded(self, slot: Slot[L], unused: asyncio.Event) -> None:
-        """Discard an actor that has moved, once nobody holds it."""
         await asyncio.wait([slot.activation])
         await unused.wait()
         for live in slot.lives():
@@ -329,7 +328,6 @@ class Runtime(Generic[L]):
             raise BeingErasedError("this memory, or a fact of it, is being erased: try again later")
 
     def _count(self, change: int) -> None:
-        """Keep the number of users of all actors, and let closing know when there are none."""
         if self._users == 0:
             self._unused.clear()
         self._users += change

@@ -98,7 +98,6 @@ def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
 
 
 def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice]]:
-    """Yield rows and columns of each tile of the upper half."""
     for row in range(0, count, tile_rows):
         for column in range(row, count, tile_rows):
             yield slice(row, row + tile_rows), slice(column, column + tile_rows)

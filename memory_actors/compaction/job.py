@@ -246,10 +246,7 @@ class Compaction:
             await self._snapshot(scope)  # or a replay would read the archive
 
     async def _clusters(self, run: CompactionRun, scope: Scope) -> list[Old]:
-        """Return the clusters of what is old.
-
-        The next pass sees the remaining memories in batches of a longer time: until one finds none.
-        """
+        """Return the clusters of what is old, of pass after pass until one finds none."""
         found: list[Old] = []
         state = await scope.state()
         days = self._settings.after_days(state.account.tier)
@@ -273,7 +270,6 @@ class Compaction:
         return found
 
     async def _pass(self, run: CompactionRun, scope: Scope, old: Old) -> list[Old]:
-        """Return the clusters of memories, batch by batch in order of time."""
         found: list[Old] = []
         for start in range(0, len(old.rows), self._settings.compaction_batch):
             if run.asked_to_stop():

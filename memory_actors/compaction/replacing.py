@@ -90,10 +90,6 @@ class Replacing:
         return told.report("compressed", content, summary.memory_id)
 
     async def _summary(self, cluster: Cluster, halts: Sequence[asyncio.Event]) -> str:
-        """Return heading and body.
-
-        :raises SummarizerError: there is none.
-        """
         # In a task of its own, which may hang or be cancelled without harm to this one.
         work = asyncio.ensure_future(self._summarizer.summarize(cluster))
         work.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -220,7 +216,6 @@ async def archive_originals(scope: Scope) -> int:
 
 
 async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int], set[bytes]]:
-    """Return the versions of the originals' own events, and the digests of all their texts."""
     log, stream, about = scope.services.log, scope.stream, set[int]()
     async for page in pages(log, stream, summaries, "raise"):
         for recorded in page:
@@ -239,10 +234,7 @@ async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int],
 
 
 async def _forget(scope: Scope, digests: set[bytes]) -> None:
-    """Delete vectors and token states that no memory of this user needs any more.
-
-    If another user has the same text, it is embedded again when needed.
-    """
+    """Delete vectors and token states that no memory of this user needs any more."""
     async with scope.writable() as live:
         state = live.state
 

@@ -233,7 +233,6 @@ class Scheduler:
                 return now
 
     async def _run_once(self, since: datetime) -> datetime:
-        """Run, unless somebody else has begun to; return the new `since`."""
         if not await self._keep(self._now()):
             return await self._since()
         try:

@@ -156,12 +156,7 @@ class _Seen:
 async def _state_at(
     services: Services, stream: str, version: int, erased: int, dropped: OnDropped
 ) -> tuple[UserState, int]:
-    """Return the state at a version, and how many events about what was there then are gone.
-
-    The stream is erased up to version `erased`: nothing that lived since depends on that.
-
-    :raises PayloadDropped: there are such, and `dropped` is not "mark".
-    """
+    """Return the state at a version, and how many events about what was there then are gone."""
     log, state, after = services.log, UserState(), erased
     if dropped == "raise":
         state, after = await snapshots.fold_start(log, stream, erased, version)
@@ -302,8 +297,6 @@ PAGE = 256  # passages read, embedded and indexed at a time
 
 
 class _Said(NamedTuple):
-    """A passage with its text."""
-
     passage: Passage
     row: Row
     text: str
@@ -340,6 +333,5 @@ async def fill(
 
 
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
-    """Index a page."""
     for passage, row, text in page:
         index.insert(row, passage, EmbeddedText(text, embedded[passage.digest]))

@@ -194,11 +194,7 @@ class CompactedBase(KeyedKind[S, R]):
     def _bring_back(
         self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
     ) -> list[Event]:
-        """Return the events that restore the deleted memories, in place of others.
-
-        :raises NotFoundError: one never was, or retention dropped what it was.
-        :raises QuotaExceededError: there is no room for all of them.
-        """
+        """Return the events that restore the deleted memories, in place of others."""
         back = [self.back(life, limits) for life in self.gone(command, state)]
         came = [event for _, events in back for event in events]
         refuse_beside_originals(came, state.held.rows)
@@ -206,7 +202,6 @@ class CompactedBase(KeyedKind[S, R]):
         return came
 
     def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Event]:
-        """Put a summary in the place of memories, if each is as it was read, and that is new."""
         summary = command.summary
         rows = [(self.find(state, memory_id), version) for memory_id, version in command.originals]
         gone = [
@@ -228,7 +223,6 @@ class CompactedBase(KeyedKind[S, R]):
         return [self.UNDONE(memory_id=command.memory_id), *back]
 
     def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
-        """Add a summary, unless this very one was added before."""
         summary = command.summary
 
         def is_same(one: Any) -> bool:

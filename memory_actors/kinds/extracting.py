@@ -171,11 +171,7 @@ def _waiting(outcome: Outcome) -> Outcome:
 def _same(
     command: Extract, state: LongTerm, provenance: Provenance
 ) -> dict[str, MemoryRow | MemoryAdded]:
-    """Return the duplicate of each proposed fact, by its id: a known fact or the first one.
-
-    Duplicates have the same text and the same sources. Metadata and sessions do not count: the call
-    sets them, not the extractor.
-    """
+    """Return the duplicate of each proposed fact, by its id: a known fact or the first one."""
     add = replace(command.add, origins_of=provenance.origins)
     wanted = {text for one in add.memories for text in _texts(one)}
     living = (row for row in state.held.rows.values() if not is_summary(row))
@@ -195,10 +191,7 @@ def _same(
 
 
 def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
-    """Return the digests of a text normalised and as it is.
-
-    Memories from before texts were normalised only have the second.
-    """
+    """Return the digests of a text normalised, which older memories lack, and as it is."""
     return (one.same, one.digest) if one.same else (one.digest,)
 
 
@@ -207,7 +200,6 @@ def _after(state: LongTerm, events: Sequence[Event]) -> LongTerm:
 
 
 def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) -> Outcome:
-    """Return the outcome of a proposal, if its target can be changed."""
     outcome = Outcome(
         action=proposed.action,
         came="refused",
@@ -253,7 +245,6 @@ def _changes(
 
 
 def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Event]) -> Outcome:
-    """Return an outcome as it is where the older fact could not be changed."""
     if changed or proposed.target is None or outcome.came == "refused":
         return outcome
     why = "the older fact is pinned, newer, or not what it was"
@@ -316,10 +307,7 @@ def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[E
 def _back(
     command: UndoExtraction, state: LongTerm, limits: Limits
 ) -> tuple[list[MemoryRestored], list[str]]:
-    """Return the events by which the forgotten facts come back, and those that cannot.
-
-    :raises QuotaExceededError: there is no room for all of them.
-    """
+    """Return the events by which the forgotten facts come back, and the ids of lost ones."""
     back: list[MemoryRestored] = []
     lost: list[str] = []
     for memory_id in command.memory_ids:
@@ -352,11 +340,7 @@ def _taken_back(past: Sequence[Recorded[Event]], by_adder: Sequence[Recorded[Eve
 
 
 def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmarked]:
-    """Return the events that undo the marks that known facts put on others.
-
-    Other marks stay, of other extractions and by other facts. One by a fact that goes with the
-    extraction needs nothing: it counts no more.
-    """
+    """Return the events that undo the marks that known facts put on others."""
     rows = state.held.rows
     marks = {
         # Older records did not store the digest of a known fact.

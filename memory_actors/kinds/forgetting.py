@@ -106,7 +106,6 @@ class Forgetting(Purging):
             self._shorten(found, tentative(self._events[-1:], 0, found.row.version))
 
     def _shorten(self, living: Found, past: Sequence[Recorded[Event]]) -> None:
-        """Leave a memory what else it says."""
         kind, row = living
         try:
             left = self._left_of(kind, row, {one.version: one for one in past})
@@ -121,10 +120,7 @@ class Forgetting(Purging):
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
     def _left_of(self, kind: Kind, row: Any, events: Events) -> Sequence[Event] | None:
-        """Return the events that leave a memory the rest of its text, or None without a rest.
-
-        :raises _StaysError: it says the fact, and more, and has to stay as it is.
-        """
+        """Return the events that leave a memory the rest of its text, or None without a rest."""
         metadata = self._pruned(row.metadata) or {}
         if isinstance(row, EntityRow):
             if metadata != row.metadata:
@@ -140,10 +136,7 @@ class Forgetting(Purging):
         return kind.decide(command, self._states[kind.NAME], self._limits)
 
     def _pruned(self, value: Any) -> Any:
-        """Return a value without the fact, None if nothing is left.
-
-        :raises _StaysError: a text in it cannot lose the fact.
-        """
+        """Return a value without the fact, None if nothing is left."""
         if isinstance(value, str):
             left = trimmed(value, self._is_said)
             if left is None:
@@ -185,10 +178,7 @@ def said_by(kind: Kind, row: Any, events: Events) -> Any:
 
 
 def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int) -> Command:
-    """Return the command that leaves a memory a value.
-
-    :raises _StaysError: its kind does not take one.
-    """
+    """Return the command that leaves a memory a value."""
     about: dict[str, Any] = {"now_us": now_us, "memory_id": row.memory_id, "metadata": metadata}
     if kind is working.KIND:
         size_bytes = entry_bytes(row.key, left)

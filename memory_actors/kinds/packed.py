@@ -180,7 +180,6 @@ class PackedRows(Mapping[str, R]):
         return sorted([*found, *self._keys.get(key, ())])
 
     def _keyed(self) -> "Map[int, tuple[str, ...]]":
-        """Return the ids of changed rows by their key."""
         ids: dict[int, tuple[str, ...]] = {}
         for memory_id, row in self.changes.items():
             if row is not None and (key := self._form.key(row)) != NO_KEY:
@@ -289,7 +288,6 @@ class RowsMutation(Generic[R]):
         return row
 
     def _forget(self, row: R) -> None:
-        """Forget the key of a changed row."""
         if self._keys is None or (key := self._form.key(row)) == NO_KEY:
             return
         left = tuple(one for one in self._keys[key] if one != row.memory_id)
@@ -309,7 +307,6 @@ def _place(row: Row) -> tuple[int, str]:
 
 
 def _merged(form: Form[R], base: _Base[R], fresh: list[R], gone: list[int]) -> Packed:
-    """Return the rows of a base without those that have gone, and with fresh ones, in order."""
     numbers = range(base.count)
     last = base.place(base.count - 1) if base.count else (-1, "")
     places = [

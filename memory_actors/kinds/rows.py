@@ -30,7 +30,6 @@ U = TypeVar("U", bound=Updated)
 
 @cache
 def _foreign(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> frozenset[str]:
-    """Return the names of the fields of `source` that a class has not."""
     return frozenset(source.__struct_fields__).difference(cls.__struct_fields__)
 
 

@@ -114,8 +114,6 @@ class ShortTerm(Keyed[MessageRow], frozen=True):
 
 
 class _SessionsDraft(KeyedDraft[MessageRow]):
-    """A state that changes in place, for one fold."""
-
     __slots__ = ("_ids", "next_expiry_us", "sessions")
 
     def __init__(self, state: ShortTerm, place: None):
@@ -315,7 +313,6 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         return [_expired(state, state.by_expiry()[:over], "quota"), added]
 
     def _first_out(self, new: MessageAdded, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
-        """Return the oldest messages, as many as have to leave the session."""
         session = state.sessions.get(new.session_id, Session())
         over_count = len(session.ids) + 1 - limits.short_term_messages
         over_bytes = session.size_bytes + new.size_bytes - limits.short_term_bytes

@@ -301,7 +301,6 @@ def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
 
 
 def _digests_in(value: Any) -> Iterator[bytes]:
-    """Yield the digests of texts in an event as plain data."""
     if isinstance(value, Mapping):
         if value.get("digest"):
             yield value["digest"]

@@ -319,7 +319,6 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 
 
 def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
-    """Return the events of a command, whatever they say."""
     part = PART_OF_COMMAND.get(type(command))
     if part is None:
         return _of_several_kinds(command, state, mine)
@@ -342,10 +341,7 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
 
 
 def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
-    """Return a command of many facts without those that were forgotten.
-
-    :raises ForgottenError: there are some, and the command does not skip them.
-    """
+    """Return a command of many facts without those that were forgotten, or refuse it."""
     if not forgotten.by_digest:
         return command
     if isinstance(command, Extract):
@@ -375,10 +371,7 @@ def _unforgotten(
 
 
 def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombstones) -> None:
-    """Refuse events that say something forgotten.
-
-    :raises ForgottenError: one does, or would restore a memory whose words were taken out.
-    """
+    """Refuse events that say something forgotten, or restore what was taken out."""
     if isinstance(command, Restore):  # its texts have no embeddings: digests alone are compared
         tombstones.refuse(events, None, msgspec.structs.replace(forgotten, similar=()))
     elif forgotten.by_digest and not isinstance(command, UNCHECKED):
@@ -392,7 +385,6 @@ _WORK: Mapping[type[Purge], type[Purging]] = {
 
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
-    """Return the events of a command about several kinds."""
     if isinstance(command, Reject):
         state.review.check(command.memory_ids)
         ended = review.ended(state.review, command.memory_ids, "rejected")
@@ -437,10 +429,7 @@ def _taken_out(command: Purge, state: Review) -> list[Event]:
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:
-    """Refuse a change of a memory that is no longer what was asked for.
-
-    :raises NotFoundError: its metadata do not match. One that has gone is the kind's to refuse.
-    """
+    """Refuse a change of a memory whose metadata no longer match the condition."""
     row = kind.find(state.of(kind), condition.memory_id)
     if row is not None and not condition.matches(row.shown_metadata):
         raise NotFoundError(

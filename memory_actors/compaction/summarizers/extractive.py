@@ -93,8 +93,6 @@ class ExtractiveSummarizer:
 
 
 class _Page(NamedTuple):
-    """The sentences there are to choose from, in order of time."""
-
     sentences: list[str]
     memories: list[int]
     """Of each sentence: which memory of the cluster it is of."""
@@ -105,7 +103,6 @@ class _Page(NamedTuple):
 
 
 def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:
-    """Return the sentences of a cluster, their places and costs, and their worth."""
     looked_at = evenly(len(cluster.texts), MEMORIES_MAX)
     characters = CHARACTERS_MAX // len(looked_at)
     texts = [cluster.texts[memory] for memory in looked_at]

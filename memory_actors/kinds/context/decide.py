@@ -283,10 +283,7 @@ def _who_goes(
     limits: Limits,
     keep: str | None,
 ) -> Collection[str]:
-    """Return the entries to archive until enough is free or, failing that, until it fits.
-
-    The result is empty if it fits already, or never can.
-    """
+    """Return the entries to archive; none if it fits already, or never can."""
     budget = room.budget
     if fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
         return ()
@@ -301,10 +298,7 @@ def _who_goes(
 
 
 def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[str]:
-    """Return the stalest entries that make up a good part of a document; none of a small one.
-
-    Entries are of any size: one less goes if more than half would, and a third goes without it.
-    """
+    """Return the stalest entries that make up a third to half of a document."""
     count_tokens, rows = room.budget.counter.count, stalest(state, document, room.read_at_us)
     there = count_tokens(text(blocks(state, document)))
     if there <= roomy(room):
@@ -324,7 +318,6 @@ def _check_there(state: ContextState, document: str) -> None:
 
 
 def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return ids of entries that are there, each once."""
     return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
 
 

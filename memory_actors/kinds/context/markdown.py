@@ -175,7 +175,6 @@ def closed(raw: str) -> str:
 
 
 def _side_by_side(before: str, after: str) -> tuple[str, str]:
-    """Return how two neighbours show."""
     before = closed(before)
     if after[:1].isspace():
         after = "".join(dropwhile(is_blank, LINES.findall(after)))
@@ -342,6 +341,5 @@ def _item(marker: str, text: str, line_end: str) -> str:
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the lines of a text without blank ones at its ends; blank ones inside are empty."""
     lines = text.replace("\r\n", "\n").strip().split("\n")
     return [line.rstrip() for line in lines]

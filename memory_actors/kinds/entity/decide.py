@@ -109,7 +109,6 @@ def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
 
 
 def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
-    """Return the observations that are not known, each once."""
     by_digest = {o.digest: o for o in reversed(observations) if o.digest not in known}
     return tuple(o for o in observations if by_digest.get(o.digest) is o)
 
@@ -121,11 +120,7 @@ def _bytes(observations: Sequence[Sized]) -> int:
 def _check_observations(
     name: str, new: Sequence[Observation], row: EntityRow | None, limits: Limits
 ) -> None:
-    """Refuse more observations than one entity may have.
-
-    :raises InvalidInputError: one command has more.
-    :raises QuotaExceededError: together with what the entity has there are more.
-    """
+    """Refuse more observations than a command or an entity may have."""
     count, new_bytes = len(new), _bytes(new)
     if count > OBSERVATIONS_MAX or new_bytes > OBSERVATIONS_BYTES_MAX:
         raise InvalidInputError(
@@ -151,7 +146,6 @@ def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limit
 
 
 def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Sequence[Event]:
-    """Add to an entity what the command knows and the entity does not."""
     said, known = command.entity, {observation.digest for observation in row.observations}
     new = _new(_as_named(row, said), known)
     metadata = relationships.merged(row.metadata, said.metadata)

@@ -285,7 +285,6 @@ def neighbours(
 def _walk(
     entity_id: str, depth: int, steps: Callable[[str], Iterable[RelationshipRow]]
 ) -> Iterator[Reached]:
-    """Go breadth first, and to no entity twice."""
     known, queue = {entity_id}, deque([Reached(entity_id, 0, ())])
     while queue and queue[0].distance < depth:
         here = queue.popleft()

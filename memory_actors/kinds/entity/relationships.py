@@ -161,7 +161,6 @@ def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[Relationship
 def _say_again(
     command: Relate, row: RelationshipRow, state: Entities, limits: Limits
 ) -> Sequence[Event]:
-    """Bring a known relationship up to date, and end what it contradicts."""
     new = command.relationship
     changed = _changed(new, row, state)
     whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
@@ -205,7 +204,6 @@ def _with_fact(
 def _endings(
     new: RelationshipAdded, row: RelationshipRow, graph: RelationshipGraph
 ) -> list[RelationshipEnded]:
-    """Return the endings that follow from stating a known relationship again."""
     endings = []
     if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):
         endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=new.valid_to_us))

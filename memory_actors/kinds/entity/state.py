@@ -105,8 +105,6 @@ def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
 
 
 class _EntitiesDraft:
-    """A state that changes in place."""
-
     __slots__ = ("graph", "held", "pruned")
 
     def __init__(self, state: Entities):
@@ -144,7 +142,6 @@ class _EntitiesDraft:
 def _observed(
     observations: Iterable[Observation], recorded: Recorded[Event]
 ) -> tuple[ObservationRow, ...]:
-    """Return the rows of observations: the first is passage 1 of its event."""
     return tuple(
         ObservationRow(label(recorded.version, index), observation.digest, observation.size_bytes)
         for index, observation in enumerate(observations, start=1)

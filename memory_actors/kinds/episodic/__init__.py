@@ -170,7 +170,6 @@ class EpisodicKind(EpisodeRows):
         return [EpisodesPruned(memory_ids=pruned, cause="quota"), *begun] if pruned else begun
 
     def _known(self, command: StartEpisode, state: Episodic) -> bool:
-        """Say whether this very episode was started before, even if it has gone since."""
         episode = command.episode
 
         def is_same(one: object) -> bool:
@@ -216,11 +215,7 @@ class EpisodicKind(EpisodeRows):
     def _room_by_count(
         self, command: StartEpisode, state: Episodic, limits: Limits
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the evicted and the pruned episodes that make room for one more.
-
-        By itself only one goes: an agent that is above a limit which was lowered loses nothing more
-        without leave.
-        """
+        """Return the evicted episodes, one at most, and the pruned ones that make room for one."""
         agent_id = command.episode.agent_id
         ids = state.held.groups.get(agent_id, Map())
         over = len(ids) + 1 - limits.episodes
@@ -243,7 +238,6 @@ class EpisodicKind(EpisodeRows):
         limits: Limits,
         gone: set[str],
     ) -> tuple[str, ...]:
-        """Return the episodes to prune besides `gone`, for an episode to fit by size."""
         held = state.held
         freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
         over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
@@ -279,7 +273,6 @@ class EpisodicKind(EpisodeRows):
         self.make_room(state, limits, 0, size_bytes, instead_of=instead_of)
 
     def _refuse_count(self, agent_id: str, used: int, limits: Limits, new: int = 1) -> NoReturn:
-        """Refuse more episodes of an agent."""
         noun = f"episodes of agent {agent_id!r}"
         refuse_count(self.NAME, noun, used, limits, "episodes", new=new)
 

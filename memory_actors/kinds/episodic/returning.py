@@ -93,7 +93,6 @@ def without_words(first: RowEvent, past: TaintedPast) -> RowEvent:
 
 
 def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
-    """Return the steps of the source by their numbers."""
     return {
         one.data.number: one.data
         for one in past.events

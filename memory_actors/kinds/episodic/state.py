@@ -136,7 +136,6 @@ def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> E
 
 
 def _resized(row: EpisodeRow, **fields: Any) -> EpisodeRow:
-    """Return a row with other texts, and whether one of them is stored compressed."""
     changed = replace(row, **fields)
     ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
     compressed = any(text.compressed for text in (*ends, *changed.steps))

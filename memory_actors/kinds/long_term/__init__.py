@@ -220,7 +220,6 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     def _supersede(
         self, command: SupersedeMemories, state: LongTerm, _limits: Limits
     ) -> Sequence[Event]:
-        """Record which memories hold no more, if they are as they were compared."""
         pairs = {(one.memory_id, one.superseded_by_id): one for one in command.pairs}
         return [
             derived(MemorySuperseded, pair, digest=pair.newer_digest)
@@ -326,11 +325,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 def _added_or_seen(
     command: AddMemories, state: LongTerm
 ) -> tuple[list[MemoryAdded | MemorySeen], set[str]]:
-    """Return the events for the new memories, in order, and the memories that must stay for them.
-
-    A skipped memory has no event: the one that it duplicates stays. Neither has one that was added
-    before under an id of the caller's own, even if deleted since.
-    """
+    """Return the events for the new memories, and the memories that must stay for them."""
     events: list[MemoryAdded | MemorySeen] = []
     needed: set[str] = set()
     fresh: dict[str, MemoryAdded] = {}
@@ -369,7 +364,6 @@ def _is_as_compared(pair: Pair, rows: Mapping[str, MemoryRow]) -> bool:
 
 
 def _as_it_was(life: Life[MemoryRow]) -> Restored:
-    """Return the event by which a memory comes back, or a summary."""
     row, began = life.row, life.events[0].data
     if isinstance(began, Summary):
         return summary_again(SummaryAdded, began, row)
