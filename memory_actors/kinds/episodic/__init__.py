@@ -332,8 +332,9 @@ class EpisodicKind(EpisodeRows):
     def quotas(self, state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of episodes, for an agent or for the fullest one."""
         episodes, size_bytes = super().quotas(state, limits, agent_id)
-        count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
-        return replace(episodes, used=count), size_bytes
+        groups = state.held.groups
+        chosen = groups.values() if agent_id is None else [groups.get(agent_id, Map())]
+        return replace(episodes, used=max(map(len, chosen), default=0)), size_bytes
 
 
 def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:

@@ -9,12 +9,11 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.records import Episode, EvictedStep, Step
-from memory_actors.kinds.compacting import Compacted, CompactedBase, CompactedDraft
+from memory_actors.kinds.compacting import Compacted, CompactedBase
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -28,7 +27,7 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.kind import Events
 from memory_actors.kinds.passages import Passage, label, version_of
-from memory_actors.kinds.rows import Draft, Place, derived, kept, new_row, record_data
+from memory_actors.kinds.rows import Draft, derived, kept, new_row, record_data
 from memory_actors.kinds.summaries import Compactable, summary_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
@@ -165,50 +164,8 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-class Episodic(Compacted[EpisodeRow], frozen=True):
-    """The living episodes, whose they are (the groups), and how many left so far."""
-
-    agents_by_count: Map[int, int] = Map()
-    """The number of agents that have so many episodes: the fullest is known without asking each."""
-    fullest: int = 0
-    """Episodes of the agent that has the most."""
-
-
-class EpisodesDraft(CompactedDraft[EpisodeRow]):
-    """A state that changes in place, for one fold: it knows the fullest agent."""
-
-    __slots__ = ("agents_by_count", "fullest")
-
-    def __init__(self, state: Episodic, place: Place[EpisodeRow]):
-        super().__init__(state, place)
-        self.agents_by_count = state.agents_by_count.mutate()
-        self.fullest = state.fullest
-
-    def _join(self, group: str, key: str, memory_id: str) -> None:
-        super()._join(group, key, memory_id)
-        count = len(self.groups[group])
-        self._note(count - 1, count)
-
-    def _part(self, group: str, key: str, memory_id: str) -> None:
-        count = len(self.groups[group])
-        super()._part(group, key, memory_id)
-        self._note(count, count - 1)
-
-    def _note(self, before: int, after: int) -> None:
-        """Take note that an agent has one episode more, or one less."""
-        by_count = self.agents_by_count
-        if before:
-            others = by_count.pop(before) - 1
-            if others:
-                by_count[before] = others
-        if after:
-            by_count[after] = by_count.get(after, 0) + 1
-        if after > self.fullest or (before == self.fullest and before not in by_count):
-            self.fullest = after
-
-    def fields(self) -> tuple[Any, ...]:
-        """Return the fields of the state as they have become, in their order."""
-        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
+Episodic: TypeAlias = Compacted[EpisodeRow]
+"""The living episodes, whose they are (the groups), and how many left so far."""
 
 
 class EpisodicDump(msgspec.Struct, frozen=True):
@@ -222,7 +179,6 @@ class EpisodicDump(msgspec.Struct, frozen=True):
 class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
     """Folds events into the rows of episodes, and reads their texts."""
 
-    DRAFT = EpisodesDraft
     initial = Episodic()
     place = attrgetter("agent_id", "memory_id")
 
