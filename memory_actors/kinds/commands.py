@@ -4,7 +4,7 @@ Each kind has subclasses of these. The name of a command's class is in the meta 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -160,6 +160,15 @@ class Restore(Command, frozen=True, kw_only=True):
     async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories."""
         return replace(self, past=await outside.events_about(self.memory_ids))
+
+
+C = TypeVar("C", bound=Command)
+
+
+def named(base: type[C], name: str) -> type[C]:
+    """Return the command of a kind that adds nothing to the base but its name."""
+    command = msgspec.defstruct(name, [], bases=(base,), frozen=True, kw_only=True)
+    return cast("type[C]", command)
 
 
 def is_known(

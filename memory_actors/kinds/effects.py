@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from eventlog import EventRegistry, Recorded
 Event: TypeAlias = msgspec.Struct
 """An event of any kind."""
 E = TypeVar("E", bound=type)
+P = TypeVar("P", bound=msgspec.Struct)
 Keys = Callable[[Any], Iterable[str]]
 
 
@@ -88,6 +89,11 @@ class KindRegistry(EventRegistry):
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
 
         return register
+
+    def plain(self, base: type[P], tag: str, effect: Effect) -> type[P]:
+        """Return the event of a kind that adds nothing to the base but its tag."""
+        event = msgspec.defstruct(tag, [], bases=(base,), frozen=True, kw_only=True)
+        return cast("type[P]", self.about(tag, effect)(event))
 
 
 def _keys(cls: type, others: Mapping[str, Effect]) -> Keys:

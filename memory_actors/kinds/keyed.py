@@ -15,7 +15,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.effects import DECLARED, Effect
-from memory_actors.kinds.kind import BaseKind, R, Tally
+from memory_actors.kinds.kind import BaseKind, Pruned, R, Tally
 from memory_actors.kinds.rows import Draft, HeldRows, Place, derived, oldest
 
 
@@ -80,6 +80,8 @@ class KeyedKind(BaseKind[K, R]):
     BOUNDS: ClassVar[Bounds]
     DRAFT: ClassVar[type[KeyedDraft[Any]]] = KeyedDraft
     """The class of its states while they change."""
+    PRUNED: ClassVar[type[Pruned]]
+    """The event by which memories make room."""
     place: Place[Any] | None = None
     """Gives the group of a row and its key there; None: there are no groups."""
 
@@ -174,8 +176,8 @@ class KeyedKind(BaseKind[K, R]):
         *,
         instead_of: Sequence[Sized] = (),
         may_go: Iterable[R] | None = None,
-    ) -> tuple[str, ...]:
-        """Return the memories that have to go, of those that may, to make room for new ones.
+    ) -> list[Pruned]:
+        """Return the event by which memories go, of those that may, to make room for new ones.
 
         Memories that they replace leave room for them; where they take no more than that, they fit
         also above a limit that was lowered.
@@ -189,10 +191,10 @@ class KeyedKind(BaseKind[K, R]):
         over_count = count + more - getattr(limits, number_limit) if more > 0 else 0
         over_bytes = held.size_bytes + growth - getattr(limits, bytes_limit) if growth > 0 else 0
         if over_count <= 0 and over_bytes <= 0:
-            return ()
+            return []
         gone = None if may_go is None else oldest(may_go, count, over_count, over_bytes)
         if gone is None:
             if over_count > 0:
                 refuse_count(self.NAME, noun, count, limits, number_limit, new=new)
             refuse_bytes(self.NAME, held.size_bytes, limits, bytes_limit, new=size_bytes)
-        return gone
+        return [self.PRUNED(memory_ids=gone, cause="quota")]

@@ -47,8 +47,14 @@ ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place 
 # --- events
 
 
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory was deleted by its user."""
+
+    memory_id: str
+
+
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest memories were deleted to make room. Each kind has a subclass of its own."""
+    """The oldest memories were deleted to make room."""
 
     memory_ids: tuple[str, ...]
     cause: str

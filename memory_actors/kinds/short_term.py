@@ -14,7 +14,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, named
 from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
@@ -187,12 +187,8 @@ class AddMessage(Add, frozen=True, kw_only=True):
     message: MessageAdded
 
 
-class UpdateMessage(Update, frozen=True, kw_only=True):
-    """Replace a message's content, its metadata, or both."""
-
-
-class DeleteMessage(Delete, frozen=True, kw_only=True):
-    """Delete a message."""
+UpdateMessage = named(Update, "UpdateMessage")
+DeleteMessage = named(Delete, "DeleteMessage")
 
 
 def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> SessionsExpired:
@@ -322,7 +318,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
             gone += 1
         return session.ids[:gone]
 
-    def _update(self, command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    def _update(self, command: Update, state: ShortTerm, limits: Limits) -> list[Event]:
         row = self.living(state, command.memory_id)
         session = state.sessions[row.session_id]
         size = session.size_bytes - row.size_bytes + command.size_bytes

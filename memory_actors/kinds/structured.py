@@ -15,10 +15,10 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, named
 from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
-from memory_actors.kinds.kind import Decide, Events, Life, Pruned
+from memory_actors.kinds.kind import Decide, Deleted, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
     Draft,
@@ -81,16 +81,8 @@ class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     pinned: bool | None = None
 
 
-@registry.about("structured.deleted", Effect.DELETED)
-class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A document was deleted by its user."""
-
-    memory_id: str
-
-
-@registry.about("structured.pruned", Effect.PRUNED)
-class DocumentsPruned(Pruned, frozen=True, kw_only=True):
-    """The oldest documents were deleted to make room."""
+DocumentDeleted = registry.plain(Deleted, "structured.deleted", Effect.DELETED)
+DocumentsPruned = registry.plain(Pruned, "structured.pruned", Effect.PRUNED)
 
 
 # --- state
@@ -175,12 +167,8 @@ class UpdateDocument(Command, frozen=True, kw_only=True):
     change: DocumentUpdated
 
 
-class DeleteDocument(Delete, frozen=True, kw_only=True):
-    """Delete a document."""
-
-
-class RestoreDocuments(Restore, frozen=True, kw_only=True):
-    """Bring back documents that were pruned or deleted."""
+DeleteDocument = named(Delete, "DeleteDocument")
+RestoreDocuments = named(Restore, "RestoreDocuments")
 
 
 # --- the kind
@@ -193,7 +181,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
     NOUN = "document"
     MISSING = "it was never there, or it was deleted"
     DELETE, RESTORE = DeleteDocument, RestoreDocuments
-    DELETED = DocumentDeleted
+    DELETED, PRUNED = DocumentDeleted, DocumentsPruned
     place = attrgetter("collection", "key")
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
     Dump = StructuredDump
@@ -253,12 +241,12 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         ):
             return []
         others = (row for row in self.rows(state) if row is not old)
-        victims = self.make_room(
+        pruned = self.make_room(
             state, limits, 1, put.size_bytes,
             instead_of=[] if old is None else [old],
             may_go=others if command.auto_prune else None,
         )  # fmt: skip
-        return [DocumentsPruned(memory_ids=victims, cause="quota"), put] if victims else [put]
+        return [*pruned, put]
 
     def _update(
         self, command: UpdateDocument, state: Structured, limits: Limits
@@ -273,9 +261,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         self.make_room(state, limits, 1, change.size_bytes, instead_of=[row])
         return [replace(change, metadata=metadata, pinned=pinned)]
 
-    def _restore(
-        self, command: RestoreDocuments, state: Structured, limits: Limits
-    ) -> Sequence[Event]:
+    def _restore(self, command: Restore, state: Structured, limits: Limits) -> Sequence[Event]:
         back = [self._as_it_was(life) for life in self.gone(command, state)]
         seen: set[tuple[str, str]] = set()
         for event in back:

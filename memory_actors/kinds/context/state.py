@@ -18,7 +18,6 @@ from memory_actors.kinds.context.events import (
     BlockEdited,
     BlockImported,
     BlockInserted,
-    BlockRemoved,
     ContextDocumentDeleted,
     DocumentCreated,
     DocumentRenamed,
@@ -32,6 +31,7 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import render
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
+from memory_actors.kinds.kind import Deleted
 from memory_actors.kinds.rows import Draft, Place, derived, new_row
 
 # --- state
@@ -165,7 +165,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
     def _with_new_text(self, draft: DocumentsDraft, event: Event) -> set[str]:
         if isinstance(event, BlockInserted):
             return {event.document}
-        if not isinstance(event, BlockEdited | BlockRemoved | EntriesArchived):
+        if not isinstance(event, BlockEdited | Deleted | EntriesArchived):
             return set()
         rows = filter(None, map(draft.rows.get, self.registry.keys(event)))
         return {row.document for row in rows}

@@ -168,7 +168,7 @@ class EntityKind(BaseKind[Entities, Row]):
         except NotFoundError:
             return None
 
-    def deleted(self, row: Row, state: Entities) -> list[EntityDeleted | RelationshipDeleted]:
+    def deleted(self, row: Row, state: Entities) -> Sequence[Event]:
         """Return the event by which an entity goes with its relationships, or one relationship."""
         if isinstance(row, RelationshipRow):
             return [RelationshipDeleted(memory_id=row.memory_id)]

@@ -17,7 +17,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, named, refuse_id
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
@@ -65,12 +65,8 @@ class EndRelationship(Command, frozen=True, kw_only=True):
     valid_to_us: int
 
 
-class UpdateRelationship(Update, frozen=True, kw_only=True):
-    """Replace the fact of a relationship (the content), its metadata, or both."""
-
-
-class DeleteRelationship(Delete, frozen=True, kw_only=True):
-    """Delete a relationship as if it had never been said; to say that it is over, end it."""
+UpdateRelationship = named(Update, "UpdateRelationship")
+DeleteRelationship = named(Delete, "DeleteRelationship")
 
 
 # --- relate
@@ -187,7 +183,7 @@ def _changed(
 def _with_fact(
     updated: RelationshipUpdated,
     row: RelationshipRow,
-    told: RelationshipAdded | UpdateRelationship,
+    told: RelationshipAdded | Update,
     fact: str,
     state: Entities,
 ) -> RelationshipUpdated:
@@ -239,7 +235,7 @@ def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[
     return [RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us)]
 
 
-def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace the fact, or the metadata."""
     row = _living(state, command.memory_id)
     updated = update_of(
@@ -252,7 +248,7 @@ def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequ
     return [_with_fact(updated, row, command, updated.content, state)]
 
 
-def delete(command: DeleteRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
+def delete(command: Delete, state: Entities, _limits: Limits) -> Sequence[Event]:
     """Delete a relationship."""
     row = _living(state, command.memory_id)
     return [RelationshipDeleted(memory_id=row.memory_id)]

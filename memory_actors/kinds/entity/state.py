@@ -23,13 +23,12 @@ from memory_actors.kinds.entity.events import (
     Observation,
     ObservationRemoved,
     RelationshipAdded,
-    RelationshipDeleted,
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
 )
 from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key, touching
-from memory_actors.kinds.kind import Events, Life, R, Row, oldest_first, tentative
+from memory_actors.kinds.kind import Deleted, Events, Life, Pruned, R, Row, oldest_first, tentative
 from memory_actors.kinds.passages import index_of, label, version_of
 from memory_actors.kinds.rows import Draft, HeldRows, derived, kept, new_row, oldest
 
@@ -122,10 +121,10 @@ class _EntitiesDraft:
             for row in filter(None, map(rows.get, event.closed_ids)):  # one alone knows no others
                 self.graph.put(replace(row, valid_to_us=since_us))
             self.graph.put(new_row(RelationshipRow, recorded, occurred_at_us=since_us))
-        elif isinstance(event, EntitiesPruned):
+        elif isinstance(event, Pruned):
             self._drop(event.memory_ids)
             self.pruned += len(event.memory_ids)
-        elif isinstance(event, EntityDeleted | RelationshipDeleted):
+        elif isinstance(event, EntityDeleted | Deleted):
             self._drop((*getattr(event, "relationship_ids", ()), event.memory_id))
         elif (entity := self.held.rows.get(event.memory_id)) is not None:
             self.held.put(_changed(_told_by(entity, recorded), recorded))
@@ -276,9 +275,7 @@ Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
 """A function from the room that lacks to the ids that go for it; or None if there is not enough."""
 
 
-def make_room(
-    state: Entities, limits: Limits, need: Room, victims: Victims | None
-) -> list[EntitiesPruned]:
+def make_room(state: Entities, limits: Limits, need: Room, victims: Victims | None) -> list[Pruned]:
     """Return the prune that makes room for what is needed; none where there is room.
 
     :raises QuotaExceededError: there is none, and none can or may be made.

@@ -17,7 +17,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, named
 from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
@@ -82,16 +82,9 @@ class FinishEpisode(Command, frozen=True, kw_only=True):
     end: EpisodeFinished
 
 
-class UpdateEpisode(Update, frozen=True, kw_only=True):
-    """Replace an episode's goal (the content), its metadata, or both, whether it runs or not."""
-
-
-class DeleteEpisode(Delete, frozen=True, kw_only=True):
-    """Delete an episode."""
-
-
-class RestoreEpisodes(Restore, frozen=True, kw_only=True):
-    """Bring back episodes that were evicted, pruned, deleted or compressed, as they were."""
+UpdateEpisode = named(Update, "UpdateEpisode")
+DeleteEpisode = named(Delete, "DeleteEpisode")
+RestoreEpisodes = named(Restore, "RestoreEpisodes")
 
 
 class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
@@ -100,8 +93,7 @@ class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
     summary: EpisodesCompressed
 
 
-class UndoEpisodeCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
-    """Take a summary away and bring back its originals."""
+UndoEpisodeCompaction = named(compacting.UndoCompression, "UndoEpisodeCompaction")
 
 
 class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
@@ -125,8 +117,7 @@ class EpisodicKind(EpisodeRows):
     )
     UPDATE, DELETE, RESTORE = UpdateEpisode, DeleteEpisode, RestoreEpisodes
     COMPRESS, UNDO, ADD_SUMMARY = CompressEpisodes, UndoEpisodeCompaction, AddEpisodeSummary
-    DELETED = EpisodeDeleted
-    UNDONE = EpisodeCompactionUndone
+    DELETED, PRUNED, UNDONE = EpisodeDeleted, EpisodesPruned, EpisodeCompactionUndone
     UPDATED = EpisodeUpdated
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")

@@ -127,8 +127,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     )
     UPDATE, DELETE, RESTORE = UpdateMemory, DeleteMemory, RestoreMemories
     COMPRESS, UNDO, ADD_SUMMARY = CompressMemories, UndoCompaction, AddSummary
-    DELETED = MemoryDeleted
-    UNDONE = CompactionUndone
+    DELETED, PRUNED, UNDONE = MemoryDeleted, MemoriesPruned, CompactionUndone
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
     BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
@@ -207,8 +206,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         may_go = None
         if command.auto_prune:
             may_go = (row for row in self.rows(state) if row.memory_id not in needed)
-        victims = self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go)
-        return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
+        return [*self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go), *events]
 
     def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Event]:
         """Bring back memories, and let those hold again that live and were superseded."""

@@ -7,9 +7,9 @@ import msgspec
 
 from memory_actors.base.records import Metadata, OnDuplicate, Origin
 from memory_actors.kinds import compacting, summaries
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, named
 from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.kind import Deleted, Pruned, Updated
 
 registry = KindRegistry()
 
@@ -78,16 +78,8 @@ class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The time at which it was true again."""
 
 
-@registry.about("long_term.deleted", Effect.DELETED)
-class MemoryDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory was deleted by its user."""
-
-    memory_id: str
-
-
-@registry.about("long_term.pruned", Effect.PRUNED)
-class MemoriesPruned(Pruned, frozen=True, kw_only=True):
-    """The oldest memories were deleted to make room."""
+MemoryDeleted = registry.plain(Deleted, "long_term.deleted", Effect.DELETED)
+MemoriesPruned = registry.plain(Pruned, "long_term.pruned", Effect.PRUNED)
 
 
 # --- facts that change
@@ -148,9 +140,9 @@ class SummaryAdded(summaries.SummaryPut, frozen=True, kw_only=True, omit_default
     agent_id: str | None = None
 
 
-@registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
-    """A summary went, because its originals are to come back: their events follow this one."""
+CompactionUndone = registry.plain(
+    summaries.CompressionUndone, "long_term.compaction_undone", Effect.UNDONE
+)
 
 
 # --- commands
@@ -184,8 +176,7 @@ class UpdateMemory(Update, frozen=True, kw_only=True):
     same: bytes = b""
 
 
-class DeleteMemory(Delete, frozen=True, kw_only=True):
-    """Delete a memory."""
+DeleteMemory = named(Delete, "DeleteMemory")
 
 
 class RestoreMemories(Restore, frozen=True, kw_only=True):
@@ -201,8 +192,7 @@ class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
     summary: MemoriesCompressed
 
 
-class UndoCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
-    """Take a summary away and bring back its originals."""
+UndoCompaction = named(compacting.UndoCompression, "UndoCompaction")
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
