@@ -165,7 +165,7 @@ class Restore(Command, frozen=True, kw_only=True):
 C = TypeVar("C", bound=Command)
 
 
-def named(base: type[C], name: str) -> type[C]:
+def plain(base: type[C], name: str) -> type[C]:
     """Return the command of a kind that adds nothing to the base but its name."""
     command = msgspec.defstruct(name, [], bases=(base,), frozen=True, kw_only=True)
     return cast("type[C]", command)

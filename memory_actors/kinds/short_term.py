@@ -14,7 +14,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, named
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain
 from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
@@ -187,8 +187,8 @@ class AddMessage(Add, frozen=True, kw_only=True):
     message: MessageAdded
 
 
-UpdateMessage = named(Update, "UpdateMessage")
-DeleteMessage = named(Delete, "DeleteMessage")
+UpdateMessage = plain(Update, "UpdateMessage")
+DeleteMessage = plain(Delete, "DeleteMessage")
 
 
 def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> SessionsExpired:

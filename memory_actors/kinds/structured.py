@@ -15,7 +15,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, named
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, plain
 from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
 from memory_actors.kinds.kind import Decide, Deleted, Events, Life, Pruned
@@ -167,8 +167,8 @@ class UpdateDocument(Command, frozen=True, kw_only=True):
     change: DocumentUpdated
 
 
-DeleteDocument = named(Delete, "DeleteDocument")
-RestoreDocuments = named(Restore, "RestoreDocuments")
+DeleteDocument = plain(Delete, "DeleteDocument")
+RestoreDocuments = plain(Restore, "RestoreDocuments")
 
 
 # --- the kind

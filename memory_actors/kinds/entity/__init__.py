@@ -12,7 +12,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
-from memory_actors.kinds.commands import Command
+from memory_actors.kinds.commands import Command, Restore
 from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
@@ -116,9 +116,7 @@ class EntityKind(BaseKind[Entities, Row]):
             RestoreEntities: self._restore,
         }
 
-    def _restore(
-        self, command: RestoreEntities, state: Entities, limits: Limits
-    ) -> Sequence[Event]:
+    def _restore(self, command: Restore, state: Entities, limits: Limits) -> Sequence[Event]:
         """Bring all back or none; entities first, so that relationships find their endpoints."""
         gone = [as_it_was(life) for life in self.gone(command, state)]
         entities = [it for it in gone if isinstance(it, EntityRestored)]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
@@ -54,8 +54,7 @@ class AddEntity(Add, frozen=True, kw_only=True):
     """Refuse to add one that is not there."""
 
 
-class UpdateEntity(Update, frozen=True, kw_only=True):
-    """Replace all observations of an entity by one (the content), its metadata, or both."""
+UpdateEntity = plain(Update, "UpdateEntity")
 
 
 class RemoveObservation(Command, frozen=True, kw_only=True):
@@ -66,15 +65,8 @@ class RemoveObservation(Command, frozen=True, kw_only=True):
     digest: bytes
 
 
-class DeleteEntity(Delete, frozen=True, kw_only=True):
-    """Delete an entity with every relationship of it; or one relationship, if the id is of one."""
-
-
-class RestoreEntities(Restore, frozen=True, kw_only=True):
-    """Bring back entities and relationships that were pruned or deleted.
-
-    A relationship comes back if both its endpoints are there, or come back in the same command.
-    """
+DeleteEntity = plain(Delete, "DeleteEntity")
+RestoreEntities = plain(Restore, "RestoreEntities")
 
 
 # --- add
@@ -180,7 +172,7 @@ def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
 # --- change and delete
 
 
-def update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace all observations by one, or the metadata."""
     row = _living(state, command.memory_id)
     only = [observation.digest for observation in row.observations] == [command.digest]

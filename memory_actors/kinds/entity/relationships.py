@@ -17,7 +17,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, named, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain, refuse_id
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
@@ -65,8 +65,8 @@ class EndRelationship(Command, frozen=True, kw_only=True):
     valid_to_us: int
 
 
-UpdateRelationship = named(Update, "UpdateRelationship")
-DeleteRelationship = named(Delete, "DeleteRelationship")
+UpdateRelationship = plain(Update, "UpdateRelationship")
+DeleteRelationship = plain(Delete, "DeleteRelationship")
 
 
 # --- relate

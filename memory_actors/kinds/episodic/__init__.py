@@ -17,7 +17,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, named
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
 from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
@@ -82,24 +82,12 @@ class FinishEpisode(Command, frozen=True, kw_only=True):
     end: EpisodeFinished
 
 
-UpdateEpisode = named(Update, "UpdateEpisode")
-DeleteEpisode = named(Delete, "DeleteEpisode")
-RestoreEpisodes = named(Restore, "RestoreEpisodes")
-
-
-class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
-    """Put a summary in the place of ended episodes, if they are still what it was made of."""
-
-    summary: EpisodesCompressed
-
-
-UndoEpisodeCompaction = named(compacting.UndoCompression, "UndoEpisodeCompaction")
-
-
-class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
-    """Add a summary as another store has made it."""
-
-    summary: EpisodeSummaryAdded
+UpdateEpisode = plain(Update, "UpdateEpisode")
+DeleteEpisode = plain(Delete, "DeleteEpisode")
+RestoreEpisodes = plain(Restore, "RestoreEpisodes")
+CompressEpisodes = plain(compacting.Compress, "CompressEpisodes")
+UndoEpisodeCompaction = plain(compacting.UndoCompression, "UndoEpisodeCompaction")
+AddEpisodeSummary = plain(compacting.PutSummary, "AddEpisodeSummary")
 
 
 # --- the kind

@@ -18,7 +18,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
-from memory_actors.kinds.commands import Command, is_known
+from memory_actors.kinds.commands import Command, Restore, is_known
 from memory_actors.kinds.compacting import CompactedBase
 from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.keyed import Bounds
@@ -208,7 +208,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
             may_go = (row for row in self.rows(state) if row.memory_id not in needed)
         return [*self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go), *events]
 
-    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Event]:
+    def _restore(self, command: Restore, state: LongTerm, limits: Limits) -> list[Event]:
         """Bring back memories, and let those hold again that live and were superseded."""
         back, rows = self._bring_back(command, state, limits), state.held.rows
         found = [rows[one] for one in dict.fromkeys(command.memory_ids) if one in rows]

@@ -7,7 +7,7 @@ import msgspec
 
 from memory_actors.base.records import Metadata, OnDuplicate, Origin
 from memory_actors.kinds import compacting, summaries
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, named
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, plain
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Deleted, Pruned, Updated
 
@@ -164,10 +164,7 @@ class AddMemories(Add, frozen=True, kw_only=True):
     """True: those that were forgotten are left out; False: they refuse the command."""
 
 
-class AddSummary(compacting.PutSummary, frozen=True, kw_only=True):
-    """Add a summary as another store has made it."""
-
-    summary: SummaryAdded
+AddSummary = plain(compacting.PutSummary, "AddSummary")
 
 
 class UpdateMemory(Update, frozen=True, kw_only=True):
@@ -176,23 +173,10 @@ class UpdateMemory(Update, frozen=True, kw_only=True):
     same: bytes = b""
 
 
-DeleteMemory = named(Delete, "DeleteMemory")
-
-
-class RestoreMemories(Restore, frozen=True, kw_only=True):
-    """Bring back memories that were pruned, deleted or compressed, and summaries that have gone.
-
-    Living memories that were superseded are marked as current again.
-    """
-
-
-class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
-    """Put a summary in the place of memories, if they are still what it was made of."""
-
-    summary: MemoriesCompressed
-
-
-UndoCompaction = named(compacting.UndoCompression, "UndoCompaction")
+DeleteMemory = plain(Delete, "DeleteMemory")
+RestoreMemories = plain(Restore, "RestoreMemories")
+CompressMemories = plain(compacting.Compress, "CompressMemories")
+UndoCompaction = plain(compacting.UndoCompression, "UndoCompaction")
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
