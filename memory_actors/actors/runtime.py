@@ -11,7 +11,7 @@ that another process may have taken over is forgotten at once, and its users get
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Generic
 
 import anyio
@@ -224,8 +224,9 @@ class Runtime(Generic[L]):
 
     def statistics(self) -> RuntimeStatistics:
         """Return counts and sizes; from another thread, sizes as of a second ago."""
-        if self._is_here():
-            self._measure()
+        with suppress(RuntimeError):
+            if asyncio.get_running_loop() is self._loop:
+                self._measure()
         return RuntimeStatistics(
             len(self._slots), self._live_bytes, self.activations, self._passivations
         )
@@ -303,12 +304,6 @@ class Runtime(Generic[L]):
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
         self.check_loop()
-
-    def _is_here(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
 
     def check_loop(self) -> None:
         """Refuse who comes from another event loop; without one, nobody can wait for anything.

@@ -210,7 +210,9 @@ async def archive_originals(scope: Scope) -> int:
     moved = 0
     if versions and isinstance(log, ArchivingStore):  # else they stay where they are
         moved = (await log.archive(scope.stream, versions)).events
-    await _forget(scope, digests)
+    async with scope.writable() as live:  # the texts of others are embedded again when needed
+        needed = await anyio.to_thread.run_sync(live.state.digests)
+        await live.embeddings.forget(sorted(digests - needed))
     await log.save_checkpoint(Checkpoint(name, summaries[-1]))
     return moved
 
@@ -231,12 +233,3 @@ async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int],
             if any(kind.is_own(event) for kind in COMPACTED):
                 versions.append(recorded.version)
     return versions, digests - {b""}
-
-
-async def _forget(scope: Scope, digests: set[bytes]) -> None:
-    """Delete vectors and token states that no memory of this user needs any more."""
-    async with scope.writable() as live:
-        state = live.state
-
-        living = await anyio.to_thread.run_sync(state.digests)
-        await live.embeddings.forget(sorted(digests - living))

@@ -5,7 +5,7 @@ its kind; otherwise it is kept, and named. The store rewrites the words in earli
 (`api/forgetting.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -42,7 +42,7 @@ from memory_actors.kinds.structured import (
     value_json,
     value_of,
 )
-from memory_actors.kinds.tombstones import Tombstone, Tombstones, state_of, texts_in, trimmed
+from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes
 
 
@@ -68,11 +68,9 @@ class Forgetting(Purging):
     _command: Forget
 
     @cached_property
-    def _stones(self) -> Tombstones:
-        return state_of(self._command.tombstones)
-
-    def _is_said(self, text: str) -> bool:
-        return self._stones.of(text) is not None
+    def _is_said(self) -> Callable[[str], bool]:
+        stones = state_of(self._command.tombstones)
+        return lambda text: stones.of(text) is not None
 
     def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         """Say whether one of the texts of an event says the fact, and nothing else."""

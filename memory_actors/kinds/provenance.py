@@ -321,7 +321,8 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
 
     One whose time is over by now lives as long again as it was to live.
     """
-    back = [one.memory_id for one in events if _effect_of(one) in BEGINS]
+    named = [(one, getattr(one, "memory_id", "")) for one in events]
+    back = [memory_id for one, memory_id in named if effect("", one, memory_id) in BEGINS]
     found = [(one, _last_lifetime(one, command.past.get(one, ()))) for one in back]
     return [
         LifetimeSet(
@@ -331,10 +332,6 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
         for memory_id, (at_us, length_us) in found
         if at_us
     ]
-
-
-def _effect_of(event: Any) -> Effect:
-    return effect("", event, getattr(event, "memory_id", ""))
 
 
 def _last_lifetime(memory_id: str, past: Iterable[Recorded[Any]]) -> tuple[int, int]:

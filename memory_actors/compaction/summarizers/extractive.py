@@ -134,10 +134,7 @@ def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:
 
 
 def _labels(texts: Sequence[str]) -> list[str]:
-    """Return the label of each text: what is, with its colon, at the head of two texts or more.
-
-    A text that says nothing else has none: it would say nothing.
-    """
+    """Return the label of each text, which two texts or more begin with; "" if it says no more."""
     found = [_LABEL.match(text.lstrip()[:_LABEL_CHARACTERS_MAX]) for text in texts]
     heads = ["" if label is None else label["label"] for label in found]
     heads = ["" if head == text.strip() else head for head, text in zip(heads, texts, strict=True)]

@@ -204,10 +204,7 @@ def _begins(state: Start, line: str) -> bool:
 
 
 def _unindented(raw: str) -> str:
-    """Return a block that is no part of an item before it: its first line is not indented.
-
-    Indented code that would become another block is escaped.
-    """
+    """Return a block without indentation in its first line; code that would change is escaped."""
     body = raw.lstrip(" \t")
     if ITEM.match(raw) or FENCE.match(raw):
         return body
