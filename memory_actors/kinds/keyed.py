@@ -108,7 +108,7 @@ class KeyedKind(BaseKind[K, R]):
         if effect is not Effect.CHANGED:
             draft.leave(ids, effect)
             return
-        for row in map(draft.rows.get, ids):
+        for row in map(draft.get, ids):
             if row is not None:
                 draft.put(self.changed(row, recorded))
 

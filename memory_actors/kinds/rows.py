@@ -149,14 +149,6 @@ class HeldRows(msgspec.Struct, Generic[R], frozen=True):
     groups: Groups = Map()
     """Ids by group and key, where rows have such: documents by collection, entities by name."""
 
-    @classmethod
-    def of(cls, rows: Iterable[R], place: Place[R] | None = None) -> "HeldRows[R]":
-        """Return these rows with their sums."""
-        draft = Draft[R](HeldRows(), place)
-        for row in rows:
-            draft.put(row)
-        return draft.finish()
-
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -185,6 +177,11 @@ class Draft(Generic[R]):
         self.stored_bytes = held.stored_bytes
         self.groups = held.groups.mutate()
         self.place = place
+
+    def get(self, memory_id: str) -> R | None:
+        """Return a row, or None."""
+        row: R | None = self.rows.get(memory_id)
+        return row
 
     def put(self, row: R) -> R | None:
         """Add a row, or replace the one with its id, and return that one."""

@@ -6,7 +6,7 @@ The one that begins later is true from then on, in whatever order they are said.
 moves to an earlier time, so contradicting relationships never overlap.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -38,8 +38,8 @@ from memory_actors.kinds.entity.state import (
     Room,
     make_room,
     oldest_relationships,
-    tentatively,
 )
+from memory_actors.kinds.kind import Pruned
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
@@ -95,9 +95,8 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
         return []
     need = Room(relationships=1, size_bytes=new.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
-    left = tentatively(state, pruned)
     named = replace(new, source=source.name, target=target.name)
-    return [*pruned, placed(named, left.graph)]
+    return [*pruned, placed(named, state.graph, pruned)]
 
 
 def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
@@ -132,10 +131,12 @@ def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRo
     return same[0] if same else None
 
 
-def placed(added: A, graph: RelationshipGraph) -> A:
+def placed(added: A, graph: RelationshipGraph, pruned: Sequence[Pruned] = ()) -> A:
     """Return a relationship among those that it contradicts: who ends whom, and when."""
     target_id = None if added.exclusive else added.target_id
-    rivals = alike(graph, added.source_id, added.relation, target_id, added.valid_from_us)
+    rivals = _left(
+        alike(graph, added.source_id, added.relation, target_id, added.valid_from_us), pruned
+    )
     later = [
         row.valid_from_us
         for row in rivals
@@ -146,6 +147,11 @@ def placed(added: A, graph: RelationshipGraph) -> A:
     closed = _true_at(rivals, added.valid_from_us) if valid_to_us != added.valid_from_us else []
     closed_ids = tuple(row.memory_id for row in closed)
     return replace(added, valid_to_us=valid_to_us, closed_ids=closed_ids)
+
+
+def _left(rows: Iterable[RelationshipRow], pruned: Sequence[Pruned]) -> list[RelationshipRow]:
+    gone = {memory_id for event in pruned for memory_id in event.memory_ids}
+    return [row for row in rows if row.memory_id not in gone]
 
 
 def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[RelationshipRow]:
@@ -163,8 +169,7 @@ def _say_again(
     victims = partial(oldest_relationships, keep=row.memory_id) if command.auto_prune else None
     need = Room(size_bytes=whole - row.size_bytes, whole_bytes=whole)
     pruned = make_room(state, limits, need, victims)
-    left = tentatively(state, pruned)
-    return [*pruned, *changed, *_endings(new, row, left.graph)]
+    return [*pruned, *changed, *_endings(new, row, state.graph, pruned)]
 
 
 def _changed(
@@ -198,14 +203,17 @@ def _with_fact(
 
 
 def _endings(
-    new: RelationshipAdded, row: RelationshipRow, graph: RelationshipGraph
+    new: RelationshipAdded,
+    row: RelationshipRow,
+    graph: RelationshipGraph,
+    pruned: Sequence[Pruned],
 ) -> list[RelationshipEnded]:
     endings = []
     if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):
         endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=new.valid_to_us))
     if not new.exclusive or new.valid_to_us == new.valid_from_us:
         return endings
-    others = alike(graph, row.source_id, row.relation, None, new.valid_from_us)
+    others = _left(alike(graph, row.source_id, row.relation, None, new.valid_from_us), pruned)
     return endings + [
         RelationshipEnded(memory_id=other.memory_id, valid_to_us=new.valid_from_us)
         for other in _true_at(others, new.valid_from_us)

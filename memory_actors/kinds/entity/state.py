@@ -16,7 +16,6 @@ from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,
-    EntityDeleted,
     EntityObserved,
     EntityRestored,
     EntityUpdated,
@@ -26,11 +25,19 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
+    registry,
 )
-from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key, touching
-from memory_actors.kinds.kind import Deleted, Events, Life, Pruned, R, Row, oldest_first, tentative
+from memory_actors.kinds.entity.graph import (
+    GraphDraft,
+    RelationshipGraph,
+    RelationshipRow,
+    name_key,
+    touching,
+)
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
+from memory_actors.kinds.kind import Events, Life, Pruned, Row, oldest_first
 from memory_actors.kinds.passages import index_of, label, version_of
-from memory_actors.kinds.rows import Draft, HeldRows, derived, kept, new_row, oldest
+from memory_actors.kinds.rows import Draft, Place, derived, kept, new_row, oldest
 
 # --- state
 
@@ -59,15 +66,18 @@ class EntityRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
         return self.size_bytes - sum(observation.size_bytes for observation in self.observations)
 
 
-class Entities(msgspec.Struct, frozen=True):
-    """The living entities with their relationships, and how many of both were pruned so far."""
+AnyRow: TypeAlias = EntityRow | RelationshipRow
 
-    held: HeldRows[EntityRow] = HeldRows()
-    """Its groups are the names; the keys there are types."""
+
+class Entities(Keyed[EntityRow], frozen=True):
+    """The living entities with their relationships, and how many of both were pruned so far.
+
+    The groups of the entities are their names; the keys there are types.
+    """
+
     graph: RelationshipGraph = RelationshipGraph()
-    pruned: int = 0
 
-    def find(self, memory_id: str) -> EntityRow | RelationshipRow | None:
+    def find(self, memory_id: str) -> AnyRow | None:
         """Return the row of a living entity or relationship."""
         return self.held.rows.get(memory_id) or self.graph.held.rows.get(memory_id)
 
@@ -76,66 +86,90 @@ class Entities(msgspec.Struct, frozen=True):
         """UTF-8 bytes of names, types, observations and facts."""
         return self.held.size_bytes + self.graph.held.size_bytes
 
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes that the events of the living take in the log."""
-        return self.held.stored_bytes + self.graph.held.stored_bytes
+
+class EntityDump(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their names' and texts' versions."""
+
+    entities: list[EntityRow] = []
+    relationships: list[RelationshipRow] = []
+    pruned: int = 0
+    ended_us: dict[str, dict[str, int]] = {}
+    """Source id -> relation key -> the latest end, as in the graph."""
 
 
 # --- fold
 
 
-def place(row: EntityRow) -> tuple[str, str]:
-    """Return the key that finds an entity: its name and its type, however they are spelled."""
-    return name_key(row.name), name_key(row.type)
+class EntitiesDraft(KeyedDraft[Any]):
+    """Entities and their graph, which change in place."""
+
+    __slots__ = ("graph",)
+
+    def __init__(self, state: Entities, place: Place[AnyRow]):
+        super().__init__(state, place)
+        self.graph = GraphDraft(state.graph)
+
+    def get(self, memory_id: str) -> AnyRow | None:
+        """Return an entity or a relationship, or None."""
+        return super().get(memory_id) or self.graph.get(memory_id)
+
+    def put(self, row: AnyRow) -> AnyRow | None:
+        """Add an entity or a relationship, or replace the one with its id."""
+        return self.graph.put(row) if isinstance(row, RelationshipRow) else super().put(row)
+
+    def discard(self, memory_id: str) -> AnyRow | None:
+        """Take an entity or a relationship away if it is there."""
+        return super().discard(memory_id) or self.graph.discard(memory_id)
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.graph.finished())
 
 
-def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
-    """Fold many events into the state."""
-    draft = _EntitiesDraft(state)
-    for recorded in events:
-        draft.apply(recorded)
-    return Entities(draft.held.finish(), draft.graph.finish(), draft.pruned)
+class EntityRows(KeyedKind[Entities, AnyRow]):
+    """Folds events into entities and relationships."""
 
+    DRAFT = EntitiesDraft
+    Dump = EntityDump
+    registry = registry
+    initial = Entities()
 
-def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
-    """Return the state after events that have no place in the log yet."""
-    return fold(state, tentative(events))
+    def place(self, row: EntityRow) -> tuple[str, str]:
+        """Return the key that finds an entity: name and type, however they are spelled."""
+        return name_key(row.name), name_key(row.type)
 
-
-class _EntitiesDraft:
-    __slots__ = ("graph", "held", "pruned")
-
-    def __init__(self, state: Entities):
-        self.held = Draft(state.held, place)
-        self.graph = state.graph.draft()
-        self.pruned = state.pruned
-
-    def apply(self, recorded: Recorded[Any]) -> None:
-        event = recorded.data
+    def begun(self, recorded: Recorded[Any], draft: Draft[AnyRow]) -> AnyRow:
+        """Return the row of an entity, or of a relationship, which ends those it contradicts."""
+        event: EntityAdded | RelationshipAdded = recorded.data
         if isinstance(event, EntityAdded):
             observed = _observed(event.observations, recorded)
-            self.held.put(new_row(EntityRow, recorded, observations=observed))
-        elif isinstance(event, RelationshipAdded):
-            since_us, rows = event.valid_from_us, self.graph.held.rows
-            for row in filter(None, map(rows.get, event.closed_ids)):  # one alone knows no others
-                self.graph.put(replace(row, valid_to_us=since_us))
-            self.graph.put(new_row(RelationshipRow, recorded, occurred_at_us=since_us))
-        elif isinstance(event, Pruned):
-            self._drop(event.memory_ids)
-            self.pruned += len(event.memory_ids)
-        elif isinstance(event, EntityDeleted | Deleted):
-            self._drop((*getattr(event, "relationship_ids", ()), event.memory_id))
-        elif (entity := self.held.rows.get(event.memory_id)) is not None:
-            self.held.put(_changed(_told_by(entity, recorded), recorded))
-        else:
-            relationship = self.graph.held.rows[event.memory_id]
-            self.graph.put(_related(_told_by(relationship, recorded), recorded))
+            return new_row(EntityRow, recorded, observations=observed)
+        since_us = event.valid_from_us
+        for row in map(draft.get, event.closed_ids):
+            if isinstance(row, RelationshipRow):  # one alone knows no others
+                draft.put(replace(row, valid_to_us=since_us))
+        return new_row(RelationshipRow, recorded, occurred_at_us=since_us)
 
-    def _drop(self, memory_ids: Iterable[str]) -> None:
-        for memory_id in memory_ids:
-            held = self.held if memory_id in self.held.rows else self.graph
-            held.drop(memory_id)
+    def changed(self, row: AnyRow, recorded: Recorded[Any]) -> AnyRow:
+        """Return a row after an event about it, with the bytes that this takes, too."""
+        stored = row.stored_bytes + recorded.stored_bytes
+        row = replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
+        if isinstance(row, RelationshipRow):
+            return _related(row, recorded)
+        return _changed(row, recorded)
+
+    def dump(self, state: Entities) -> EntityDump:
+        """Return the state as plain rows."""
+        graph = state.graph
+        ended_us = {
+            source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
+        }
+        return EntityDump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
+
+    def load(self, dumped: EntityDump) -> Entities:
+        """Return the state back."""
+        graph = RelationshipGraph.of(dumped.relationships, dumped.ended_us)
+        return self.of_rows(dumped.entities, graph=graph, pruned=dumped.pruned)
 
 
 def _observed(
@@ -145,12 +179,6 @@ def _observed(
         ObservationRow(label(recorded.version, index), observation.digest, observation.size_bytes)
         for index, observation in enumerate(observations, start=1)
     )
-
-
-def _told_by(row: R, recorded: Recorded[Any]) -> R:
-    """Return a row with the bytes that one more event about it takes."""
-    stored = row.stored_bytes + recorded.stored_bytes
-    return replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
 
 
 def _changed(row: EntityRow, recorded: Recorded[Any]) -> EntityRow:
@@ -179,19 +207,6 @@ def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
     if event.content is None:
         return row
     return replace(row, version=recorded.version, size_bytes=event.size_bytes, digest=event.digest)
-
-
-# --- snapshot
-
-
-class EntityDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their names' and texts' versions."""
-
-    entities: list[EntityRow] = []
-    relationships: list[RelationshipRow] = []
-    pruned: int = 0
-    ended_us: dict[str, dict[str, int]] = {}
-    """Source id -> relation key -> the latest end, as in the graph."""
 
 
 # --- look-ups
