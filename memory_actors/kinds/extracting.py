@@ -19,20 +19,7 @@ from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.kind import is_summary
-from memory_actors.kinds.long_term import (
-    AddMemories,
-    DeleteMemory,
-    LongTerm,
-    MemoryAdded,
-    MemoryDeleted,
-    MemoryRestored,
-    MemoryRow,
-    MemoryUnmarked,
-    Pair,
-    RestoreMemories,
-    SupersedeMemories,
-    is_true_anew,
-)
+from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded, MemoryRow
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
 from memory_actors.kinds.tombstones import MARK
@@ -185,7 +172,7 @@ def _same(
     same: dict[str, MemoryRow | MemoryAdded] = {}
     for one in add.memories:
         found = (row for text in _texts(one) for row in known.get(text, ()))
-        holding = (row for row in found if not is_true_anew(add, one, row, state))
+        holding = (row for row in found if not long_term.is_true_anew(add, one, row, state))
         same[one.memory_id] = next(holding, None) or first.setdefault(one.same or one.digest, one)
     return same
 
@@ -228,12 +215,12 @@ def _changes(
         return []
     if outcome.came == "forgotten":
         free = not row.pinned and not is_summary(row)
-        delete = DeleteMemory(now_us=0, memory_id=row.memory_id)
+        delete = long_term.DeleteMemory(now_us=0, memory_id=row.memory_id)
         return long_term.KIND.decide(delete, state, limits) if free else []
     newer = rows.get(outcome.memory_id or "")
     if newer is None or newer.memory_id == row.memory_id:
         return []
-    pair = Pair(
+    pair = long_term.Pair(
         memory_id=row.memory_id,
         superseded_by_id=newer.memory_id,
         older_digest=row.digest,
@@ -241,7 +228,9 @@ def _changes(
         similarity=0.0,
         evidence=outcome.reason or "an extractor says so",
     )
-    return long_term.KIND.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
+    return long_term.KIND.decide(
+        long_term.SupersedeMemories(now_us=0, pairs=(pair,)), state, limits
+    )
 
 
 def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Event]) -> Outcome:
@@ -284,7 +273,7 @@ def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[E
     found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
     gone = tuple(row.memory_id for row in unchanged)
-    went = [MemoryDeleted(memory_id=one) for one in gone]
+    went = [long_term.MemoryDeleted(memory_id=one) for one in gone]
     left = _after(state, went)
     back, lost = _back(command, left, limits)
     left = _after(left, back)
@@ -306,22 +295,24 @@ def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[E
 
 def _back(
     command: UndoExtraction, state: LongTerm, limits: Limits
-) -> tuple[list[MemoryRestored], list[str]]:
+) -> tuple[list[long_term.MemoryRestored], list[str]]:
     """Return the events by which the forgotten facts come back, and the ids of lost ones."""
-    back: list[MemoryRestored] = []
+    back: list[long_term.MemoryRestored] = []
     lost: list[str] = []
     for memory_id in command.memory_ids:
         past = command.past.get(memory_id, ())
         ended_by = past[-1].meta.get("extraction") if past else None
         if memory_id in state.held.rows or ended_by != command.extraction_id:
             continue  # somebody brought it back, or deleted it again since
-        one = RestoreMemories(now_us=command.now_us, memory_ids=(memory_id,), past=command.past)
+        one = long_term.RestoreMemories(
+            now_us=command.now_us, memory_ids=(memory_id,), past=command.past
+        )
         try:
             (event,) = long_term.KIND.decide(one, state, limits)
         except NotFoundError:
             lost.append(memory_id)
             continue
-        assert isinstance(event, MemoryRestored), "no summary is forgotten"
+        assert isinstance(event, long_term.MemoryRestored), "no summary is forgotten"
         if event.content == MARK:  # its words were taken out of the log since
             lost.append(memory_id)
             continue
@@ -339,7 +330,7 @@ def _taken_back(past: Sequence[Recorded[Event]], by_adder: Sequence[Recorded[Eve
     )
 
 
-def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmarked]:
+def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[long_term.MemoryUnmarked]:
     """Return the events that undo the marks that known facts put on others."""
     rows = state.held.rows
     marks = {
@@ -350,7 +341,7 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
         for known in [rows.get(one.memory_id)]
     }
     return [
-        MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
+        long_term.MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
         for older, newer, digest in marks
         if (newer, digest) in [(mark.by, mark.digest) for mark in rows[older].superseded]
     ]

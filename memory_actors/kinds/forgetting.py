@@ -35,13 +35,6 @@ from memory_actors.kinds.episodic.events import goal_of
 from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.kinds.purging import Purge, Purging
-from memory_actors.kinds.structured import (
-    DocumentUpdated,
-    UpdateDocument,
-    document_text,
-    value_json,
-    value_of,
-)
 from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes
 
@@ -169,7 +162,7 @@ def said_by(kind: Kind, row: Any, events: Events) -> Any:
     if kind is working.KIND:
         return row.value
     if kind is structured.KIND:
-        return value_of(row, events)
+        return structured.value_of(row, events)
     if kind is episodic.KIND and not is_summary(row):
         return goal_of(events[row.version].data)
     return kind.content(row, events)
@@ -183,16 +176,16 @@ def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int)
         of = {"memory_id": row.memory_id, "key": row.key, "metadata": metadata}
         return SetKey(now_us=now_us, entry=KeySet(**of, value=left, size_bytes=size_bytes))
     if kind is structured.KIND:
-        said = value_json(left)
-        change = DocumentUpdated(
+        said = structured.value_json(left)
+        change = structured.DocumentUpdated(
             memory_id=row.memory_id,
             value=left,
             size_bytes=len(said.encode()),
-            digest=text_digest(document_text(row.collection, row.key, left)),
+            digest=text_digest(structured.document_text(row.collection, row.key, left)),
             value_digest=text_digest(said),
             metadata=metadata,
         )
-        return UpdateDocument(now_us=now_us, change=change)
+        return structured.UpdateDocument(now_us=now_us, change=change)
     if kind is context.KIND:
         return EditEntry(**about, text=left)
     if kind not in (short_term.KIND, long_term.KIND):

@@ -39,18 +39,7 @@ from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.grants import Grants, Wrote
 from memory_actors.kinds.kind import BaseKind, Found, Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
-from memory_actors.kinds.provenance import (
-    EXPIRED_AT_ONCE,
-    ExpireMemories,
-    Provenance,
-    SourcePurged,
-    agent_of_past,
-    expired,
-    lifetimes,
-    lifetimes_again,
-    of_past,
-    together,
-)
+from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.purging import (
     ApplyRetention,
     Purge,
@@ -133,7 +122,7 @@ class UserState(msgspec.Struct, frozen=True):
         """Return the state as it reads at a time: without what has expired."""
         state = self
         if 0 < self.provenance.next_expiry_us <= now_us and not self.account.holds:
-            gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
+            gone = provenance.expired(now_us, KINDS, self.by_kind(), self.provenance)
             state = fold(self, tentative(gone, now_us))
         for kind in KINDS:
             before = state.of(kind)
@@ -262,7 +251,7 @@ class AddTurn(Command, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
-UNCHECKED = (AddMemories, Extract, Compress, Delete, ExpireMemories, Purge)
+UNCHECKED = (AddMemories, Extract, Compress, Delete, provenance.ExpireMemories, Purge)
 """Commands whose events say nothing forgotten: `_without_forgotten` has seen to that, or they say
 what living memories do."""
 
@@ -332,9 +321,9 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
         return review.held(command, events)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
-        events = [*events, *lifetimes(command, events, same, state.provenance)]
+        events = [*events, *provenance.lifetimes(command, events, same, state.provenance)]
     if isinstance(command, Restore):
-        events = [*events, *lifetimes_again(command, events)]
+        events = [*events, *provenance.lifetimes_again(command, events)]
         if KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
             return events
     return [_with_origins(event, command, state) for event in events]
@@ -389,7 +378,7 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
         state.review.check(command.memory_ids)
         ended = review.ended(state.review, command.memory_ids, "rejected")
         return [*ended, *tombstones.put(command, state.tombstones, mine)]
-    if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
+    if isinstance(command, provenance.ExpireMemories | ApplyRetention) and state.account.holds:
         return []
     if isinstance(command, Purge):
         if command.keep_words:  # of memories; what is pending goes
@@ -400,19 +389,24 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
         if isinstance(command, ApplyRetention):  # what is pending has a time of its own
             return done
         return [*done, *_taken_out(command, state.review)]
-    if isinstance(command, ExpireMemories):
+    if isinstance(command, provenance.ExpireMemories):
         now_us = command.now_us
-        gone = expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
+        gone = provenance.expired(
+            now_us, KINDS, state.by_kind(), state.provenance, provenance.EXPIRED_AT_ONCE
+        )
         over = [one for one, held in state.review.pending.items() if held.until_us <= now_us]
-        return [*gone, *review.ended(state.review, sorted(over)[:EXPIRED_AT_ONCE], "expired")]
+        return [
+            *gone,
+            *review.ended(state.review, sorted(over)[: provenance.EXPIRED_AT_ONCE], "expired"),
+        ]
     if isinstance(command, Extract):
         found = extracting.extract(command, state.long_term, state.provenance, mine)
-        return [*found, *lifetimes(command.add, found, None, state.provenance)]
+        return [*found, *provenance.lifetimes(command.add, found, None, state.provenance)]
     assert isinstance(command, UndoExtraction)
     found = extracting.undo(command, state.long_term, mine)
     pending = extracting.ids_of(command.done, "pending")
     ended = review.ended(state.review, pending, "undone") if found else []
-    return [*ended, *found, *lifetimes_again(command, found)]
+    return [*ended, *found, *provenance.lifetimes_again(command, found)]
 
 
 def _taken_out(command: Purge, state: Review) -> list[Event]:
@@ -424,7 +418,7 @@ def _taken_out(command: Purge, state: Review) -> list[Event]:
         ids = [each for each, held in pending if any(matches(one, *of) for one in held.origins)]
     ended = review.ended(state, ids, "purged")
     gone = tuple((state.pending[one].kind, one) for each in ended for one in each.memory_ids)
-    said = SourcePurged(source=command.source, trust=command.trust, gone=gone)
+    said = provenance.SourcePurged(source=command.source, trust=command.trust, gone=gone)
     return [*ended, said] if ended else []
 
 
@@ -441,13 +435,13 @@ def _check(condition: Condition, kind: Kind, state: UserState) -> None:
 def _with_origins(event: Any, command: Command, state: UserState) -> Any:
     """Copy origins onto an event that restores or summarises existing memories."""
     if isinstance(event, Compressed):
-        origins = together(state.provenance, event.compressed_from_ids)
+        origins = provenance.together(state.provenance, event.compressed_from_ids)
         agents = {state.provenance.agents.get(one) for one in event.compressed_from_ids}
         agent_id = agents.pop() if len(agents) == 1 else None
     elif isinstance(command, Restore) and hasattr(event, "origins"):
         past = command.past.get(event.memory_id, ())
-        origins = of_past(event.memory_id, standing(event.memory_id, past))
-        agent_id = agent_of_past(event.memory_id, past)
+        origins = provenance.of_past(event.memory_id, standing(event.memory_id, past))
+        agent_id = provenance.agent_of_past(event.memory_id, past)
     else:
         return event
     if agent_id is not None and getattr(event, "agent_id", agent_id) is None:

@@ -9,22 +9,7 @@ from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Command, is_known
-from memory_actors.kinds.context.commands import (
-    FREE_MAX,
-    FREE_MIN,
-    AddEntry,
-    ArchiveEntries,
-    ChangeDocument,
-    DeleteDocuments,
-    DeleteEntry,
-    DocumentRoom,
-    EditEntry,
-    ImportBlock,
-    PinEntries,
-    RenameDocuments,
-    RestoreEntries,
-    TouchEntries,
-)
+from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
     BlockEdited,
@@ -38,17 +23,6 @@ from memory_actors.kinds.context.events import (
     Event,
 )
 from memory_actors.kinds.context.markdown import check_entry, entry_raw, entry_text, reworded
-from memory_actors.kinds.context.sizes import (
-    archiving,
-    check_changes,
-    check_document,
-    check_quotas,
-    fewest,
-    fits,
-    roomy,
-    stalest,
-    without,
-)
 from memory_actors.kinds.context.state import (
     BlockRow,
     ContextState,
@@ -66,34 +40,34 @@ from memory_actors.kinds.rows import same_json
 class DocumentDecisions(Documents):
     """Decides about context documents."""
 
-    DELETE, RESTORE = DeleteEntry, RestoreEntries
+    DELETE, RESTORE = commands.DeleteEntry, commands.RestoreEntries
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
         return {
             **super().decisions(),
-            ChangeDocument: self._change,
-            AddEntry: self._add,
-            EditEntry: self._edit,
-            ImportBlock: self._import,
-            TouchEntries: self._touch,
-            PinEntries: self._pin,
-            ArchiveEntries: self._archive,
-            RenameDocuments: self._rename,
-            DeleteDocuments: self._delete_documents,
-            RestoreEntries: self._restore,
+            commands.ChangeDocument: self._change,
+            commands.AddEntry: self._add,
+            commands.EditEntry: self._edit,
+            commands.ImportBlock: self._import,
+            commands.TouchEntries: self._touch,
+            commands.PinEntries: self._pin,
+            commands.ArchiveEntries: self._archive,
+            commands.RenameDocuments: self._rename,
+            commands.DeleteDocuments: self._delete_documents,
+            commands.RestoreEntries: self._restore,
         }
 
     # --- changes
 
     def _change(
-        self, command: ChangeDocument, state: ContextState, limits: Limits
+        self, command: commands.ChangeDocument, state: ContextState, limits: Limits
     ) -> Sequence[Event]:
         name = command.document
         if command.create and name in state.documents:
             raise InvalidInputError(f"there is a document {name!r} already: choose another name")
         archives = command.room.auto_archive
-        check_changes(name, command.changes, state, limits, auto_archive=archives)
+        sizes.check_changes(name, command.changes, state, limits, auto_archive=archives)
         seen = command.expected
         if seen is not None and text_digest(text(blocks(state, name))) != seen:
             raise StaleDocumentError(
@@ -110,13 +84,15 @@ class DocumentDecisions(Documents):
             )
         if command.create and not draft.events:
             created = [DocumentCreated(document=name)]
-            check_quotas(state, self.after(state, created, command.now_us), limits)
+            sizes.check_quotas(state, self.after(state, created, command.now_us), limits)
             return created
         if not draft.events:
             return []
         return self._with_room(command, name, draft.events, state, limits)
 
-    def _add(self, command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
+    def _add(
+        self, command: commands.AddEntry, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
 
         def is_same(one: object) -> bool:
             said = entry_text(entry_raw(command.text))
@@ -140,7 +116,9 @@ class DocumentDecisions(Documents):
             command, command.document, draft.events, state, limits, keep=command.memory_id
         )
 
-    def _edit(self, command: EditEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
+    def _edit(
+        self, command: commands.EditEntry, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
         row = _entry(state, command.memory_id)
         metadata = None if same_json(command.metadata, row.metadata) else command.metadata
         raw = None
@@ -161,7 +139,7 @@ class DocumentDecisions(Documents):
 
     def _with_room(
         self,
-        command: ChangeDocument | AddEntry | EditEntry,
+        command: commands.ChangeDocument | commands.AddEntry | commands.EditEntry,
         document: str,
         events: list[Event],
         state: ContextState,
@@ -170,18 +148,18 @@ class DocumentDecisions(Documents):
     ) -> Sequence[Event]:
         """Return events, and the archiving that makes room for them where that is asked for."""
         new, room = self.after(state, events, command.now_us), command.room
-        check_quotas(state, new, limits)
+        sizes.check_quotas(state, new, limits)
         if room.auto_archive:
             gone = _who_goes(room, document, events, new, limits, keep)
             if gone:
-                return [*events, archiving(new, document, gone, "room")]
-        check_document(document, state, new, limits, room.budget)
+                return [*events, sizes.archiving(new, document, gone, "room")]
+        sizes.check_document(document, state, new, limits, room.budget)
         return events
 
     # --- archive and back
 
     def _archive(
-        self, command: ArchiveEntries, state: ContextState, _limits: Limits
+        self, command: commands.ArchiveEntries, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
         _check_there(state, command.document)
         if command.memory_ids is not None:
@@ -194,11 +172,11 @@ class DocumentDecisions(Documents):
             gone = [row.memory_id for row in rows if not row.archived]
         else:
             gone = _stale_part(command.room, command.document, state)
-        return [archiving(state, command.document, gone, "asked")] if gone else []
+        return [sizes.archiving(state, command.document, gone, "asked")] if gone else []
 
     def _restore(
         self,
-        command: RestoreEntries,
+        command: commands.RestoreEntries,
         state: ContextState,
         limits: Limits,
     ) -> Sequence[Event]:
@@ -207,12 +185,14 @@ class DocumentDecisions(Documents):
         if not events:
             return []
         new = self.after(state, events, command.now_us)
-        check_quotas(state, new, limits)
+        sizes.check_quotas(state, new, limits)
         for name in dict.fromkeys(getattr(event, "document", "") for event in events):
-            check_document(name, state, new, limits, command.budget)
+            sizes.check_document(name, state, new, limits, command.budget)
         return events
 
-    def _import(self, command: ImportBlock, state: ContextState, limits: Limits) -> Sequence[Event]:
+    def _import(
+        self, command: commands.ImportBlock, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
         event = command.block
         there = block(state, event.memory_id) is not None
         if there or is_known(
@@ -226,20 +206,20 @@ class DocumentDecisions(Documents):
         else:
             draft.put_back(event)
         new = self.after(state, draft.events, command.now_us)
-        check_quotas(state, new, limits)
-        check_document(event.document, state, new, limits, command.budget)
+        sizes.check_quotas(state, new, limits)
+        sizes.check_document(event.document, state, new, limits, command.budget)
         return draft.events
 
     # --- the rest
 
     def _touch(
-        self, command: TouchEntries, state: ContextState, _limits: Limits
+        self, command: commands.TouchEntries, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
         ids = _entries(state, command.memory_ids)
         return [EntriesTouched(memory_ids=ids)] if ids else []
 
     def _delete_documents(
-        self, command: DeleteDocuments, state: ContextState, _limits: Limits
+        self, command: commands.DeleteDocuments, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
         for name in command.documents:
             _check_there(state, name)
@@ -248,13 +228,15 @@ class DocumentDecisions(Documents):
             for name in dict.fromkeys(command.documents)
         ]
 
-    def _pin(self, command: PinEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
+    def _pin(
+        self, command: commands.PinEntries, state: ContextState, _limits: Limits
+    ) -> Sequence[Event]:
         ids = _entries(state, command.memory_ids)
         changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
         return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
     def _rename(
-        self, command: RenameDocuments, state: ContextState, _limits: Limits
+        self, command: commands.RenameDocuments, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
         events: list[Event] = []
         taken = set(state.documents)
@@ -276,7 +258,7 @@ def _everything(state: ContextState, name: str) -> tuple[str, ...]:
 
 
 def _who_goes(
-    room: DocumentRoom,
+    room: commands.DocumentRoom,
     document: str,
     events: Sequence[Event],
     new: ContextState,
@@ -285,29 +267,33 @@ def _who_goes(
 ) -> Collection[str]:
     """Return the entries to archive; none if it fits already, or never can."""
     budget = room.budget
-    if fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
+    if sizes.fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
         return ()
     named = {one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)}
-    rows = stalest(new, document, room.read_at_us, named)
+    rows = sizes.stalest(new, document, room.read_at_us, named)
     rows = [row for row in rows if row.memory_id != keep]
-    for tokens_max in (min(roomy(room), budget.tokens_max), budget.tokens_max):
-        count = fewest(new, document, rows, partial(fits, limits, tokens_max, budget))
+    for tokens_max in (min(sizes.roomy(room), budget.tokens_max), budget.tokens_max):
+        count = sizes.fewest(new, document, rows, partial(sizes.fits, limits, tokens_max, budget))
         if count is not None:
             return [row.memory_id for row in rows[:count]]
     return ()
 
 
-def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[str]:
+def _stale_part(room: commands.DocumentRoom, document: str, state: ContextState) -> list[str]:
     """Return the stalest entries that make up a third to half of a document."""
-    count_tokens, rows = room.budget.counter.count, stalest(state, document, room.read_at_us)
+    count_tokens, rows = room.budget.counter.count, sizes.stalest(state, document, room.read_at_us)
     there = count_tokens(text(blocks(state, document)))
-    if there <= roomy(room):
+    if there <= sizes.roomy(room):
         return []
-    count = fewest(state, document, rows, lambda now: count_tokens(now) <= (1 - room.free) * there)
+    count = sizes.fewest(
+        state, document, rows, lambda now: count_tokens(now) <= (1 - room.free) * there
+    )
     if count is None:
         return [row.memory_id for row in rows]
-    left = [count_tokens(without(state, document, rows[:gone])) for gone in (count, count - 1)]
-    if left[0] < (1 - FREE_MAX) * there and left[1] <= (1 - FREE_MIN) * there:
+    left = [
+        count_tokens(sizes.without(state, document, rows[:gone])) for gone in (count, count - 1)
+    ]
+    if left[0] < (1 - commands.FREE_MAX) * there and left[1] <= (1 - commands.FREE_MIN) * there:
         count -= 1
     return [row.memory_id for row in rows[:count]]
 
