@@ -13,22 +13,8 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds import kind
-from memory_actors.kinds.context.events import (
-    ArchivedEntry,
-    BlockEdited,
-    BlockImported,
-    BlockInserted,
-    ContextDocumentDeleted,
-    DocumentCreated,
-    DocumentRenamed,
-    DocumentSynced,
-    EntriesArchived,
-    EntriesPinned,
-    EntriesTouched,
-    Event,
-    Section,
-    registry,
-)
+from memory_actors.kinds.context import events
+from memory_actors.kinds.context.events import ArchivedEntry, Event, Section, registry
 from memory_actors.kinds.context.markdown import render
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Deleted
@@ -143,56 +129,63 @@ class Documents(KeyedKind[ContextState, BlockRow]):
     def apply(self, draft: DocumentsDraft, recorded: Recorded[Any]) -> None:
         """Fold one event into a draft."""
         event, now_us, documents = recorded.data, recorded.recorded_at_us, draft.documents
-        if isinstance(event, DocumentCreated | DocumentSynced):
+        if isinstance(event, events.DocumentCreated | events.DocumentSynced):
             document = documents.get(event.document) or DocumentState(now_us, now_us)
-            if isinstance(event, DocumentSynced):
+            if isinstance(event, events.DocumentSynced):
                 document = replace(document, synced=Synced(event.base, event.label))
             documents[event.document] = document
             return
         for name in self._with_new_text(draft, event):
             document = documents.get(name) or DocumentState(now_us, now_us)
             documents[name] = replace(document, updated_at_us=now_us)
-        if isinstance(event, EntriesArchived):
+        if isinstance(event, events.EntriesArchived):
             draft.archive(event.entries)
         else:
             super().apply(draft, recorded)
-        if isinstance(event, DocumentRenamed):
+        if isinstance(event, events.DocumentRenamed):
             was = documents.pop(event.document, None)
             documents[event.to] = was or DocumentState(now_us, now_us)
-        elif isinstance(event, ContextDocumentDeleted):
+        elif isinstance(event, events.ContextDocumentDeleted):
             documents.pop(event.document, None)
 
     def _with_new_text(self, draft: DocumentsDraft, event: Event) -> set[str]:
-        if isinstance(event, BlockInserted):
+        if isinstance(event, events.BlockInserted):
             return {event.document}
-        if not isinstance(event, BlockEdited | Deleted | EntriesArchived):
+        if not isinstance(event, events.BlockEdited | Deleted | events.EntriesArchived):
             return set()
         rows = filter(None, map(draft.rows.get, self.registry.keys(event)))
         return {row.document for row in rows}
 
     def begun(self, recorded: Recorded[Any], _draft: Draft[BlockRow]) -> BlockRow:
         """Return the row of a block that was put into a document."""
-        event: BlockInserted = recorded.data
+        event: events.BlockInserted = recorded.data
         now_us = recorded.recorded_at_us
         row = new_row(
             BlockRow,
             recorded,
             size_bytes=len(event.raw.encode()),
             occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
-            touched_at_us=event.touched_at_us if isinstance(event, BlockImported) else now_us,
+            touched_at_us=event.touched_at_us
+            if isinstance(event, events.BlockImported)
+            else now_us,
         )
-        if isinstance(event, BlockImported) and event.archived is not None:
+        if isinstance(event, events.BlockImported) and event.archived is not None:
             return _in_archive(row, event.archived)
         return row
 
     def changed(self, row: BlockRow, recorded: Recorded[Any]) -> BlockRow:
         """Return a block after an event about it."""
-        event: DocumentRenamed | EntriesPinned | EntriesTouched | BlockEdited = recorded.data
-        if isinstance(event, DocumentRenamed):
+        event: (
+            events.DocumentRenamed
+            | events.EntriesPinned
+            | events.EntriesTouched
+            | events.BlockEdited
+        ) = recorded.data
+        if isinstance(event, events.DocumentRenamed):
             return replace(row, document=event.to)
-        if isinstance(event, EntriesPinned):
+        if isinstance(event, events.EntriesPinned):
             return replace(row, pinned=event.pinned)
-        if isinstance(event, EntriesTouched):
+        if isinstance(event, events.EntriesTouched):
             return replace(row, touched_at_us=recorded.recorded_at_us)
         if event.metadata is not None:
             row = replace(row, metadata=event.metadata)
