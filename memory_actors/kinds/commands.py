@@ -172,11 +172,17 @@ def plain(base: type[C], name: str) -> type[C]:
 
 
 def is_known(
-    command: Add, memory_id: str, living: object | None, is_same: Callable[[object], bool]
+    command: Add,
+    memory_id: str,
+    living: object | None,
+    like: type | tuple[type, ...],
+    key: Callable[[Any], object],
+    value: object,
 ) -> bool:
     """Say whether an id stands for what a command adds already, even if that was deleted since.
 
-    `living` has the id now, if anything has; `is_same` is asked of that, or of the first event.
+    `living` has the id now, if anything has. That, or the first event of the id, has to be `like`
+    what is added, and have the same `value` of `key`.
 
     :raises InvalidInputError: it stands for something else.
     """
@@ -185,7 +191,7 @@ def is_known(
     known = living if first is None or isinstance(first, Dropped) else first
     if known is None:  # of a dropped event nobody can tell, and an id is never used again
         return first is not None
-    if not is_same(known):
+    if not isinstance(known, like) or key(known) != value:
         refuse_id(memory_id)
     return True
 

@@ -224,13 +224,12 @@ class CompactedBase(KeyedKind[S, R]):
 
     def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
         summary = command.summary
-
-        def is_same(one: Any) -> bool:
-            its_own = isinstance(one, (Compactable, *self.SUMMARIES))
-            return its_own and bool(one.original_count) and one.digest == summary.digest
-
         row = self.find(state, summary.memory_id)
-        if is_known(command, summary.memory_id, row, is_same):
+        like: tuple[type, ...] = (Compactable, *self.SUMMARIES)
+        if is_known(
+            command, summary.memory_id, row, like,
+            lambda one: one.original_count and one.digest, summary.digest,
+        ):  # fmt: skip
             return []
         self.check_room([summary], state, limits)
         return [summary]

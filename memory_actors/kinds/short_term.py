@@ -4,6 +4,7 @@ Reads leave out expired messages at once. The next command of the kind names the
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -281,11 +282,9 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def _add(self, command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         new = command.message
-
-        def is_same(one: object) -> bool:
-            return isinstance(one, MessageAdded) and one.content == new.content
-
-        if is_known(command, new.memory_id, None, is_same) or new.memory_id in state.held.rows:
+        said = attrgetter("content"), new.content
+        was_added = is_known(command, new.memory_id, None, MessageAdded, *said)
+        if was_added or new.memory_id in state.held.rows:
             return []
         session = state.sessions.get(new.session_id, Session())
         for noun, name, used in (

@@ -226,14 +226,9 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         old = state.held.named(put.collection, put.key)
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
-
-        def is_of_key(one: object) -> bool:
-            if not isinstance(one, DocumentPut | DocumentRow):
-                return False
-            return (one.collection, one.key) == (put.collection, put.key)
-
-        own_id = command.document.memory_id
-        is_known(command, own_id, old or self.find(state, own_id), is_of_key)
+        own_id, like = command.document.memory_id, (DocumentPut, DocumentRow)
+        living = old or self.find(state, own_id)
+        is_known(command, own_id, living, like, StructuredKind.place, (put.collection, put.key))
         if (
             old is not None
             and (put.value_digest, put.pinned) == (old.value_digest, old.pinned)

@@ -5,6 +5,7 @@ use: a command that may have to evict carries it, and the event names the victim
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -167,9 +168,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
         entry = command.entry
         for own_id in command.own_ids:
-            is_known(
-                command, own_id, None, lambda one: isinstance(one, KeySet) and one.key == entry.key
-            )
+            is_known(command, own_id, None, KeySet, attrgetter("key"), entry.key)
         old = self.named(state, entry.key)
         if old is not None:
             if same_json([old.value, old.metadata], [entry.value, entry.metadata]):

@@ -93,12 +93,10 @@ class DocumentDecisions(Documents):
     def _add(
         self, command: commands.AddEntry, state: ContextState, limits: Limits
     ) -> Sequence[Event]:
-
-        def is_same(one: object) -> bool:
-            said = entry_text(entry_raw(command.text))
-            return isinstance(one, BlockInserted) and entry_text(one.raw) == said
-
-        was_added = is_known(command, command.memory_id, None, is_same)
+        said = entry_text(entry_raw(command.text))
+        was_added = is_known(
+            command, command.memory_id, None, BlockInserted, lambda one: entry_text(one.raw), said
+        )
         if was_added or block(state, command.memory_id) is not None:
             return []
         draft = DocumentDraft(state, command.document)
@@ -195,9 +193,7 @@ class DocumentDecisions(Documents):
     ) -> Sequence[Event]:
         event = command.block
         there = block(state, event.memory_id) is not None
-        if there or is_known(
-            command, event.memory_id, None, lambda one: isinstance(one, BlockInserted)
-        ):
+        if there or is_known(command, event.memory_id, None, BlockInserted, lambda _: None, None):
             return []
         draft = DocumentDraft(state, event.document)
         event = replace(event, rank=draft.free_rank(event.rank))

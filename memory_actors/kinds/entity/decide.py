@@ -74,12 +74,9 @@ RestoreEntities = plain(Restore, "RestoreEntities")
 
 def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
-    new = command.entity
-
-    def is_same(one: object) -> bool:
-        return isinstance(one, EntityAdded | EntityRow) and _key(one) == _key(new)
-
-    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
+    new, like = command.entity, (EntityAdded, EntityRow)
+    living = state.find(new.memory_id)
+    was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
     known = named(state, new.name, new.type)
     if known is not None:
         return _merge(command, known, state, limits)

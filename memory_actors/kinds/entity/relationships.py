@@ -80,11 +80,8 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
             raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
     source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
     check_validity(new.valid_from_us, new.valid_to_us)
-
-    def is_same(one: object) -> bool:
-        return isinstance(one, RelationshipAdded | RelationshipRow) and _key(one) == _key(new)
-
-    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
+    living, like = state.find(new.memory_id), (RelationshipAdded, RelationshipRow)
+    was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
     known = known_as(new, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)

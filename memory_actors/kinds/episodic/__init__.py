@@ -8,6 +8,7 @@ Running episodes leave only with permission, pinned ones never.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from immutables import Map
@@ -149,15 +150,9 @@ class EpisodicKind(EpisodeRows):
         return [EpisodesPruned(memory_ids=pruned, cause="quota"), *begun] if pruned else begun
 
     def _known(self, command: StartEpisode, state: Episodic) -> bool:
-        episode = command.episode
-
-        def is_same(one: object) -> bool:
-            if not isinstance(one, EpisodeStarted | EpisodeRow):
-                return False
-            return (one.agent_id, one.digest) == (episode.agent_id, episode.digest)
-
-        row = self.find(state, episode.memory_id)
-        return is_known(command, episode.memory_id, row, is_same)
+        episode, key = command.episode, attrgetter("agent_id", "digest")
+        row, like = self.find(state, episode.memory_id), (EpisodeStarted, EpisodeRow)
+        return is_known(command, episode.memory_id, row, like, key, key(episode))
 
     def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
         if self._known(command, state):

@@ -7,6 +7,7 @@ reinstated memory is left alone until it is reworded. The summary of a newer one
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -320,6 +321,9 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         return self.summary_data(row, events) if row.original_count else None
 
 
+_LIKE = (MemoryAdded, MemoryRow)
+
+
 def _added_or_seen(
     command: AddMemories, state: LongTerm
 ) -> tuple[list[MemoryAdded | MemorySeen], set[str]]:
@@ -329,15 +333,11 @@ def _added_or_seen(
     fresh: dict[str, MemoryAdded] = {}
     first: dict[Identity, MemoryAdded] = {}
     for memory in command.memories:
-
-        def is_same(one: object, digest: bytes = memory.digest) -> bool:
-            return isinstance(one, MemoryAdded | MemoryRow) and one.digest == digest
-
         memory_id = memory.memory_id
         if isinstance(command.used.get(memory_id), Dropped):  # its text cannot be compared
             continue
         known = fresh.get(memory_id) or state.held.rows.get(memory_id)
-        if is_known(command, memory_id, known, is_same):
+        if is_known(command, memory_id, known, _LIKE, attrgetter("digest"), memory.digest):
             continue
         living = duplicate_of(command, memory, state, first)
         if living is None:
