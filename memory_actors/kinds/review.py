@@ -99,7 +99,7 @@ class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return (entry_text(words.raw) if isinstance(words, BlockInserted) else words.content,)
 
     @property
-    def text_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the text."""
         return max(self.counted.values())
 
@@ -212,7 +212,7 @@ def _size_bytes(words: Words) -> int:
     if isinstance(words, EntityAdded):  # which has no size before it is decided
         texts = sum(one.size_bytes for one in words.observations)
         return len(words.name.encode()) + len(words.type.encode()) + texts
-    return words.text_bytes if isinstance(words, BlockInserted) else words.size_bytes
+    return words.size_bytes
 
 
 def pending_row(kind: Kind, held: Recorded[MemoryHeld]) -> tuple[Any, Events]:
