@@ -3,7 +3,7 @@
 Some changes have no event because the clock makes them: a silent session expires by itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from eventlog import Dropped, EventStore, Recorded
@@ -43,7 +43,15 @@ async def diff(
     since = max(first.moment.version, head.erased_version)
     touched = await _touched(log, stream, since, last.moment.version)
     ids = [*touched, *_gone_by_the_clock(first, last, touched)]
-    texts = await _texts(log, stream, (first, last), ids, dropped)
+    versions = {
+        version
+        for name, memory_id in ids
+        for end in (first, last)
+        if (row := end.find(KIND_BY_NAME[name], memory_id)) is not None
+        for version in KIND_BY_NAME[name].sources(row)
+    }
+    read = pages(log, stream, versions, dropped)
+    texts = {recorded.version: recorded async for page in read for recorded in page}
     found = [_change(first, last, one, touched.get(one, []), texts) for one in ids]
     return Diff(
         user_id=user_id,
@@ -88,22 +96,6 @@ def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> l
 
 
 # --- one change
-
-
-async def _texts(
-    log: EventStore,
-    stream: str,
-    ends: Sequence[StateThen],
-    keys: Iterable[Key],
-    dropped: OnDropped,
-) -> Events:
-    versions = set[int]()
-    for name, memory_id in keys:
-        kind = KIND_BY_NAME[name]
-        rows = (end.find(kind, memory_id) for end in ends)
-        versions.update(one for row in rows if row is not None for one in kind.sources(row))
-    read = pages(log, stream, versions, dropped)
-    return {recorded.version: recorded async for page in read for recorded in page}
 
 
 def _change(

@@ -1,6 +1,6 @@
 """From a command about context documents to its events."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import astuple, replace
@@ -145,13 +145,22 @@ class DocumentDecisions(Documents):
         keep: str | None = None,
     ) -> Sequence[Event]:
         """Return events, and the archiving that makes room for them where that is asked for."""
-        new, room = self.after(state, events, command.now_us), command.room
+        new = self.after(state, events, command.now_us)
+        room, budget = command.room, command.room.budget
         sizes.check_quotas(state, new, limits)
-        if room.auto_archive:
-            gone = _who_goes(room, document, events, new, limits, keep)
-            if gone:
-                return [*events, sizes.archiving(new, document, gone, "room")]
-        sizes.check_document(document, state, new, limits, room.budget)
+        fits = partial(sizes.fits, limits, budget)
+        if room.auto_archive and not fits(budget.tokens_max, text(blocks(new, document))):
+            named = {
+                one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)
+            }
+            rows = sizes.stalest(new, document, room.read_at_us, named)
+            rows = [row for row in rows if row.memory_id != keep]
+            # Until enough is free or, failing that, until it fits.
+            for tokens_max in (min(sizes.roomy(room), budget.tokens_max), budget.tokens_max):
+                if count := sizes.fewest(new, document, rows, partial(fits, tokens_max)):
+                    gone = [row.memory_id for row in rows[:count]]
+                    return [*events, sizes.archiving(new, document, gone, "room")]
+        sizes.check_document(document, state, new, limits, budget)
         return events
 
     # --- archive and back
@@ -251,28 +260,6 @@ class DocumentDecisions(Documents):
 def _everything(state: ContextState, name: str) -> tuple[str, ...]:
     rows = sorted((row.archived, row.memory_id) for row in everything(state, name))
     return tuple(memory_id for _, memory_id in rows)
-
-
-def _who_goes(
-    room: commands.DocumentRoom,
-    document: str,
-    events: Sequence[Event],
-    new: ContextState,
-    limits: Limits,
-    keep: str | None,
-) -> Collection[str]:
-    """Return the entries to archive; none if it fits already, or never can."""
-    budget = room.budget
-    if sizes.fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
-        return ()
-    named = {one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)}
-    rows = sizes.stalest(new, document, room.read_at_us, named)
-    rows = [row for row in rows if row.memory_id != keep]
-    for tokens_max in (min(sizes.roomy(room), budget.tokens_max), budget.tokens_max):
-        count = sizes.fewest(new, document, rows, partial(sizes.fits, limits, tokens_max, budget))
-        if count is not None:
-            return [row.memory_id for row in rows[:count]]
-    return ()
 
 
 def _stale_part(room: commands.DocumentRoom, document: str, state: ContextState) -> list[str]:
