@@ -89,8 +89,7 @@ def dbscan(
 def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
     """Return the members of each cluster in ascending order, by the cluster's number.
 
-    Noise and clusters of fewer than `min_size` are left out. A cluster may have fewer members than
-    `min_samples`, as the border points that made a point a core point may belong elsewhere.
+    Noise and clusters of fewer than `min_size` are left out: border points may belong elsewhere.
     """
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))

@@ -59,8 +59,7 @@ and the source of a relationship are its own."""
 def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> dict[str, Any]:
     """Return the data of a memory: the fields of its record that not each memory has, as JSON.
 
-    They are `fields`, or else of the first of the `sources` that has them; a time may be there in
-    microseconds.
+    They are `fields`, or of the first of the `sources` that has them; a time also in microseconds.
     """
     names = [name for name in record.__struct_fields__ if name not in _OF_ANY]
     return {name: fields[name] if name in fields else _json_of(name, sources) for name in names}
@@ -236,8 +235,7 @@ def oldest(
 ) -> tuple[str, ...] | None:
     """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
 
-    Oldest by the time it was true last, then by the order of arrival. None if all together are too
-    few.
+    By the time it was true last, then by arrival. None if all together are too few.
     """
     tenth = max(1, count // PRUNE_DIVISOR)
     unpinned = [row for row in rows if not row.pinned]

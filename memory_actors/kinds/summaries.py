@@ -152,10 +152,7 @@ def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> N
 def passages_of(content: str) -> tuple[SummaryPassage, ...]:
     """Return the parts of a summary that are found on their own, its heading left out.
 
-    A summary is longer than a model reads, and one vector for a hundred memories is near to none of
-    them. Therefore each part is found on its own: each has its own vector and token states,
-    computed from its text like any other, so that they can be made again from the log when derived
-    data is lost.
+    A summary is longer than a model reads, and one vector for a hundred memories is near to none.
     """
     opening, closing = _HEADING
     end = content.find(closing) + len(closing)

@@ -197,12 +197,10 @@ def kind_of(recorded: Recorded[Any]) -> Kind | None:
 
 
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
-    """Return the state after events, those of each part at once: no part depends on another.
+    """Return the state after events, those of each part at once; provenance follows all of them.
 
-    But where each memory comes from depends on all events, in their order.
-    Events whose payload is gone are passed over. No living memory depends on them: what retention
-    has dropped is of one memory that was compressed later, and what was erased was erased with
-    everything before it.
+    Events whose payload is gone are skipped. No living memory depends on them: retention drops what
+    was compressed later, and erasure erases everything before it, too.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
     by_part: defaultdict[Part[Any], list[Recorded[Any]]] = defaultdict(list)

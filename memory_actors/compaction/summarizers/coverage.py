@@ -57,8 +57,7 @@ GOLDEN: Final = 0.6180339887498949
 def evenly(count: int, at_most: int) -> list[int]:
     """Return at most so many of `range(count)`, in order: one of each of as many equal stretches.
 
-    Each from another place in its stretch, since what is sampled often has a beat: turns of two
-    people, two sentences a memory. Every tenth of them would all be the same person's.
+    Each is from another place in its stretch: every tenth of two people's turns is one person's.
     """
     return [
         start + int((place * GOLDEN) % 1.0 * (end - start))

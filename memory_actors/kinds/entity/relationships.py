@@ -113,9 +113,7 @@ def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:
 def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
-    After it was said: the one that says it now, whatever its id.
-
-    If the new one is true at no time, as a copy of a contradicted one is: the same that is so too.
+    If the new one is never valid, as a copy of a contradicted one is, one that is never valid, too.
     """
     begins = new.valid_from_us
     never = new.valid_to_us == begins

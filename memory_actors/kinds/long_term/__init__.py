@@ -103,11 +103,7 @@ def duplicate_of(
 def is_true_anew(
     command: AddMemories, memory: MemoryAdded, row: MemoryRow, state: LongTerm
 ) -> bool:
-    """Say whether a memory says again what a newer one has spoken against, and may do so.
-
-    Repeating an older claim adds nothing; a less trusted source may not override a more trusted
-    one.
-    """
+    """Say whether a memory says again what a newer one, not more trusted, has spoken against."""
     newer = next(iter(newer_ones(row, state.held.rows)), None)
     if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
         return False
