@@ -43,7 +43,7 @@ from memory_actors.kinds.forgetting import Forget, said_by
 from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
-from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.purging import ApplyRetention
 from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (
     MARK,

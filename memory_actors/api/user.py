@@ -53,7 +53,7 @@ from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetHold, SetTier
 from memory_actors.kinds.grants import SetRight
-from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.purging import ApplyRetention
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes

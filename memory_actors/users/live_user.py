@@ -37,7 +37,7 @@ from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Pruned
 from memory_actors.kinds.provenance import ExpireMemories, SourcePurged
-from memory_actors.kinds.retention import applied
+from memory_actors.kinds.purging import applied
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
