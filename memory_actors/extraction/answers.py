@@ -70,7 +70,6 @@ def _found(text: str) -> tuple[list[Any] | None, bool]:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """Return the proposals in a value, or None if there are none."""
     if isinstance(value, list):
         return value if all(isinstance(one, dict | str) for one in value) else None
     if not isinstance(value, dict):
@@ -113,6 +112,5 @@ def _text(said: Mapping[str, Any]) -> str | None:
 
 
 def _number(said: Any) -> int:
-    """Return the number that a value is or spells; 0, which numbers nothing, if it does neither."""
     text = str(said).strip()
     return int(text) if text.isdecimal() and len(text) < 10 else 0

@@ -129,7 +129,6 @@ def _said(row: Any) -> tuple[Any, ...]:
 def _batches(
     group: Sequence[Found], wanted: Collection[str], trust: Trust
 ) -> Iterator[MessageBatch]:
-    """Yield those of messages in order that are wanted, as many at a time as a batch holds."""
     batch: list[Found] = []
     first = size = 0
     for place, one in enumerate(group):

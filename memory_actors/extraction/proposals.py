@@ -56,7 +56,6 @@ def _well_formed(said: Proposal) -> Proposal:
 
 
 def _refused(one: Proposal, seen: MessageShown, said: Mapping[str, Spoken]) -> str:
-    """Return why a proposal is not carried out; "" if it may be."""
     if not set(one.message_ids) <= said.keys():
         return "it names a message that is not among those that were read"
     if one.action != "add" and one.replaces not in seen.digests:

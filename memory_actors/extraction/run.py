@@ -105,8 +105,6 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) ->
 
 
 class _Run:
-    """One extraction."""
-
     def __init__(
         self, scope: Scope, facts: LongTermMemory, extractor: Extractor, asked: ExtractRequest
     ):
@@ -123,7 +121,6 @@ class _Run:
         self._texts: dict[str, str] = {}
 
     async def extract(self) -> Extraction:
-        """Read up to so many batches as are asked for."""
         asked, read = self._asked, await read_before(self._scope)
         state = (await self._scope.state()).at(self._now_us)
         # In a thread: there may be 10,000 turns in long-term memory.
@@ -185,10 +182,6 @@ class _Run:
             )
 
     async def _proposals(self, seen: MessageShown) -> Sequence[Proposal]:
-        """Return the extractor's proposals.
-
-        :raises ExtractorError: the extractor timed out, or its answer is no list of proposals.
-        """
         name = self._extractor.name
         try:
             async with asyncio.timeout(ANSWERED_WITHIN_S):
@@ -216,7 +209,6 @@ class _Run:
         proposals: Sequence[Proposal] | str,
         origins: Origins,
     ) -> Extract:
-        """Return a command that applies the proposals, or records why there are none."""
         now_us = self._scope.now_us()
         said = {one.memory_id: one for one in seen.conversation.messages}
         memories: list[MemoryAdded] = []
@@ -247,7 +239,6 @@ class _Run:
         )
 
     def _fact(self, one: Proposal, said: Mapping[str, Spoken], now_us: int) -> MemoryAdded:
-        """Return the fact that a proposal is about, true since the last of its messages."""
         times = [said[each].said_at for each in one.message_ids or said]
         item = Item(
             content=str(one.text),

@@ -129,7 +129,6 @@ class _Bounded(Generic[K, V]):
 
     @property
     def max_size(self) -> int:
-        """The limit."""
         return self._max_size
 
     @property

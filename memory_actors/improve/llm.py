@@ -70,8 +70,6 @@ class _Judgement(msgspec.Struct, frozen=True):
 
 
 class _Asking(AsksModel):
-    """Asks a model about a text that is to be like its `goal`."""
-
     def __init__(
         self, model: str | None = None, *, goal: str = "", **connection: Unpack[ModelConnection]
     ):
@@ -182,7 +180,6 @@ def _in_words(answer: str) -> Critique:
 
 
 def _share(score: float, whole: str | None) -> float:
-    """Return a score from 0 to 1 of one that may be out of 10 or 100."""
     out_of = (
         float(whole) if whole else next((one for one in (1.0, 10.0, 100.0) if score <= one), 0.0)
     )
@@ -192,7 +189,6 @@ def _share(score: float, whole: str | None) -> float:
 
 
 def _finding(said: Any) -> CritiqueFinding | None:
-    """Return a finding from a model's sentence or object, or None if it is empty."""
     if isinstance(said, dict):
         texts = [one for one in said.values() if isinstance(one, str) and one.strip()]
         said = ": ".join(texts)

@@ -258,7 +258,6 @@ def _without(text: str, span: _Span, message: str) -> _Edit:
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    """Apply edits to a text; of two that overlap, the first one."""
     parts, place = [], 0
     for edit in sorted(edits):
         if edit.start >= place:

@@ -178,8 +178,6 @@ def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) ->
 
 
 class _Run:
-    """The improvement of one text."""
-
     def __init__(self, text: str, improver: Improver):
         options = improver.options
         self._text, self._by, self._limits = text, improver, improver.limits
@@ -288,7 +286,6 @@ class _Run:
         return [Finished(result=result)]
 
     async def _fail(self, error: MemoryActorsError) -> list[Event]:
-        """End with an error, in which the result so far is left."""
         because: records.StoppedBecause = (
             "error" if isinstance(error, ImprovementError) else "memory_limit"
         )
@@ -306,7 +303,6 @@ class _Run:
     # --- parts of a step
 
     async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
-        """Await the critic or the reviser, with a time limit."""
         limit_s = self._by.options.get("call_timeout_s", CALL_TIMEOUT_S)
         try:
             with anyio.move_on_after(limit_s):
@@ -347,7 +343,6 @@ class _Run:
             self._news.append(records.Warned(round=self._round, message=warning))
 
     async def _note(self, one: records.Round) -> None:
-        """Put a round into the record and into the history."""
         await self._recording(self._recorder.round(one))
         self._open = None
         self._keep(one)

@@ -71,19 +71,15 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
 
 
 class _Replay:
-    """A recorded run, and how far it has been said again."""
-
     def __init__(self, run: RecordedRun):
         self._rounds = run.rounds
         self._text = run.text
         self._place = 0
 
     async def critic(self, text: str, /) -> records.Critique:
-        """Return the recorded critique."""
         return self._round(text).critique
 
     async def reviser(self, text: str, _critique: records.Critique, /) -> str:
-        """Return the recorded revision."""
         one = self._round(text)
         self._place += 1
         if one.text is not None:
@@ -100,8 +96,6 @@ class _Replay:
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run that went as planned, as the last step has it."""
-
     stopped_because: str
     best_round: int
     score: float | None

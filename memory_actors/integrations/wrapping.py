@@ -251,12 +251,10 @@ class Streamed:
 
 
 def _asks(message: Mapping[str, Any]) -> bool:
-    """Say whether a message has words of the user; results of tools have none."""
     return message.get("role") == "user" and bool(_text(message.get("content")).strip())
 
 
 def _text(content: Any) -> str:
-    """Return the words of a content: text, or parts of which some are text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
@@ -266,7 +264,6 @@ def _text(content: Any) -> str:
 
 
 def _told_in_messages(arguments: dict[str, Any], known: str) -> None:
-    """Add the memories after the system messages."""
     messages = list(arguments["messages"])
     place = 0
     while place < len(messages) and messages[place].get("role") in ("system", "developer"):

@@ -74,7 +74,6 @@ class Entries:
         return bool(await self._found(self._user.history(memory_id)))
 
     async def _has_gone(self, memory_id: str) -> bool:
-        """Say whether an id was used, and its memory lives no more."""
         return await self._living(memory_id) is None and await self._was_used(memory_id)
 
 

@@ -136,7 +136,6 @@ class LinesWriter(TargetWriter):
 
 
 def _metadata_for_others(memory: Memory) -> dict[str, Any]:
-    """Return metadata for a program that knows no kinds, sources and trust: they are beside it."""
     said: dict[str, Any] = {"memory_type": str(memory.memory_type)}
     if memory.origins:
         said |= {"sources": [one.source for one in memory.origins if one.source]}

@@ -155,7 +155,6 @@ class ImportPlan:
     async def _look(
         self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
     ) -> ImportReport:
-        """Report the result of an import; a memory of None is an empty one."""
         reading, lookers = self._new_reading(), dict[str | None, Looker]()
         async for user, lines in self._by_user(reading, user_id, progress):
             if user not in lookers:
@@ -168,7 +167,6 @@ class ImportPlan:
     async def _by_user(
         self, reading: SourceReading, user_id: str | None, progress: Progress | None
     ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
-        """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
         batches, done = self._batches(reading), 0
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             whose: dict[str | None, list[ReadLine]] = {}
@@ -235,7 +233,6 @@ class ImportPlan:
 def _made_id(
     program: str, found: SourceRecord, fields: Mapping[str, Any], seen: Counter[bytes]
 ) -> str:
-    """Return an id that is the same whenever this record is read."""
     said = [] if found.replaces else [fields.get("content"), fields.get("data")]
     if found.key is None:
         said += [fields.get(name) for name in ("timestamp", "session", "role")]
@@ -304,7 +301,6 @@ def _fits(program: str, path: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether the first line of a file is one of our own."""
     with suppress(InvalidInputError), open_file(path) as file:
         line = file.readline(BATCH_BYTES_MAX).removeprefix(BOM_UTF8)
         return bool(LineReader().read(line, str(path)))

@@ -34,8 +34,6 @@ class _Entity(NamedTuple):
 
 
 class _Nobody:
-    """A user who has nothing yet, and so finds nothing."""
-
     def __getattr__(self, _name: str) -> "_Nobody":
         return self
 
@@ -88,7 +86,6 @@ class Looker(Entries):
         return await self._is_new_text(entry.memory_id, entry)
 
     async def _is_new_text(self, memory_id: str, entry: ReadLine) -> bool:
-        """Say whether no memory has this id, or this one is to have its other id for that."""
         said = hash(entry.item.content)
         there = await self._living(memory_id)
         known = self._texts.get(memory_id) if there is None else hash(there.content)

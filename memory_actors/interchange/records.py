@@ -355,7 +355,6 @@ def _check_origins(fields: Mapping[str, Any]) -> None:
 
 
 def _plain_in(line: Line, name: str) -> Any:
-    """Return a plain field of a line as an item has it."""
     value = getattr(line, name)
     if name in _TIMES:
         return datetime_of(value, name)
@@ -378,7 +377,6 @@ def _given(line: Line, name: str) -> bool:
 
 
 def _content(line: Line, kind: MemoryType) -> str:
-    """Return the text of a line; of one that says it as JSON, that JSON, or nothing."""
     if line.content is not None:
         is_long = kind in (MemoryType.LONG_TERM, MemoryType.STRUCTURED)
         validation.content_bytes(

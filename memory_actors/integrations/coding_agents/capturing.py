@@ -217,7 +217,6 @@ def _id(session: Session, turn: Turn) -> str:
 
 
 def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
-    """Yield the prompt of a turn, its reply, and what was fixed in it."""
     its_id = _id(session, turn)
     said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
     if turn.reply is not None:
@@ -241,7 +240,6 @@ def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner)
 
 
 def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
-    """Return a turn as an episode: the prompt, each file and command, and the reply."""
     evicted = max(0, len(turn.runs) - STEPS_MAX)
     steps = []
     for number, run in enumerate(turn.runs[evicted:], evicted + 1):
@@ -266,14 +264,12 @@ def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
 
 
 def _failure(output: str, cleaner: Cleaner) -> str:
-    """Return the lines of an error that tell the most: the end, where programs say what failed."""
     lines = map(str.strip, cleaner.clean(output).splitlines())
     shown = "\n".join(line for line in lines if line)
     return shown if len(shown) <= ERROR_CHARACTERS_MAX else f"…{shown[-ERROR_CHARACTERS_MAX:]}"
 
 
 def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
-    """Yield the turns in which a command passed that had failed, each with what fixed it."""
     failed: dict[str, Fix] = {}
     for number, turn in enumerate(turns):
         found = []
@@ -293,7 +289,6 @@ def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
 
 
 def _program(command: str) -> str:
-    """Return the first two words of the last command in a command line."""
     last = CHAINED.split(command.strip())[-1].strip()
     return " ".join(ASSIGNMENT.sub("", last).split()[:2])
 

@@ -128,7 +128,6 @@ async def recalled(event: Event, users: Sequence[Any]) -> str:
 
 
 def _with_store(event: Event, command: Command, project: Project) -> str:
-    """Open or join the store, and recall or capture there."""
     if sys.flags.no_site:
         import gc
         import site

@@ -93,8 +93,6 @@ def _ran(tool: str, given: Json, error: str = "") -> Ran:
 
 
 def _first(*place: str) -> Callable[[Path], str | None]:
-    """Return a function that finds the first text at a place in the lines of a file."""
-
     def found(path: Path) -> str | None:
         return next(filter(None, (line.at(*place).text for _, line in lines(path))), None)
 
@@ -192,13 +190,11 @@ def _codex_run(call: Json) -> Ran:
 
 
 def _object(value: Json) -> Json:
-    """Return the object that a text holds as JSON; another value, such as a patch, as it is."""
     read = decoded(value.text.encode(errors="replace"))
     return read if isinstance(read.value, dict) else value
 
 
 def _codex_error(output: Json) -> str:
-    """Return the error in the result of a call, or an empty text."""
     read = _object(output)
     text = read.at("output").value or read.at("content").value or read.value
     said = text if isinstance(text, str) else str(text)
@@ -246,7 +242,6 @@ def _gemini_cli(path: Path) -> Iterator[Entry]:
 
 
 def _gemini_records(path: Path) -> Iterator[Json]:
-    """Yield the lines of a transcript, or the one object of an older one."""
     if path.suffix == ".jsonl":
         yield from (line for _, line in lines(path))
     elif path.stat().st_size <= BYTES_MAX:
@@ -289,7 +284,6 @@ def _opencode_run(part: Json) -> Ran:
 
 
 def _rows(path: Path, query: str, *given: str) -> list[Any]:
-    """Return the rows of a query."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found:
             return found.execute(query, given).fetchall()

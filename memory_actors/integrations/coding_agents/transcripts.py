@@ -146,7 +146,6 @@ def lines(path: Path) -> Iterator[tuple[int, Json]]:
 
 
 def _short_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; nothing in place of one that is too long."""
     while line := file.readline(LINE_BYTES_MAX):
         is_long = False
         while len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):

@@ -124,7 +124,6 @@ def label_of(path: Path) -> str:
 
 
 def _check_text(text: str, path: Path) -> None:
-    """Refuse the mirror of an archive, and a text without line feeds."""
     if text.startswith(MARK):
         raise ContextFileError(f"{path} mirrors an archive: sync the document's own file")
     if "\r" in text.strip() and "\n" not in text:
@@ -145,7 +144,6 @@ class _Sync:
     archived: list[str] = field(default_factory=list)
 
     async def round(self) -> bool:
-        """Take the first step that is due; return whether there was none."""
         seen = await anyio.to_thread.run_sync(files.read, self.path)
         read = seen.text
         if read:
@@ -201,7 +199,6 @@ class _Sync:
         return False
 
     async def report(self) -> SyncReport:
-        """Write the mirror of the archive and say what was done."""
         mirror, warning = None, None
         entries = await self.document.archived()
         try:

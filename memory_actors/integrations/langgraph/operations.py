@@ -295,7 +295,6 @@ class Operations:
         return made
 
     async def _users(self, prefix: Sequence[str]) -> list[str]:
-        """Return the users who may have namespaces that begin so."""
         one = self._names.user_below(prefix)
         return [one] if one is not None else list(await self._memory.users())
 
@@ -304,7 +303,6 @@ class Operations:
         return bool(self._ttl().get("omit_expired"))
 
     def _about(self, op: SearchOp) -> Filter:
-        """Return the filter of what the metadata says: the prefix, and that it has not expired."""
         labels = enumerate(op.namespace_prefix)
         asked: list[Filter] = [{f"langgraph.namespace.{at}": {"eq": label}} for at, label in labels]
         if not asked:  # a label says it too, and each condition is asked of every document
@@ -317,12 +315,10 @@ class Operations:
 def _best_first(
     found: Iterable[tuple[items.StoredItem, float | None]],
 ) -> list[tuple[items.StoredItem, float | None]]:
-    """Return by score; those without one behind the others, in their order."""
     return sorted(found, key=lambda one: -1e9 if one[1] is None else one[1], reverse=True)
 
 
 def _matches(condition: MatchCondition, namespace: items.Namespace) -> bool:
-    """Tell whether a namespace begins or ends as a condition says; `*` is any one label."""
     path, length = tuple(condition.path), len(condition.path)
     if condition.match_type not in ("prefix", "suffix"):
         raise InvalidInputError(f"match_type must be prefix or suffix: {condition.match_type!r}")

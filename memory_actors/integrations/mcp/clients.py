@@ -309,6 +309,5 @@ def _text(path: Path, data: bytes) -> str:
 
 
 def _as(text: str, before: bytes | None) -> bytes:
-    """Return a text as bytes, with the mark at the beginning that the file had."""
     marked = before is not None and before.startswith(b"\xef\xbb\xbf")
     return text.encode("utf-8-sig" if marked else "utf-8")

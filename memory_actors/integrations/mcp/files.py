@@ -64,7 +64,6 @@ def _tool(command: str) -> Tool:
 
 
 def _worded(schema: dict[str, Any], *, optional: bool = False) -> Any:
-    """Return the type of a parameter, with its words."""
     kind = TYPES[schema["type"]]
     words = schema["description"].rpartition(": ")[2]
     return Annotated[kind | None if optional else kind, msgspec.Meta(description=words)]

@@ -48,7 +48,6 @@ async def _each(call: ToolCall, given: Sequence[T], step: Callable[[T], Awaitabl
 
 
 async def _create_entities(call: ToolCall) -> ToolAnswer:
-    """Create entities, but for those whose name is there."""
     user, new = call.user, call.given.entities
     _check(text for one in new for text in (one.name, one.type, *one.observations))
     graph = await graph_stored.stored(user)
@@ -112,7 +111,6 @@ class _Names:
         self.read(graph)
 
     def read(self, graph: graph_stored.Stored) -> None:
-        """Begin again with the graph as it is now."""
         self._graph = graph
         self._new: dict[str, tuple[str, str]] = {}
         self.known = {graph_stored.link(one) for one in graph.relations}
@@ -167,7 +165,6 @@ async def _add_observations(call: ToolCall) -> ToolAnswer:
 
 
 def _check(texts: Iterable[str]) -> None:
-    """Refuse what cannot be kept before anything is written."""
     for text in texts:
         content_bytes(text)
 
@@ -267,7 +264,6 @@ async def _open_nodes(call: ToolCall) -> ToolAnswer:
 
 
 def _found(call: ToolCall, graph: shapes.KnowledgeGraph, wanted: str) -> ToolAnswer:
-    """Return the matching graph, with a note about the search."""
     user = call.user.user_id
     note = (
         f"Searched: user {user!r}, kind entity, for {wanted:.500}; no other filters. "

@@ -62,7 +62,6 @@ def of_name(entities: Iterable[Memory], name: str) -> list[Memory]:
 
 
 def _key(asked: GraphRelation) -> tuple[str, str, str]:
-    """Return the key that all spellings of one relation share."""
     return name_key(asked.source), relation_key(asked.relation), name_key(asked.target)
 
 

@@ -56,8 +56,6 @@ _JSON: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 class _Text:
-    """A text without comments, and without trailing commas."""
-
     def __init__(self, text: str, comments: bool):
         self.text = _COMMENT.sub(_blanked, text) if comments else text
         self.json = _LAST_COMMA.sub(_blanked, self.text) if comments else text
@@ -70,10 +68,6 @@ class _Text:
             raise InvalidInputError(str(error)) from error
 
     def object(self, start: int, what: str) -> JsonObject:
-        """Return the object at a place.
-
-        :raises InvalidInputError: there is another value, or two members have one key.
-        """
         if self.text[start] != "{":
             raise InvalidInputError(f"{what} is no JSON object")
         members: dict[str, Member] = {}
@@ -91,7 +85,6 @@ class _Text:
         return JsonObject(start, at + 1, members)
 
     def skip(self, at: int) -> int:
-        """Return the next place without a blank."""
         found = _BLANK.match(self.text, at)
         assert found is not None
         return found.end()
@@ -151,7 +144,6 @@ def _value(data: Any, text: str, indent: str) -> str:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Return the blanks at the beginning of the line of a place."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 

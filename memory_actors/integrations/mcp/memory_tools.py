@@ -74,7 +74,6 @@ LIMIT: Final = next(one for one in OPERATIONS["list_memories"].parameters if one
 
 
 def _takes(operation: str, *names: str, more: Sequence[Parameter] = ()) -> type[msgspec.Struct]:
-    """Return a struct of some parameters of an operation, and of more, each with its words."""
     declared = [one for one in OPERATIONS[operation].parameters if one.name in names]
     types = {one.name: in_json(one.type) for one in [*declared, *more]}
     if "memory_types" in types:
@@ -94,8 +93,6 @@ def _given(call: ToolCall) -> dict[str, Any]:
 
 
 def _writes(operation: str) -> Run:
-    """Return a runner that executes an operation on one memory, and answers with its receipt."""
-
     async def run(call: ToolCall) -> ToolAnswer:
         receipt = await OPERATIONS[operation].bound(call.user)(**_given(call))
         return ToolAnswer(told(receipt, WrittenMemory), changed=True)
@@ -104,8 +101,6 @@ def _writes(operation: str) -> Run:
 
 
 def _writes_all(operation: str) -> Run:
-    """Return a runner that executes an operation on several memories."""
-
     async def run(call: ToolCall) -> ToolAnswer:
         receipts = await OPERATIONS[operation].bound(call.user)(**_given(call))
         return _all_written(receipts)
@@ -187,7 +182,6 @@ async def _relate(call: ToolCall) -> ToolAnswer:
 
 
 async def _is_there(user: UserMemory, name: str) -> bool:
-    """Say whether there is an entity of a name."""
     try:
         await user.entities.get(name)
     except NotFoundError as error:
@@ -254,7 +248,6 @@ def _tool(
     words: Sequence[str],
     **hints: bool,
 ) -> Tool:
-    """Return a tool; `words` are what it does, when to use it, and an example."""
     what, when, example = words
     description = f"{what}\nUse when {when}\nExample: {example}"
     return Tool(name, title, description, takes, returns, run, **hints)

@@ -120,7 +120,6 @@ def _is_left_out(value: Any, wanted: Mapping[str, Any]) -> bool:
 def _reason(
     error: msgspec.ValidationError, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> str:
-    """Describe an argument error, and list the arguments of the tool."""
     fields, required = wanted["properties"], wanted.get("required", ())
     takes = [name if name in required else f"{name} (optional)" for name in fields]
     takes_all = f"It takes {', '.join(takes)}" if takes else "It takes no arguments"

@@ -232,7 +232,6 @@ def spoken(messages: Any) -> list[Told]:
 
 
 def _said(message: Fields) -> Told | None:
-    """Return a message with its text, or that of its parts, or None if it has none."""
     content = message.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
         parts = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]

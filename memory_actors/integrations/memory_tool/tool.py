@@ -266,7 +266,6 @@ class MemoryTool:
         return {one.name: one.size_bytes for one in found if paths.is_reachable(one.name)}
 
     async def _files_at(self, name: str, path: str) -> list[str]:
-        """Return the file of a name, or all that lie in the directory of this name."""
         sizes = await self._sizes()
         files = [name] if name in sizes else [file for file in sizes if paths.is_under(file, name)]
         if not files:
@@ -319,7 +318,6 @@ def _busy(path: str) -> errors.UnavailableError:
 
 
 def _lines_with(text: str, old_str: str) -> str:
-    """Return the lines in which occurrences begin, those that overlap included, as a list."""
     lines, at = [], text.find(old_str)
     while at >= 0:
         lines.append(str(text.count("\n", 0, at) + 1))

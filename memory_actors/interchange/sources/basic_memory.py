@@ -108,7 +108,6 @@ def _observes(passage: MarkdownBlock) -> bool:
 
 
 def _relates(passage: MarkdownBlock) -> tuple[str, str] | None:
-    """Return the relation and the link of an item that has nothing else but a context."""
     relation, _, rest = passage.prose.partition("[[")
     link, closed, context = rest.partition("]]")
     if not (passage.is_item and closed and link) or SPECIAL.search(relation + link):
@@ -120,7 +119,6 @@ def _relates(passage: MarkdownBlock) -> tuple[str, str] | None:
 
 
 def _links(body: str, known: Known) -> Iterator[tuple[str, str]]:
-    """Yield each relation of a note, and whom it names."""
     for passage in passages(body):
         related = _relates(passage)
         if related:

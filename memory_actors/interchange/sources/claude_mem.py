@@ -108,7 +108,6 @@ def _summary(row: port.Raw) -> str:
 
 
 def _list(value: object) -> list[str]:
-    """Return the texts of a JSON list; a text that is none is one."""
     if not isinstance(value, str) or not value.strip():
         return []
     try:

@@ -146,8 +146,6 @@ def _integer(digits: str) -> float:
 
 
 class _Text:
-    """The text of a file, of which only what is looked at is in memory."""
-
     def __init__(self, file: IO[bytes], name: str):
         self._file, self._name = file, name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -155,7 +153,6 @@ class _Text:
         self._text, self._at, self._before = "", 0, 0
 
     def peek(self) -> str:
-        """Return the next character that is no blank, "" at the end."""
         while True:
             rest = self._text[self._at : self._at + 1]
             if rest and rest not in " \t\r\n":
@@ -167,18 +164,15 @@ class _Text:
                 return ""
 
     def take(self, character: str) -> None:
-        """Go behind a character that must come now."""
         if self.peek() != character:
             raise self.wrong(f"{character!r} is missing")
         self._at += 1
 
     def end(self) -> None:
-        """See that nothing comes any more."""
         if self.peek():
             raise self.wrong("there is more behind its end")
 
     def value(self) -> Any:
-        """Return the value that comes now."""
         self.peek()
         while True:
             try:
@@ -212,7 +206,6 @@ class _Text:
         return bool(data)
 
     def wrong(self, why: str, place: int | None = None) -> InvalidInputError:
-        """Return an error that says where the file is not as it must be."""
         at = self._before + self._at if place is None else place
         return InvalidInputError(
             f"{self._name} cannot be read as JSON: {why.lower()}, at character {at + 1:,}. Nothing "

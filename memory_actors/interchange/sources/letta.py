@@ -65,8 +65,6 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
 
 
 class _Agents:
-    """The agents of a file, and the places of their blocks, each its own."""
-
     def __init__(self, path: Path, reading: port.SourceReading):
         self.reading = reading
         named: dict[str, None] = {}
@@ -99,11 +97,9 @@ class _Agents:
         self._repeats: Counter[tuple[str | None, str]] = Counter()
 
     def owners(self, block: port.Raw) -> list[str | None]:
-        """Return the agents that have a block, or None for a block that nobody has."""
         return self._of_blocks.get(str(block.get("id")), [self.only])
 
     def place(self, label: str, owner: str | None) -> tuple[str, str]:
-        """Return a collection and a key for a block, which no other block of the file has."""
         key = label
         while (owner, key) in self._taken:
             self._repeats[owner, label] += 1

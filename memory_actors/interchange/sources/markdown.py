@@ -70,7 +70,6 @@ def markdown_files(path: Path, reading: port.SourceReading) -> Iterator[tuple[st
 
 
 def _if_text(path: Path, name: str, reading: port.SourceReading) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of a file, if it is a text."""
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -169,7 +168,6 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[tuple[Token, list[Token]]]:
 
 
 def _said(lines: Sequence[str], block: Token, inside: Sequence[Token]) -> tuple[str, str]:
-    """Return a block's text without comments, and the same text with its code blanked out."""
     first, end = block.map or (0, 0)
     coded = {
         number

@@ -25,8 +25,6 @@ class _Object:
 
 
 class _Class:
-    """A class, which is no more than its name."""
-
     def __init__(self, module: Any, name: Any):
         if not (isinstance(module, str) and module.startswith("qdrant_client.")):
             raise TypeError(f"{module!r:.60}.{name!r:.60} is no part of a point")

@@ -101,7 +101,6 @@ def _user(record: port.Raw) -> Any:
 
 
 def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> dict[str, Any]:
-    """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
     own = record.get("attributes") or record.get("metadata")
     own = own if isinstance(own, dict) else {}
     return {
@@ -181,8 +180,6 @@ def _edge(
 
 
 class _KnownFacts:
-    """The relationships that the edges read so far have told."""
-
     def __init__(self) -> None:
         self.facts: dict[bytes, Any] = {}
         """The fact of each, by what no two relationships have in common at a time."""
