@@ -37,6 +37,7 @@ from memory_actors.base.validation import check_choice, check_count
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+T = TypeVar("T")
 
 MARKERS_PART: Final = 8
 """Markers take at most one of so many parts: they are for audits, items are for use."""
@@ -218,11 +219,7 @@ class _Bounded(Generic[K, V]):
     def _text(self, item: V) -> str | None:
         if self._text_fn is None:
             return item if isinstance(item, str) else None
-        try:
-            return self._text_fn(item)
-        except Exception as error:  # the item leaves in any case
-            _logger.error("an evicted item gave no text", error=reason(error))
-            return None
+        return self._called("an evicted item gave no text", self._text_fn, item)
 
     def _drop_marker(self, key: K) -> None:
         size = self._markers.pop(key).size
@@ -230,12 +227,15 @@ class _Bounded(Generic[K, V]):
         self._size -= size
 
     def _tell(self, *evicted: Any) -> None:
-        if self._on_evict is None:
-            return
+        if self._on_evict is not None:
+            self._called("an eviction hook failed", self._on_evict, *evicted)
+
+    def _called(self, failure: str, hook: Callable[..., T], *about: Any) -> T | None:
         try:
-            self._on_evict(*evicted)
-        except Exception as error:  # whoever added an item is not to blame
-            _logger.error("an eviction hook failed", error=reason(error))
+            return hook(*about)
+        except Exception as error:  # whoever added an item is not to blame, and others leave
+            _logger.error(failure, error=reason(error))
+            return None
 
 
 class BoundedList(_Bounded[int, V]):

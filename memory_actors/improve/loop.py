@@ -25,7 +25,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.validation import plain, text_bytes
 from memory_actors.improve import limits, records
-from memory_actors.improve.bounded import BoundedList, Eviction, Marker, sha256
+from memory_actors.improve.bounded import BoundedList, Eviction, sha256
 from memory_actors.improve.local import LocalCritic, LocalReviser
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Critic, Event, Finished, Result, Reviser
@@ -255,12 +255,10 @@ class _Run:
             best_score=state.best_score,
             best_round=state.best_round,
         )
-        cut = critique is not given
-        return [
-            records.Critiqued(round=self._round, critique=critique, cut=cut),
-            scored,
-            *self._told(),
-        ]
+        critiqued = records.Critiqued(
+            round=self._round, critique=critique, cut=critique is not given
+        )
+        return [critiqued, scored, *self._told()]
 
     async def _revise(self) -> list[Event]:
         assert self._open is not None, "a critique comes first"
@@ -289,9 +287,8 @@ class _Run:
         because: records.StoppedBecause = (
             "error" if isinstance(error, ImprovementError) else "memory_limit"
         )
-        open_ = self._open
-        if open_ is not None:
-            failed = records.Round(number=self._round, critique=open_, error=str(error))
+        if self._open is not None:
+            failed = records.Round(number=self._round, critique=self._open, error=str(error))
             self._keep(failed)
             await self._recorder.last_round(failed)
         result = self._result(because)
@@ -383,12 +380,12 @@ class _Run:
             "iterations": self._revisions,
             "stopped_because": because,
         }
-        episode_id = self._recorder.episode_id
-        recorded = {} if episode_id is None else {"episode_id": episode_id}
-        entries: list[records.Round | Marker] = self._history.entries()
+        metadata: dict[str, Any] = {"memory_stats": stats}
+        if self._recorder.episode_id is not None:
+            metadata["episode_id"] = self._recorder.episode_id
         return Result(
             text=state.best_text if state else self._text,
             score=state.best_score if state else None,
-            history=tuple(entries),
-            metadata={"memory_stats": stats, **recorded},
+            history=tuple(self._history.entries()),
+            metadata=metadata,
         )

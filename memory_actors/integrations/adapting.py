@@ -38,18 +38,12 @@ def checked(handle: H, kind: type, advice: str) -> H:
 
 
 def checked_user(user: AnyUser) -> AnyUser:
-    """Return a user's memory.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return a user's memory, or raise `InvalidInputError` if it is none."""
     return checked(user, UserMemory, 'give memory.user("…")')
 
 
 def checked_memory(memory: AnyMemory) -> AnyMemory:
-    """Return a memory system.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return a memory system, or raise `InvalidInputError` if it is none."""
     return checked(memory, MemorySystem, "give what MemorySystem.open returned")
 
 

@@ -71,6 +71,9 @@ RECENT_MAX: Final = 50
 MEMORY: Final = "memory://memories/"
 PROMPT: Final = "recall_context"
 JSON: Final = "application/json"
+LISTS: Final = (
+    "tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
+)  # fmt: skip
 LISTS_FRESH_MS: Final = 300_000  # lists change with the version of the program only
 AGENT_LENGTH_MAX: Final = 100
 BY_US: Final = (
@@ -152,7 +155,6 @@ class _Serving:
         self._sets = tuple(tool_sets)
         self._bus = InMemorySubscriptionBus()
         self._subscribed: dict[str, ServerSession] = {}
-        listed = CacheHint(ttl_ms=LISTS_FRESH_MS, scope="private")
         watching: dict[str, Any] = {
             "on_subscribe_resource": self._subscribe,
             "on_unsubscribe_resource": self._unsubscribe,
@@ -164,12 +166,8 @@ class _Serving:
             title="Memory Actors",
             instructions=" ".join(INSTRUCTIONS[name] for name in self._sets),
             cache_hints={
-                "tools/list": listed,
-                "prompts/list": listed,
-                "resources/list": listed,
-                "resources/templates/list": listed,
+                **dict.fromkeys(LISTS, CacheHint(ttl_ms=LISTS_FRESH_MS, scope="private")),
                 "resources/read": CacheHint(ttl_ms=0, scope="private"),
-                "server/discover": listed,
             },
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,
@@ -334,12 +332,9 @@ def _described(tool: Tool) -> types.Tool:
 
 def _result(answer: ToolAnswer) -> types.CallToolResult:
     structured = builtins(answer.structured)
-    said = answer.text
-    if said is None:
-        said = msgspec.json.encode(structured).decode()
-    texts = [said] if answer.note is None else [said, answer.note]
+    said = msgspec.json.encode(structured).decode() if answer.text is None else answer.text
     return types.CallToolResult(
-        content=[types.TextContent(text=text) for text in texts],
+        content=[types.TextContent(text=text) for text in (said, answer.note) if text is not None],
         structured_content=structured,
         _meta=None if answer.meta is None else dict(answer.meta),
     )

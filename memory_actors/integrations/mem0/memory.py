@@ -101,7 +101,7 @@ class AsyncMemory:
         scope = checks.needed_scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
         checks.check_memory_type(memory_type, scope.get("agent_id"))
         said = checks.spoken(messages)
-        kept = shapes.payload(metadata, scope, expires, shapes.now())
+        kept = shapes.payload(metadata, scope, expires)
         if prompt is not None:
             _logger.warning("add(): prompt is passed over: give the extractor one")
         if infer:

@@ -11,8 +11,7 @@ from support.context import FakeDocument
 
 from memory_actors import InvalidInputError, SystemClosedError
 from memory_actors.integrations.context_files import watching
-from memory_actors.integrations.context_files.syncing import SyncReport
-from memory_actors.integrations.context_files.watching import watch
+from memory_actors.integrations.context_files.syncing import SyncReport, watch
 
 pytestmark = pytest.mark.anyio
 TEXT = "# T\n\n- a\n"
