@@ -1,17 +1,15 @@
 """An extractor that asks a language model: any OpenAI-compatible endpoint (extra `llm`).
 
-Messages come from people, tools and web pages, so what they say may be meant for the model. They
-are quoted (`base/json_text.py`), and the prompt says that no instruction in them holds. Quoting
-makes an injection harder, not impossible; what bounds it is that the model can name only the facts
-and the messages that it was shown, by number, and that it is shown messages of one trust at a time,
-with facts that are no less trusted (`batches.py`).
+What messages say may be meant for the model. They are quoted, and the prompt says that no
+instruction in them holds. That makes an injection harder, not impossible; what bounds it is that
+the model can name only the facts and messages that it was shown, by number, all of one trust
+(`batches.py`).
 
-The model is asked for JSON of a schema. A server that knows no schemas is asked without, and small
-models seldom give exactly what was asked for, so the answer is read tolerantly. Code fences, prose
-and thoughts around the JSON are skipped. It may be the object that was asked for, a bare list, one
-proposal, or one a line; a proposal may lack fields or name them differently. One without a meaning
-is dropped, and so is one that repeats an example of the prompt. An incomplete answer is an error,
-so that fewer messages are tried; with a single message, the complete proposals are used.
+A server that knows no schemas is asked without, and small models seldom give exactly what was asked
+for, so the answer is read tolerantly: code fences, prose and thoughts are skipped; it may be the
+object, a bare list, one proposal, or one a line, with other names of fields. A proposal that
+repeats an example of the prompt is dropped. An incomplete answer is an error, so that fewer
+messages are tried; with a single message, the complete proposals are used.
 """
 
 import json

@@ -1,7 +1,6 @@
 """`user.extract(...)`: new messages are read, and what an extractor proposes is carried out.
 
-An extraction reads batch by batch; each is one command, so it is whole or not at all, and an
-extraction that breaks off is continued by the next one. Each user has at most one extraction at a
+Each batch is one command, so it is whole or not at all. Each user has at most one extraction at a
 time: two would read the same messages twice, and pay twice.
 """
 

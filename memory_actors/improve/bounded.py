@@ -1,11 +1,9 @@
 """Collections that never hold more than they may: `BoundedList`, `BoundedDict`.
 
-Theory. The size of a collection is the sum over its items of `max(1, size_fn(item))`, taken when an
-item is added (an empty one counts as 1, or there could be any number of them), plus its markers.
-It is at most `max_size` at every moment: room is made first, then the item is added.
-
-An evicted item that is large leaves a `Marker`. Markers take at most an eighth of the size; the
-oldest gives way to a new one, and all of them to an item, before anything that is protected does.
+The size of a collection is the sum over its items of `max(1, size_fn(item))`, plus its markers. It
+is at most `max_size` at every moment: room is made first, then the item is added. Markers take at
+most an eighth of it; the oldest gives way to a new one, and all of them to an item, before anything
+that is protected does.
 
 Everything takes constant time: keys are in linked lists (`OrderedDict`: unlike that of a plain
 `dict`, its beginning is found in constant time after any number of deletions).

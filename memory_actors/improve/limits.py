@@ -1,9 +1,4 @@
-"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends.
-
-A run without `stop` ends by itself: when the critic finds nothing, when the reviser leaves the text
-as it was, when the best score is `patience` rounds old, and after `max_iterations` revisions. A
-number is a target score beside these. A function decides alone, but for `max_iterations`.
-"""
+"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias

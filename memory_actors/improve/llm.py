@@ -1,14 +1,11 @@
 """A critic and a reviser that ask a language model: any OpenAI-compatible endpoint.
 
-Theory. The text comes from people, tools and web pages, so what it says may be meant for the model.
-It is quoted (`quoting`), so that it cannot end the quotation, and the system prompt says that no
-instruction in it holds. The critique is quoted to the reviser too: it may repeat what the text
-says. Quoting makes an injection harder, not impossible.
+The text and its critique may hold instructions that are meant for the model. They are quoted, and
+the system prompt says that no instruction in them holds. That makes an injection harder, not
+impossible.
 
-The critic is asked for a JSON object. Models wrap it in words or in a code fence, so it is looked
-for; an answer without one still counts if it names its score (`score: 0.7`, `7/10`). A score above
-1 is out of 10 or 100; 1 is perfect, unless the answer says what it is out of. An answer with
-neither raises `LLMError`, and so does a revision that was cut off: half a text is no revision.
+Models wrap the JSON they are asked for in words or in a code fence, so it is looked for; an answer
+without it still counts if it names its score (`score: 0.7`, `7/10`).
 """
 
 import re

@@ -1,8 +1,7 @@
 """A critic and a reviser that need no model: misspelt terms, repetition, wordiness, length.
 
-Both read English and find the same faults, by `_Local.faults`. The reviser mends one kind a round,
-by edits that need no understanding. Code, addresses, tables, headings and quotations stay as they
-are. No other file imports rapidfuzz.
+Both read English. The reviser mends one kind a round, by edits that need no understanding. No other
+file imports rapidfuzz.
 """
 
 import re

@@ -1,12 +1,6 @@
-"""The loop: critique, score, revision, again, and what may be watched of it.
+"""The loop of a run: critique, score, revision, again.
 
-A run holds the present text, its critique, the best text and a bounded history, whatever the number
-of rounds. A step returns the events that it led to; they are yielded before the next one, so that a
-slow consumer slows the run.
-
-A revision that cannot stand (not a text, blank, over the limit) is refused: a warning, the text
-stays as it was, and the round counts as one without a rise. An answer that is no critique ends the
-run.
+A step returns its events, which are yielded before the next one: a slow consumer slows the run.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

@@ -1,10 +1,8 @@
 """A run as an episode of a user, and back.
 
-Theory. The goal names the run; the first step has the text as it was given; then there is a step
-for each round: its critique as JSON is the observation, the revised text the outcome, and why there
-is none the error. The last step has the end: why, and which round was the best. An episode keeps
-some 50 of its steps, the first, the last and the errors among them; the log has all, and
-`recorded_run` reads them from there.
+The first step has the text as it was given; then there is a step for each round: its critique as
+JSON is the observation, the revised text the outcome, and why there is none the error. The last
+step has the end. An episode keeps some 50 of its steps; `recorded_run` reads all from the log.
 
 A step takes 256 KB. A round that takes more is written as JSON, in pieces; each piece stands
 between brackets, since a step may not be blank and a piece might be.

@@ -4,11 +4,9 @@
 
     instrument()  # once in a process, after the providers are set
 
-Each call that searches or changes a memory is a span (`search_memory`, `create_memory`,
-`update_memory`, `upsert_memory`, `delete_memory`), with the steps below it that are done in other
-tasks and threads: `append` to the log and `embed` by the model. A batch of several callers is one
-step, below the first of them and linked to the others. Queries, results and written texts are left
-out unless `capture_content` asks for them.
+Each call that searches or changes a memory is a span, with the steps below it that are done in
+other tasks and threads. A batch of several callers is one step, below the first of them and linked
+to the others. Texts are left out unless `capture_content` asks for them.
 
 The only importer of opentelemetry (extra `otel`). The conventions are in development:
 names may change.

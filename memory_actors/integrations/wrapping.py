@@ -1,9 +1,8 @@
 """Clients of OpenAI and Anthropic that remember: `wrap_openai(client, user)`, `wrap_anthropic`.
 
-A wrapped client is used as before. Each call gets the memories that fit the last message of the
-user. The message becomes a turn of the user's session, and so does the answer when it is complete.
-Tools, streams and all other methods pass through. The id of a turn follows from its text and the
-messages before it, so a repeated call, or one that continues after a tool, stores nothing twice.
+Each call gets the memories that fit the last message of the user. The message becomes a turn of the
+user's session, and so does the answer when it is complete. The id of a turn follows from its text
+and the messages before it, so a repeated call stores nothing twice.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence

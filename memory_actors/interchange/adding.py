@@ -1,11 +1,9 @@
 """From the entries of a file to memories: what an import does with each.
 
-A memory that an import has added before is not added again, even if it was deleted since, or
-changed and exported again. The import merges memories that exist and have no id from this file: an
-entity by its name and type (it gets what is new of it, and what the file relates to it), a document
-and an entry of working memory by their key (the file's takes their place). An import ends no
-relationship that is there, unless the file has this very one with its end: the file's relationship
-is added beside it.
+A memory that an import has added before is not added again, even if it was deleted or changed
+since. Others are merged with what is there: an entity by its name and type (it gets what is new of
+it), a document and an entry of working memory by their key (the file's takes their place). An
+import ends no relationship that is there, unless the file has this very one with its end.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,22 +1,16 @@
 """From the files of another program to memories. The readers are in `sources`.
 
-A file is read twice. First all of it, which adds nothing: a file that is damaged, or names nobody,
-is refused here, and a dry run ends here. Then its records are added, in batches, as the lines of
-our own files are (see `adding`). Memory use is therefore independent of the file's size, and a
-refused record leaves no other one half imported. An import that a full quota or a crash cut off is
-run again.
+A file is read twice: first all of it, which adds nothing, so that a damaged file is refused here
+and a dry run ends here; then in batches, as the lines of our own files are (see `adding`). Memory
+use does not grow with the file.
 
-A record's id depends on its content, not on the time of the import: a second import of the same
-file adds nothing, and one of a newer export adds only new records. A record keeps an id that is one
-in all the world. One whose text has changed since is another memory, with another id: which of them
-holds is for `supersedes` to say. A record with a name of its own (an entity, a relationship, a
-document) stays the same memory instead.
+A record's id follows from its content; a record keeps an id that is one in all the world. So a
+second import of a file adds nothing, and one of a newer export only new records. One whose text has
+changed is another memory: which of them holds is for `supersedes` to say. A record with a name of
+its own (an entity, a relationship, a document) stays the same memory instead.
 
-Users. Each record goes to the user it names; records that name nobody go to `user_id`.
-
-Trust. The origin of each memory is the program it comes from, and nobody vouches for it: its trust
-is unknown unless the caller says otherwise. Origins and trust that a file claims for itself are
-data, kept as metadata.
+The origin of each memory is the program, and its trust is unknown unless the caller says otherwise.
+Origins and trust that a file claims for itself are kept as metadata.
 """
 
 import hashlib

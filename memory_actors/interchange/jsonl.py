@@ -1,10 +1,8 @@
 """Import from files of JSON lines. The format of a line is in `records`; exporting.py writes them.
 
 Lines are read and added in batches, so memory does not grow with the file. A bad line is left out,
-and the report names it; a bad character in a text becomes U+FFFD. A file of which no line is
-understood is refused. An id that the user has used before adds nothing, so an import that was cut
-off, by a full quota or a crash, is simply run again. `adding` describes how lines are merged with
-existing memories.
+and the report names it. An id that the user has used before adds nothing, so an import that was cut
+off is simply run again.
 """
 
 import os

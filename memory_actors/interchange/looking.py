@@ -1,9 +1,7 @@
 """A dry run of an import: the effect of each entry, without adding it.
 
-An entry is compared with what is there, and with what the entries before it would have added. It
-counts as `adding` counts it: as added if anything of it is new, else as unchanged; what memory
-refuses for itself is left out. How much room there is has no say: an import that finds none is
-refused at that place, and is run again later.
+An entry is compared with what is there, and with what the entries before it would have added, and
+counted as `adding` counts it. How much room there is has no say.
 """
 
 from collections.abc import Sequence

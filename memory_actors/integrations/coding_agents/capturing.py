@@ -1,9 +1,7 @@
 """Stores the turns, episodes, fixes and the summary of a session in the memory of its project.
 
 All of it follows from the transcript, and ids are made of the ids there: reading it again adds
-nothing. Turns before the last stored one are not looked at again. A summary is written with the
-first turn, and rewritten where the caller says so and more has come. The source of everything is
-`<host>:<session>`, so `purge` takes a session out again.
+nothing. The source of everything is `<host>:<session>`, so `purge` takes a session out again.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """A hook: a host runs it at a moment of a session (`__main__.py`).
 
 It reads one JSON object from stdin and may write one to stdout. It never fails its host: each error
-is a line in `agent.log`, and the exit code is 0. If a process has the store open, it answers what
-is asked at the start of a session and at a prompt; the hook then loads only the standard library.
-At the end of a turn or a session the host goes on while the hook stores it.
+is a line in `agent.log`, and the exit code is 0. If a process has the store open, it is asked, and
+the hook loads only the standard library. At the end of a turn or a session the host goes on while
+the hook stores it.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Telling a host of the hooks and of the MCP server: changes that are shown first, then made.
 
-Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. For the
-other hosts these are edits of the user's configuration; everything else in a file stays.
+Claude Code gets a plugin, which its own commands add and remove; other hosts have files edited.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The transcript of a session, whatever host wrote it: turns, each with what was run for it.
 
-A host writes one line of JSON for each message. `readers.py` yields them as `Prompt`, `Reply` and
-`Ran`; here those become turns. A line that cannot be read costs itself alone.
+`readers.py` yields `Prompt`, `Reply` and `Ran`; here those become turns. A line that cannot be read
+costs itself alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

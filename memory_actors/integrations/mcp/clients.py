@@ -1,8 +1,7 @@
 """The clients that are told of our MCP server: where their configuration is, and what goes into it.
 
-A change is made first and shown (`Change.diff`), and written only if the file still is what was
-shown. Everything else in the file stays, byte for byte (`config_text.py`); a damaged
-file is refused.
+A change is shown as a diff, and written only if the file still is what was shown. All else in
+the file stays, byte for byte (`config_text.py`); a damaged file is refused.
 """
 
 import codecs

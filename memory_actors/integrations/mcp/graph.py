@@ -1,8 +1,7 @@
-"""`--tools graph`: the nine tools of the reference memory server, with its names and stored.
+"""`--tools graph`: the nine tools of the reference memory server, with its names and shapes.
 
-The graph is `user.entities`, so what is written here is also recalled, explained and replayed. Each
-tool answers as the reference does; docs/integrations/mcp.md says where it does not, and why, and a
-test runs both on the same calls.
+The graph is `user.entities`. Each tool answers as the reference does; docs/integrations/mcp.md says
+where it does not, and why, and a test runs both on the same calls.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -1,8 +1,7 @@
 """The MCP server over a user's memory: `mcp`'s own server class, and tools as `tool.py` has them.
 
-The server determines the user again for each request: over stdio it is always the same, over HTTP
-that of the API key. A caller's mistake is returned as the result of the call, for the model to
-read; an internal error is reported in fixed words, and logged.
+The server determines the user again for each request. A caller's mistake is returned as the result
+of the call, for the model to read; an internal error is reported in fixed words, and logged.
 """
 
 import re

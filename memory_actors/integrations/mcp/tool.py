@@ -1,20 +1,18 @@
-"""The notion of a tool, without the protocol: a name, words for models, schemas, and a function.
+"""A tool, without the protocol: a name, words for models, schemas, and a function.
 
-A tool takes and returns structs. `schema` makes the JSON schemas that models see, in the subset
-that all clients accept. Arguments are converted to the same structs, and read leniently, as clients
-and models write numbers, nulls and nested JSON in several ways.
+Arguments are read leniently, as clients and models write numbers, nulls and nested JSON in several
+ways.
 """
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from rapidfuzz import process
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import decoded
 from memory_actors.sharing.system import UserMemory
 
 Progress: TypeAlias = Callable[[int, int], Awaitable[None]]
@@ -89,9 +87,8 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
     if kind in ("integer", "number", "boolean") and isinstance(value, str):
         return value.strip()
     if kind in ("array", "object") and isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            decoded = json.loads(value)
-            value = decoded if isinstance(decoded, list | dict) else value
+        within = decoded(value)
+        value = within if isinstance(within, list | dict) else value
     if kind == "array" and value is not None:
         items = value if isinstance(value, list | tuple) else [value]
         return [_lenient(one, wanted["items"]) for one in items]
@@ -111,10 +108,10 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
     }
 
 
-def _is_left_out(value: Any, wanted: Mapping[str, Any]) -> bool:
+def _is_left_out(value: object, wanted: Mapping[str, Any]) -> bool:
     """Say whether a value for an optional field is none: null, or a blank where no text goes."""
-    is_blank = isinstance(value, str) and value.strip() in ("", "null")
-    return value is None or (is_blank and wanted["type"] != "string")
+    is_text = wanted["type"] == "string"
+    return value is None or (not is_text and str(value).strip() in ("", "null"))
 
 
 def _reason(

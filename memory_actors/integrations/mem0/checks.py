@@ -1,8 +1,7 @@
 """Arguments as mem0 takes them: configurations, scopes, numbers, dates, messages, filters.
 
-Invalid arguments raise mem0's error classes. Its filters are nearly ours (`base/filters.py`). A
-value is equality, a list is any of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists
-of filters; `NOT` is none of them. `ne` and `nin` want the field to be there, as in Qdrant.
+Invalid arguments raise mem0's error classes. Its filters are nearly ours (`base/filters.py`); `ne`
+and `nin` want the field to be there, as in Qdrant.
 """
 
 import logging

@@ -1,10 +1,7 @@
 """The payload of a memory of mem0, and the dicts in which mem0 returns one.
 
-The payload of mem0 is the metadata here: the caller's own keys, the scope, who said it, and its
-times, under mem0's names; so its filters find them. The text and its hash are not kept twice.
-
-An id is a UUID that tells whose memory it is: its first 48 bits are a hash of the user, so that
-`get` needs no user. It is version 8 of RFC 9562, for UUIDs with a meaning of their own.
+The payload is the metadata here, under mem0's names, so its filters find it. An id is a UUID of
+version 8 whose first 48 bits are a hash of the user, so that `get` needs no user.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """The six commands of the memory tool that LLM vendors ship, on context documents.
 
 Results and errors have the texts of the public documentation of `memory_20250818`, and where that
-gives none, those of the vendor's own implementation in its Python SDK; docs/context.md lists
-which. Every edit is appended to the user's log, counts its tokens and is refused beyond the limit.
+gives none, those of the vendor's Python SDK; docs/context.md lists which.
 """
 
 from collections.abc import Callable, Mapping

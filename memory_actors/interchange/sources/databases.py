@@ -1,9 +1,9 @@
 """SQLite files of other programs: read only, and trusted in nothing.
 
-A small file can have a large content: views and virtual tables compute rows, generated columns and
-defaults compute values, and damaged pages repeat themselves. The reader therefore reads only plain
-tables, one row at a time, and bounds bytes, rows and steps by the size of the file. No query sorts
-or has a subquery that SQLite would store: that takes memory before there is a row to count.
+A small file can have a large content: views, virtual tables and defaults compute values, and
+damaged pages repeat themselves. The reader therefore reads only plain tables, one row at a time,
+and bounds bytes, rows and steps by the size of the file. No query sorts or has a subquery that
+SQLite would store: that takes memory before there is a row to count.
 """
 
 import sqlite3

@@ -1,8 +1,8 @@
 """JSON files of any length, value by value, in bounded memory.
 
 The elements of an array are handed over one by one, and so are those of the arrays that an object
-has as its members. Only one of them is in memory at a time: as text it has at most
-`ITEM_CHARACTERS_MAX`, and so many commas and brackets that its objects stay below some 200 MB.
+has as its members. Only one of them is in memory at a time, of `ITEM_CHARACTERS_MAX` at most, and
+so many parts that its objects stay below some 200 MB.
 
 A bad character costs nothing but itself: U+FFFD takes the place of bytes that are no UTF-8 and of
 halves of surrogate pairs, and control characters may stand in texts.

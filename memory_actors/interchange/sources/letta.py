@@ -13,7 +13,6 @@ each, `letta/NAME`. A block that agents share is of each of them; one that no ag
 only agent there is, or of nobody.
 """
 
-import json
 from collections import Counter
 from itertools import chain, count
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.base.json_text import without_halves
+from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
@@ -117,14 +116,13 @@ def _of(
     member: str, record: port.Raw, agent: str | None, agents: _Agents, place: str
 ) -> port.Records:
     if member == "agents":
-        yield from _agent(record, str(agent), agents, place)
-    elif member == "messages":
-        yield from _message(record, agent or COLLECTION, place, agents.reading)
-    elif member in OF_BLOCKS:
-        for owner in agents.owners(record):
-            yield from _block(record, owner, agents, place)
-    else:
-        yield _passage(record, agent, place, agents.reading)
+        return _agent(record, str(agent), agents, place)
+    if member == "messages":
+        return _message(record, agent or COLLECTION, place, agents.reading)
+    if member in OF_BLOCKS:
+        owners = agents.owners(record)
+        return (one for owner in owners for one in _block(record, owner, agents, place))
+    return iter([_passage(record, agent, place, agents.reading)])
 
 
 def _agent(agent: port.Raw, name: str, agents: _Agents, place: str) -> port.Records:
@@ -226,10 +224,7 @@ def _unwrapped(message: port.Raw, text: str, reading: port.SourceReading) -> str
 
 
 def _json(text: object) -> dict[str, Any]:
-    try:
-        said = json.loads(without_halves(str(text)), strict=False)
-    except (ValueError, RecursionError):
-        return {}
+    said = decoded(text)
     return said if isinstance(said, dict) else {}
 
 

@@ -1,8 +1,7 @@
 """Markdown files as sources have them: their front matter, and what they say block by block.
 
-The only reader of Markdown for importers. `markdown-it-py` finds the blocks, and so what is code: a
-link, a heading or a comment in code is none. `PyYAML` reads the front matter. Its values stay texts
-as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
+`markdown-it-py` finds the blocks, and so what is code. `PyYAML` reads the front matter. Its values
+stay texts as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
 """
 
 import codecs

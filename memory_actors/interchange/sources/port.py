@@ -1,9 +1,8 @@
 """The port of a source, and the records that it hands over, in the words of a line.
 
-A source reads files of another program. Its reader is a plain function from a path to records, in
-their order, and adds nothing itself; how records become memories is in `importing`. A file that is
-damaged is an error. A record that cannot be understood is left out whole, and told; so is whatever
-a record says that has no place here.
+A reader is a plain function from a path to records, in their order; how they become memories is in
+`importing`. A file that is damaged is an error. A record that cannot be understood is left out
+whole, and told; so is whatever a record says that has no place here.
 """
 
 import re

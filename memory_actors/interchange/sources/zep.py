@@ -102,28 +102,23 @@ def _user(record: port.Raw) -> Any:
 
 def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> dict[str, Any]:
     own = record.get("attributes") or record.get("metadata")
-    own = own if isinstance(own, dict) else {}
-    return {
-        **port.metadata_of(record, known, reading),
-        **own,
-        **port.present(zep_uuid=_uuid(record)),
-    }
+    metadata = port.metadata_of(record, known, reading) | (own if isinstance(own, dict) else {})
+    return metadata | port.present(zep_uuid=_uuid(record))
 
 
 def _label(record: port.Raw) -> Any:
     labels = record.get("labels")
-    others = (one for one in labels if one not in USUAL_LABELS) if isinstance(labels, list) else ()
-    return next(iter(others), None)
+    labels = labels if isinstance(labels, list) else ()
+    return next((one for one in labels if one not in USUAL_LABELS), None)
 
 
 def _know(record: port.Raw, nodes: Nodes) -> None:
-    uuid, name = _uuid(record), record.get("name")
-    if not isinstance(name, str):
-        return
-    node = ZepNode(name, _key_of_node(record))
-    nodes.setdefault(("name", name_key(name)), node)
-    if uuid is not None:
-        nodes.setdefault(("uuid", uuid), node)
+    name = record.get("name")
+    if isinstance(name, str):
+        node = ZepNode(name, _key_of_node(record))
+        nodes.setdefault(("name", name_key(name)), node)
+        if (uuid := _uuid(record)) is not None:
+            nodes.setdefault(("uuid", uuid), node)
 
 
 def _end(record: port.Raw, end: str, nodes: Nodes) -> ZepNode | None:
@@ -192,14 +187,9 @@ class _KnownFacts:
         relation = data["relation"]
         if not isinstance(relation, str):
             return False
-        what = [
-            edge.user,
-            *edge.ends,
-            data.get("source"),
-            relation_key(relation),
-            data.get("target"),
-        ]
-        key = hashlib.sha256(repr(what).encode("utf-8", "replace")).digest()
+        ends = [*edge.ends, data.get("source"), data.get("target")]
+        what = repr([edge.user, relation_key(relation), *ends])
+        key = hashlib.sha256(what.encode("utf-8", "replace")).digest()
         span = _moment(data.get("valid_from"), -inf), _moment(data.get("valid_to"), inf)
         spans = self._spans.setdefault(key, [])
         told = any(span[0] < end and begin < span[1] for begin, end in spans)
