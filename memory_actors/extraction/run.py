@@ -71,10 +71,7 @@ def checked(
 
 
 def _well_formed(said: Proposal) -> Proposal:
-    """Return a proposal with fields of its types, which nothing has checked until now.
-
-    :raises InvalidInputError: one of them is of another type, or no Unicode.
-    """
+    """Return a proposal with fields of its types, or raise `InvalidInputError`."""
     if said.action not in get_args(Action):
         raise InvalidInputError(f"there is no such action: {said.action!r:.80}")
     if not isinstance(said.message_ids, list | tuple):
@@ -145,10 +142,7 @@ class ExtractRequest(NamedTuple):
     dry_run: bool = False
 
     def checked(self, scope: Scope) -> "ExtractRequest":
-        """Validate the request; the session defaults to that of the handle.
-
-        :raises InvalidInputError: an argument is invalid.
-        """
+        """Validate the request; the session defaults to that of the handle."""
         session_id, ids = check_optional_name(self.session_id, "session_id"), self.message_ids
         check_count(self.batches_max, "batches_max")
         check_flag(self.dry_run, "dry_run")
@@ -247,10 +241,7 @@ class _Run:
         return [] if done.data.message_ids == batch.message_ids else [batch]
 
     async def _check_unchanged(self, live: LiveUser, batch: MessageBatch, origins: Origins) -> None:
-        """Refuse to remember what was erased, or purged, while the extractor was asked.
-
-        :raises ExtractorError: it was.
-        """
+        """Refuse to remember what was erased, or purged, while the extractor was asked."""
         head = await self._scope.services.log.head(live.stream)
         erased = any(one.row.version <= head.erased_version for one in batch.messages)
         if erased or together(live.state.provenance, batch.message_ids) != origins:

@@ -28,10 +28,7 @@ SAID_BY: Final = ("user", "assistant")
 
 
 def checked(handle: H, kind: type, advice: str) -> H:
-    """Return a handle which is of a kind, async or not: `UserMemory`, say.
-
-    :raises InvalidInputError: it is not; the message ends with the advice.
-    """
+    """Return a handle of a kind, async or not, or raise `InvalidInputError` with the advice."""
     if not isinstance(handle, kind | getattr(sync, kind.__name__)):
         raise InvalidInputError(f"{type(handle).__name__} is no {kind.__name__}: {advice}")
     return handle

@@ -122,10 +122,7 @@ def time_of_others(when: object) -> Any:
 
 
 def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:
-    """Return a time as a file gives it, in a form that the memory takes.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return a time of a file in a form that the memory takes, or raise `InvalidInputError`."""
     if timestamp is None or isinstance(timestamp, str):
         return timestamp if timestamp is None else check_name(timestamp, what)
     try:
@@ -138,8 +135,5 @@ def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | No
 
 
 def micros_of(timestamp: str | float | None, what: str) -> int | None:
-    """Return such a time in microseconds since 1970.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return such a time in microseconds since 1970, or raise `InvalidInputError`."""
     return time_us(datetime_of(timestamp, what), what)

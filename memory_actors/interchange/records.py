@@ -186,10 +186,7 @@ class ForgottenLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, data: bytes) -> ForgottenFact:
-        """Return what was forgotten.
-
-        :raises InvalidInputError: that is not what the line says.
-        """
+        """Return what was forgotten, or raise `InvalidInputError`."""
         try:
             return msgspec.json.decode(data, type=cls).forgotten
         except msgspec.DecodeError as error:
@@ -252,10 +249,7 @@ class LineReader:
         self._notes = Notes() if notes is None else notes
 
     def read(self, data: bytes, place: str) -> ReadLine:
-        """Parse a line. `place` names it.
-
-        :raises InvalidInputError: it is not JSON, or not a memory.
-        """
+        """Parse a line, which `place` names, or raise `InvalidInputError`."""
         fields = _json_object(data)
         for other, own in SAME_AS.items():
             if other in fields and own not in fields:
@@ -269,10 +263,7 @@ class LineReader:
         return self.entry(fields, place)
 
     def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
-        """Parse the fields of a line, all of which are ours.
-
-        :raises InvalidInputError: they are no memory.
-        """
+        """Parse the fields of a line, all of which are ours, or raise `InvalidInputError`."""
         _check_origins(fields)
         try:
             line: Line = msgspec.convert(fields, _WholeLine)

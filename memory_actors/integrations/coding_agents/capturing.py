@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -216,25 +217,14 @@ def _id(session: Session, turn: Turn) -> str:
 
 def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
     its_id = _id(session, turn)
-    said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
-    if turn.reply is not None:
-        said.append((f"{its_id}{REPLY}", "assistant", turn.reply.text, turn.reply.time))
-    for memory_id, role, text, time in said:
-        yield Item(
-            content=cleaner.clean(text),
-            role=role,
-            memory_id=memory_id,
-            session_id=session.id,
-            occurred_at=time,
-        )
+    item = partial(Item, session_id=session.id, occurred_at=turn.prompt.time)
+    yield item(content=cleaner.clean(turn.prompt.text), role="user", memory_id=its_id)
+    if (reply := turn.reply) is not None:
+        text, its_own = cleaner.clean(reply.text), f"{its_id}{REPLY}"
+        yield item(content=text, role="assistant", memory_id=its_own, occurred_at=reply.time)
     for number, fix in enumerate(fixes):
-        yield Item(
-            content=_says(fix, cleaner),
-            memory_id=f"{its_id}:fix {number}",
-            session_id=session.id,
-            occurred_at=turn.prompt.time,
-            metadata={"kind": FIX},
-        )
+        its_own = f"{its_id}:fix {number}"
+        yield item(content=_says(fix, cleaner), memory_id=its_own, metadata={"kind": FIX})
 
 
 def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
@@ -277,18 +267,14 @@ def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
                     fix.changed.extend([run.file] * (run.file not in fix.changed))
             if not run.command:
                 continue
-            program = _program(run.command)
+            last = CHAINED.split(run.command.strip())[-1].strip()
+            program = " ".join(ASSIGNMENT.sub("", last).split()[:2])  # of a command line
             if run.error:
                 failed.setdefault(program, Fix(run.command, run.error, []))
             elif (known := failed.pop(program, None)) is not None:
                 found.append(known._replace(passed=run.command))
         if found:
             yield number, found
-
-
-def _program(command: str) -> str:
-    last = CHAINED.split(command.strip())[-1].strip()
-    return " ".join(ASSIGNMENT.sub("", last).split()[:2])
 
 
 def _says(fix: Fix, cleaner: Cleaner) -> str:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from memory_actors.integrations.coding_agents import FIX, SUMMARY, pausing
@@ -128,7 +128,8 @@ def event_of(host: str, data: bytes) -> Event | None:
     said = json.loads(data.decode(errors="replace"))
     if not isinstance(said, dict):
         raise ValueError("the event is no JSON object")
-    told = said | _object(said.get("tool_info"))
+    more = said.get("tool_info")
+    told = said | (more if isinstance(more, dict) else {})
     name, session = (
         next((str(told[one]) for one in names if told.get(one)), "") for names in NAMES.values()
     )
@@ -147,18 +148,22 @@ def event_of(host: str, data: bytes) -> Event | None:
     )
 
 
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def answer(event: Event, command: Command) -> dict[str, Any] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
         return None
     text = _answered(event, command, project)
-    if text is None:
-        text = _with_store(event, command, project)
+    if text is None:  # open or join the store
+        if sys.flags.no_site:
+            import gc
+            import site
+
+            gc.enable()
+            site.main()
+        from memory_actors.integrations.coding_agents.storing import work
+
+        text = work(event, command, project)
     if not text:
         return None
     if HOSTS[event.host].answer == "additional_context":
@@ -173,19 +178,13 @@ def _answered(event: Event, command: Command, project: Project) -> str | None:
     ons = ([project.user_id, event.host, event.session_id], [command.user, event.host, None])
     try:
         owner = Owner(command.data)
-        return _at_once(recalled(event, [Handle(owner, on) for on in ons]))
+        recalled(event, [Handle(owner, on) for on in ons]).send(None)
+    except StopIteration as ended:  # its calls block, so it needs no event loop
+        return str(ended.value)
     except TimeoutError:
         raise
     except (OSError, ValueError, KeyError, OwnerFailed):  # it is about to close, say
         return None
-
-
-def _at_once(work: Coroutine[Any, Any, str]) -> str:
-    """Run a coroutine whose calls block, without an event loop."""
-    try:
-        work.send(None)
-    except StopIteration as ended:
-        return str(ended.value)
     raise RuntimeError("a call did not block")
 
 
@@ -196,23 +195,12 @@ async def recalled(event: Event, users: Sequence[Any]) -> str:
     return await at_prompt(users, event.prompt, event.session_id) if event.prompt.strip() else ""
 
 
-def _with_store(event: Event, command: Command, project: Project) -> str:
-    if sys.flags.no_site:
-        import gc
-        import site
-
-        gc.enable()
-        site.main()
-    from memory_actors.integrations.coding_agents.storing import work
-
-    return work(event, command, project)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Answer one event of a host; return 0."""
     host = arguments[0] if arguments else ""
     try:
-        command = Command(host, **dict(_options(arguments[1:])))
+        names = (name.removeprefix("--") for name in arguments[1::2])
+        command = Command(host, **dict(zip(names, arguments[2::2], strict=True)))
         event = event_of(host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
         if event is not None and (event.moment not in ("turn", "end") or _goes_on_alone()):
             told = answer(event, command)
@@ -222,11 +210,6 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # a host must never fail with us
         pausing.log(f"{host}: {type(error).__name__}: {error}")
     return 0
-
-
-def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
-        yield name.removeprefix("--"), value
 
 
 def _goes_on_alone() -> bool:

@@ -88,7 +88,8 @@ def changes_of(host: str, command: Command | None) -> "list[Change]":
         changes[place] = clients.changing(place, edit, changes.get(place))
     if it.rules_file is not None:
         place = path.parent / it.rules_file
-        changes[place] = clients.changing(place, partial(_with_rules, command))
+        rules = "" if command is None else RULES
+        changes[place] = clients.changing(place, lambda text: rules + text.replace(RULES, ""))
     return [*changes.values()]
 
 
@@ -138,10 +139,6 @@ def _with_plugin(host: str, command: Command | None, _text: str) -> str:
         return ""
     plugin = Path(__file__).with_name(f"{host}.js").read_text("utf-8")
     return plugin.replace("COMMAND = []", f"COMMAND = {json.dumps(command.hook(host))}")
-
-
-def _with_rules(command: Command | None, text: str) -> str:
-    return ("" if command is None else RULES) + text.replace(RULES, "")
 
 
 # --- the plugin of Claude Code

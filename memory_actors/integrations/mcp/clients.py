@@ -212,10 +212,7 @@ def installing(
 
 
 def removing(client: str, path: Path) -> ConfigurationChange:
-    """Return the change that makes a client forget our server.
-
-    :raises InvalidInputError: the file is damaged.
-    """
+    """Return the change that makes a client forget our server, or raise `InvalidInputError`."""
     it = CLIENTS[client]
     syntax = syntax_of(path, comments=it.comments)
     alone = "" if path.suffix == ".toml" else "\n"

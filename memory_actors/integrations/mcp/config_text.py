@@ -98,10 +98,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def parsed(text: str, *, comments: bool = False) -> Any:
-    """Return the value of a text.
-
-    :raises InvalidInputError: it is damaged: the message says where.
-    """
+    """Return the value of a text, or raise `InvalidInputError`."""
     return _Text(text, comments).data
 
 

@@ -63,10 +63,7 @@ class Tool(NamedTuple):
     """True if to call it again changes nothing more."""
 
     def arguments(self, given: Mapping[str, Any] | None) -> msgspec.Struct:
-        """Return the arguments that a model gave as a struct.
-
-        :raises InvalidInputError: the tool does not take them.
-        """
+        """Return the arguments that a model gave as a struct, or raise `InvalidInputError`."""
         wanted = schema(self.takes)
         try:
             return msgspec.convert(_lenient(dict(given or {}), wanted), self.takes, strict=False)

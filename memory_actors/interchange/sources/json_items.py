@@ -99,10 +99,7 @@ class Room:
         self._characters = self._parts = 0
 
     def take(self, text: str) -> None:
-        """Take in a text.
-
-        :raises InvalidInputError: there is no room left for it.
-        """
+        """Take in a text, or raise `InvalidInputError`."""
         self._characters += len(text)
         self._parts += sum(map(text.count, ",[{"))  # values of its own are no more than these
         if self._characters > ITEM_CHARACTERS_MAX or self._parts > ITEM_PARTS_MAX:

@@ -45,10 +45,7 @@ RULE: Final = re.compile(r"[ \t]*-{1,3}[ \t]*")
 
 
 def markdown_files(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str]]:
-    """Yield each Markdown file below a path, by its name there, and its text.
-
-    :raises InvalidInputError: there is none, or it cannot be read.
-    """
+    """Yield each Markdown file below a path, by its name there, and its text."""
     if not path.is_dir():
         yield from _if_text(path, path.name, reading)
         return

@@ -167,9 +167,6 @@ def is_ours(own_id: object) -> bool:
 
 
 def check_names(names: object, place: str) -> None:
-    """See that a file has not more entities than can be told apart.
-
-    :raises InvalidInputError: it has.
-    """
+    """Refuse a file that has more entities than can be told apart."""
     if len(names) > NAMES_MAX:  # type: ignore[arg-type]
         raise InvalidInputError(f"{place} has over {NAMES_MAX:,} entities: split the file")
