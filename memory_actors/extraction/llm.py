@@ -19,37 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from memory_actors.base.errors import (
-    EmptyAnswerError,
-    ExtractorError,
-    InvalidInputError,
-    LLMError,
-    UnusableProposalsError,
-)
+from memory_actors.base import errors
+from memory_actors.base import llm as models
 from memory_actors.base.json_text import quoted, without_halves
-from memory_actors.base.llm import (
-    NO_KEY,
-    SCHEMES,
-    AsksModel,
-    ChatClient,
-    ModelAnswer,
-    ModelConnection,
-    OllamaClient,
-    model_at,
-)
 from memory_actors.base.validation import check_maker
-from memory_actors.extraction.protocol import (
-    Action,
-    CallableExtractor,
-    Conversation,
-    Extract,
-    Extractor,
-    KnownFact,
-    Proposal,
-    Spoken,
-)
+from memory_actors.extraction import protocol
 
-ACTIONS: Final[Mapping[str, Action]] = {
+ACTIONS: Final[Mapping[str, protocol.Action]] = {
     "add": "add", "create": "add", "insert": "add", "new": "add",
     "supersede": "supersede", "update": "supersede", "replace": "supersede",
     "forget": "forget", "delete": "forget", "remove": "forget",
@@ -63,19 +39,21 @@ _JSON: Final = json.JSONDecoder(strict=False)  # some write line breaks in a tex
 _OPENS: Final = re.compile(r"[{\[]")
 
 
-def proposals_in(answer: ModelAnswer, conversation: Conversation, prompt: str) -> list[Proposal]:
+def proposals_in(
+    answer: models.ModelAnswer, conversation: protocol.Conversation, prompt: str
+) -> list[protocol.Proposal]:
     """Return the proposals in the answer to a prompt.
 
     :raises UnusableProposalsError: it has none and is no empty list, or it broke off.
     """
     found, is_whole = _found(without_halves(answer.text))
     if found is None:
-        raise UnusableProposalsError(
+        raise errors.UnusableProposalsError(
             "the LLM proposed nothing: its answer has no JSON object with a list of proposals; try "
             "another model, or one that follows instructions better"
         )
     if (answer.cut or not is_whole) and (len(conversation.messages) > 1 or not found):
-        raise UnusableProposalsError("the LLM was cut off: use a model that says less")
+        raise errors.UnusableProposalsError("the LLM was cut off: use a model that says less")
     read = [_proposal(one, conversation) for one in found]
     return [one for one in read if one is not None and f'"{one.text}"' not in prompt]
 
@@ -110,7 +88,7 @@ def _listed(value: Any) -> list[Any] | None:
     return value.get("proposals", lists[0]) if len(lists) == 1 else None
 
 
-def _proposal(said: Any, conversation: Conversation) -> Proposal | None:
+def _proposal(said: Any, conversation: protocol.Conversation) -> protocol.Proposal | None:
     """Return a proposal with ids for its numbers, or None if it has no meaning."""
     if isinstance(said, str):
         said = {"text": said}
@@ -128,7 +106,7 @@ def _proposal(said: Any, conversation: Conversation) -> Proposal | None:
     messages = [
         one.memory_id for n, one in enumerate(conversation.messages, start=1) if n in numbers
     ]
-    return Proposal(
+    return protocol.Proposal(
         action=action,
         text=None if action == "forget" else text,
         replaces=None if action == "add" else replaces,
@@ -178,7 +156,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-class OpenAIExtractor(AsksModel):
+class OpenAIExtractor(models.AsksModel):
     """Asks a language model what to remember of messages. Pass it as `extractor=`.
 
     It is asked once for each batch of messages that `extract` reads. `prompt` is a file with a
@@ -195,13 +173,13 @@ class OpenAIExtractor(AsksModel):
         model: str | None = None,
         *,
         prompt: str | Path | None = None,
-        **connection: Unpack[ModelConnection],
+        **connection: Unpack[models.ModelConnection],
     ):
         self._system = _read(PROMPTS / "extract.txt" if prompt is None else Path(prompt))
         connection.setdefault("timeout_s", TIMEOUT_S)
         super().__init__(model, **connection)
 
-    async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
+    async def extract(self, conversation: protocol.Conversation) -> Sequence[protocol.Proposal]:
         """Return the model's proposals.
 
         :raises ExtractorError: the model gave no answer.
@@ -215,10 +193,10 @@ class OpenAIExtractor(AsksModel):
                 temperature=0.0,
                 schema=_SCHEMA,
             )
-        except EmptyAnswerError as error:
-            raise UnusableProposalsError(f"nothing was extracted: {error}") from error
-        except LLMError as error:
-            raise ExtractorError(f"nothing was extracted: {error}") from error
+        except errors.EmptyAnswerError as error:
+            raise errors.UnusableProposalsError(f"nothing was extracted: {error}") from error
+        except errors.LLMError as error:
+            raise errors.ExtractorError(f"nothing was extracted: {error}") from error
         return proposals_in(answer, conversation, self._system)
 
 
@@ -227,13 +205,13 @@ def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"the prompt {file} cannot be read: {error}") from error
+        raise errors.InvalidInputError(f"the prompt {file} cannot be read: {error}") from error
 
 
 # --- the question
 
 
-def _question(conversation: Conversation) -> str:
+def _question(conversation: protocol.Conversation) -> str:
     parts = {
         "facts": [_fact(n, one) for n, one in enumerate(conversation.facts, start=1)],
         "before": [_message(None, one) for one in conversation.before],
@@ -244,12 +222,12 @@ def _question(conversation: Conversation) -> str:
     )
 
 
-def _fact(number: int, one: KnownFact) -> str:
+def _fact(number: int, one: protocol.KnownFact) -> str:
     text = one.text[:FACT_CHARACTERS_MAX]
     return quoted({"fact": number, "day": f"{one.occurred_at:%Y-%m-%d}", "text": text})
 
 
-def _message(number: int | None, one: Spoken) -> str:
+def _message(number: int | None, one: protocol.Spoken) -> str:
     said = {} if number is None else {"message": number}
     said_by = {} if one.role is None else {"role": one.role}
     text = one.text[:MESSAGE_CHARACTERS_MAX]
@@ -275,15 +253,15 @@ class NamedExtractor(OpenAIExtractor):
 
     def __init__(self, name: str):
         scheme = name.partition(":")[0]
-        if scheme not in SCHEMES:
-            raise InvalidInputError(
+        if scheme not in models.SCHEMES:
+            raise errors.InvalidInputError(
                 "extractor must be 'ollama:MODEL', 'openai:MODEL', 'http://HOST/v1#MODEL', a "
                 f"function or an Extractor, not {name!r:.80}"
             )
-        at = model_at(name, KEY_VARIABLE)
-        asks = OllamaClient if scheme == "ollama" else ChatClient
+        at = models.model_at(name, KEY_VARIABLE)
+        asks = models.OllamaClient if scheme == "ollama" else models.ChatClient
         url = at.base_url.removesuffix("/chat/completions")
-        key = at.api_key or NO_KEY
+        key = at.api_key or models.NO_KEY
         if scheme == "openai":
             super().__init__(client=asks(at.model, base_url=url, api_key=key, timeout_s=TIMEOUT_S))
         else:
@@ -295,7 +273,9 @@ class NamedExtractor(OpenAIExtractor):
         self._owns_client = True
 
 
-def extractor_of(chosen: Extractor | Extract | str | None) -> Extractor | None:
+def extractor_of(
+    chosen: protocol.Extractor | protocol.Extract | str | None,
+) -> protocol.Extractor | None:
     """Return the extractor that `extractor=` chooses: a name, a function, an `Extractor` or None.
 
     :raises InvalidInputError: it is none of these.
@@ -308,4 +288,4 @@ def extractor_of(chosen: Extractor | Extract | str | None) -> Extractor | None:
     if hasattr(chosen, "extract") and hasattr(chosen, "name"):
         check_maker(chosen.name, "an extractor")
         return chosen
-    return CallableExtractor(chosen)
+    return protocol.CallableExtractor(chosen)

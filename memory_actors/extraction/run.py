@@ -15,25 +15,10 @@ from anyio import to_thread
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
-from memory_actors.base.errors import (
-    ExtractorError,
-    InvalidInputError,
-    MemoryActorsError,
-    UnusableProposalsError,
-)
+from memory_actors.base import errors, validation
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Metadata
 from memory_actors.base.reports import Extraction
-from memory_actors.base.validation import (
-    check_count,
-    check_flag,
-    check_names,
-    check_optional_name,
-    check_text,
-    content_bytes,
-    own_metadata,
-    time_us,
-)
 from memory_actors.extraction.batches import (
     MessageBatch,
     MessageShown,
@@ -64,7 +49,7 @@ def checked(
     """
     try:
         one = _well_formed(said)
-    except InvalidInputError as error:
+    except errors.InvalidInputError as error:
         action = next((one for one in get_args(Action) if one == said.action), "unknown")
         return msgspec.structs.replace(Proposal(), action=action), str(error)
     return one, _refused(one, seen, spoken)
@@ -73,19 +58,21 @@ def checked(
 def _well_formed(said: Proposal) -> Proposal:
     """Return a proposal with fields of its types, or raise `InvalidInputError`."""
     if said.action not in get_args(Action):
-        raise InvalidInputError(f"there is no such action: {said.action!r:.80}")
+        raise errors.InvalidInputError(f"there is no such action: {said.action!r:.80}")
     if not isinstance(said.message_ids, list | tuple):
-        raise InvalidInputError("message_ids must be a list of ids")
+        raise errors.InvalidInputError("message_ids must be a list of ids")
     if not isinstance(said.occurred_at, datetime | None):
-        raise InvalidInputError("occurred_at must be a datetime")
-    time_us(said.occurred_at, "occurred_at")
+        raise errors.InvalidInputError("occurred_at must be a datetime")
+    validation.time_us(said.occurred_at, "occurred_at")
     return msgspec.structs.replace(
         said,
-        action=check_text(said.action, "action"),
-        text=None if said.text is None else check_text(said.text, "text"),
-        replaces=None if said.replaces is None else check_text(said.replaces, "replaces"),
-        message_ids=tuple(check_text(one, "message_ids") for one in said.message_ids),
-        reason=check_text(said.reason, "reason"),
+        action=validation.check_text(said.action, "action"),
+        text=None if said.text is None else validation.check_text(said.text, "text"),
+        replaces=None
+        if said.replaces is None
+        else validation.check_text(said.replaces, "replaces"),
+        message_ids=tuple(validation.check_text(one, "message_ids") for one in said.message_ids),
+        reason=validation.check_text(said.reason, "reason"),
     )
 
 
@@ -100,8 +87,8 @@ def _refused(one: Proposal, seen: MessageShown, said: Mapping[str, Spoken]) -> s
     if one.text is None or len(one.text) > FACT_CHARACTERS_MAX:
         return f"a fact needs a text of at most {FACT_CHARACTERS_MAX:,} characters"
     try:
-        content_bytes(one.text)
-    except InvalidInputError as error:
+        validation.content_bytes(one.text)
+    except errors.InvalidInputError as error:
         return str(error)
     return ""
 
@@ -143,17 +130,20 @@ class ExtractRequest(NamedTuple):
 
     def checked(self, scope: Scope) -> "ExtractRequest":
         """Validate the request; the session defaults to that of the handle."""
-        session_id, ids = check_optional_name(self.session_id, "session_id"), self.message_ids
-        check_count(self.batches_max, "batches_max")
-        check_flag(self.dry_run, "dry_run")
+        session_id, ids = (
+            validation.check_optional_name(self.session_id, "session_id"),
+            self.message_ids,
+        )
+        validation.check_count(self.batches_max, "batches_max")
+        validation.check_flag(self.dry_run, "dry_run")
         if ids is None:
             session_id = session_id or scope.on.session_id
         elif session_id is not None:
-            raise InvalidInputError("name a session to read, or messages, but not both")
+            raise errors.InvalidInputError("name a session to read, or messages, but not both")
         else:
-            ids = check_names(ids, "message_ids")
-        within = own_metadata(self.within)
-        metadata = own_metadata({**own_metadata(self.metadata), **within})
+            ids = validation.check_names(ids, "message_ids")
+        within = validation.own_metadata(self.within)
+        metadata = validation.own_metadata({**validation.own_metadata(self.metadata), **within})
         return self._replace(
             session_id=session_id, message_ids=ids, metadata=metadata, within=within
         )
@@ -166,7 +156,7 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) ->
     extractor = scope.services.extractor
     asked = asked.checked(scope)
     if extractor is None:
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             "this store has no extractor: open it with extractor=, a function or a "
             "name such as 'ollama:MODEL'; the command line takes one from MEMORY_ACTORS_EXTRACTOR"
         )
@@ -221,7 +211,7 @@ class _Run:
         proposals: Sequence[Proposal] | str
         try:
             proposals = await self._proposals(seen)
-        except UnusableProposalsError as error:
+        except errors.UnusableProposalsError as error:
             if len(batch.messages) > 1:
                 return batch.halves()
             proposals = str(error)
@@ -245,7 +235,7 @@ class _Run:
         head = await self._scope.services.log.head(live.stream)
         erased = any(one.row.version <= head.erased_version for one in batch.messages)
         if erased or together(live.state.provenance, batch.message_ids) != origins:
-            raise ExtractorError(
+            raise errors.ExtractorError(
                 "the messages were erased, purged or pushed out while they were read: nothing of "
                 "them is remembered; extract again"
             )
@@ -255,17 +245,17 @@ class _Run:
         try:
             async with asyncio.timeout(ANSWERED_WITHIN_S):
                 said = await self._extractor.extract(seen.conversation)
-        except MemoryActorsError:
+        except errors.MemoryActorsError:
             raise
         except Exception as error:
-            raise ExtractorError(
+            raise errors.ExtractorError(
                 f"extractor {name} failed with {type(error).__name__}: see its cause; the messages "
                 "are new still"
             ) from error
         if not isinstance(said, Sequence) or not all(isinstance(one, Proposal) for one in said):
-            raise ExtractorError(f"extractor {name} returned no list of Proposals: mend it")
+            raise errors.ExtractorError(f"extractor {name} returned no list of Proposals: mend it")
         if len(said) > PROPOSALS_MAX:
-            raise UnusableProposalsError(
+            raise errors.UnusableProposalsError(
                 f"extractor {name} made {len(said):,} proposals of a few messages (max: "
                 f"{PROPOSALS_MAX}): that is nonsense, and none was carried out"
             )

@@ -16,17 +16,11 @@ import msgspec
 from memory_actors.api.plumbing import put_forgotten
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import ForgottenFact
+from memory_actors.interchange import records
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import nothing_understood
 from memory_actors.interchange.noting import ImportReport
-from memory_actors.interchange.records import (
-    ForgottenLine,
-    LineReader,
-    Progress,
-    ReadLine,
-    in_batches,
-)
 from memory_actors.interchange.sources.port import SourceReading
 from memory_actors.sharing.system import UserMemory
 
@@ -37,14 +31,14 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class _Entry(NamedTuple):
-    line: ReadLine
+    line: records.ReadLine
     size_bytes: int
     end_bytes: int
     """The place in the file at which its line ends."""
 
 
 async def import_jsonl(
-    user: UserMemory, path: str | Path, *, progress: Progress | None = None
+    user: UserMemory, path: str | Path, *, progress: records.Progress | None = None
 ) -> ImportReport:
     """Add the memories of a file to a user's; `progress` hears bytes.
 
@@ -57,7 +51,7 @@ async def import_jsonl(
     adder = Adder(user, reading.leave_out_line)
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
-        batches = in_batches(
+        batches = records.in_batches(
             _entries(file, str(path), reading, forgotten), lambda entry: entry.size_bytes,
             count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
@@ -80,7 +74,7 @@ def _entries(
 
     Lines that say a forgotten fact are added to `forgotten`.
     """
-    reader, done_bytes, number = LineReader(reading), 0, 0
+    reader, done_bytes, number = records.LineReader(reading), 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
         place = f"{name}, line {number}"
@@ -92,8 +86,8 @@ def _entries(
             data = data.removeprefix(_BYTE_ORDER_MARK)
         if data.strip():
             try:
-                if data.startswith(ForgottenLine.START):
-                    forgotten.append(ForgottenLine.read(data))
+                if data.startswith(records.ForgottenLine.START):
+                    forgotten.append(records.ForgottenLine.read(data))
                     continue
                 entry = reader.read(data, place)
             except InvalidInputError as error:

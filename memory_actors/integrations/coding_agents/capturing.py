@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventlog.core.records import Returned
-from memory_actors.base.errors import (
-    ForgottenError,
-    InvalidInputError,
-    NotFoundError,
-    NotOfferedError,
-    QuotaExceededError,
-    SummarizerError,
-)
+from memory_actors.base import errors
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
 from memory_actors.integrations.coding_agents.pausing import is_paused
@@ -138,7 +131,7 @@ async def _added(user: UserMemory, items: Sequence[Item]) -> int:
     """Return how many items were new. One whose id says something else costs itself alone."""
     try:
         receipts = await user.add_many(items, auto_prune=True)
-    except InvalidInputError:
+    except errors.InvalidInputError:
         return sum([await _added(user, [item]) for item in items]) if len(items) > 1 else 0
     return sum(receipt.operation not in ("unchanged", "forgotten") for receipt in receipts)
 
@@ -150,7 +143,7 @@ async def _put(user: UserMemory, episode: Episode) -> bool:
     """
     try:
         return (await user.episodes.put(episode)).operation != "unchanged"
-    except (InvalidInputError, NotOfferedError, QuotaExceededError):
+    except (errors.InvalidInputError, errors.NotOfferedError, errors.QuotaExceededError):
         return False
 
 
@@ -158,7 +151,7 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
     """Return how many of some stored items said something else, and say this now."""
     changed = 0
     for item in items:
-        with suppress(NotFoundError, QuotaExceededError, ForgottenError):
+        with suppress(errors.NotFoundError, errors.QuotaExceededError, errors.ForgottenError):
             receipt = await user.update(str(item.memory_id), content=item.content)
             changed += receipt.operation != "unchanged"
     return changed
@@ -195,7 +188,7 @@ async def _summarise(
         extractive = ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX)
         try:
             summary = await (summarizer or extractive).summarize(cluster)
-        except SummarizerError:
+        except errors.SummarizerError:
             summary = await extractive.summarize(cluster)
     metadata = {"kind": SUMMARY, LAST_TURN: last.prompt.id}
     if known is not None:
@@ -332,7 +325,9 @@ async def backfill(
             try:
                 if memory is not None:
                     new = await capture(memory, project, session, said)
-            except InvalidInputError:  # a session or a directory whose name no memory can have
+            except (
+                errors.InvalidInputError
+            ):  # a session or a directory whose name no memory can have
                 skipped.append(str(path))
             else:
                 captured.append(new)

@@ -19,26 +19,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.errors import (
-    AccessDeniedError,
-    InvalidInputError,
-    MemoryActorsError,
-    NotFoundError,
-    QuotaExceededError,
-)
+from memory_actors.base import errors
 from memory_actors.base.privacy import reason
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
+from memory_actors.integrations.mcp import tool as tools
 from memory_actors.integrations.mcp.answers import shown
 from memory_actors.integrations.mcp.messages import StdinMessages
-from memory_actors.integrations.mcp.tool import (
-    SYNONYMS,
-    Tool,
-    ToolAnswer,
-    ToolCall,
-    builtins,
-    schema,
-)
 from memory_actors.integrations.memory_tool import MemoryToolError
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -49,7 +36,7 @@ Context: TypeAlias = ServerRequestContext[Any, Any]
 Whose: TypeAlias = Callable[[Context], Awaitable[UserMemory]]
 """From a request to the memory that it is about."""
 
-TOOL_SETS: Final[Mapping[str, Sequence[Tool]]] = {
+TOOL_SETS: Final[Mapping[str, Sequence[tools.Tool]]] = {
     "memory": memory_tools.TOOLS,
     "graph": graph.TOOLS,
     "files": files.TOOLS,
@@ -88,14 +75,14 @@ RESOURCES: Final = (
 )  # fmt: skip
 """The set of tools that a resource belongs to, its name, title, address and description."""
 CALLERS: Final = (
-    AccessDeniedError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
+    errors.AccessDeniedError,
+    errors.InvalidInputError,
+    errors.NotFoundError,
+    errors.QuotaExceededError,
     MemoryToolError,
 )
 """The errors whose words are made for callers."""
-NAMES: Final = {**SYNONYMS, "`why`": "explain_memory", "add_entity": "relate"}
+NAMES: Final = {**tools.SYNONYMS, "`why`": "explain_memory", "add_entity": "relate"}
 PYTHON_NAME: Final = re.compile("|".join(rf"(?<!\w){name}(?!\w)" for name in NAMES))
 
 _logger = get_logger("memory_actors.mcp")
@@ -149,7 +136,9 @@ class _Serving:
         for name in tool_sets:
             if name not in TOOL_SETS:
                 known = ", ".join(TOOL_SETS)
-                raise InvalidInputError(f"there is no set of tools {name!r:.80}: use {known}")
+                raise errors.InvalidInputError(
+                    f"there is no set of tools {name!r:.80}: use {known}"
+                )
         self._tools = {tool.name: tool for name in tool_sets for tool in TOOL_SETS[name]}
         self._sets = tuple(tool_sets)
         self._bus = InMemorySubscriptionBus()
@@ -183,7 +172,7 @@ class _Serving:
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self._tools.get(name)
-        return None if tool is None else schema(tool.takes)
+        return None if tool is None else tools.schema(tool.takes)
 
     async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
@@ -198,7 +187,7 @@ class _Serving:
         try:
             given = tool.arguments(params.arguments)
             user = await self._whose(context)
-            answer = await tool.run(ToolCall(user, given, context.session.report_progress))
+            answer = await tool.run(tools.ToolCall(user, given, context.session.report_progress))
         except Exception as error:
             if isinstance(error, MCPError):  # one of the protocol; of others a model reads
                 raise
@@ -245,9 +234,9 @@ class _Serving:
         try:
             user = await self._whose(context)
             found = await self._resource(user, uri)
-        except NotFoundError:
+        except errors.NotFoundError:
             found = None
-        except MemoryActorsError as error:
+        except errors.MemoryActorsError as error:
             raise MCPError(types.INTERNAL_ERROR, _told(error)) from error
         if found is None:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
@@ -306,20 +295,20 @@ class _Serving:
         try:
             user = await self._whose(context)
             found = await user.context(topic)
-        except MemoryActorsError as error:
+        except errors.MemoryActorsError as error:
             raise MCPError(types.INVALID_PARAMS, _told(error)) from error
         text = found.text or f"Nothing is remembered about {topic!r}."
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=f"What is known: {topic}", messages=[message])
 
 
-def _described(tool: Tool) -> types.Tool:
+def _described(tool: tools.Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=schema(tool.takes),
-        output_schema=schema(tool.returns, depth=1),
+        input_schema=tools.schema(tool.takes),
+        output_schema=tools.schema(tool.returns, depth=1),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.reads,
             destructive_hint=tool.destroys,
@@ -329,8 +318,8 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _result(answer: ToolAnswer) -> types.CallToolResult:
-    structured = builtins(answer.structured)
+def _result(answer: tools.ToolAnswer) -> types.CallToolResult:
+    structured = tools.builtins(answer.structured)
     said = msgspec.json.encode(structured).decode() if answer.text is None else answer.text
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in (said, answer.note) if text is not None],
