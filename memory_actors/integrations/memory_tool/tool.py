@@ -22,16 +22,15 @@ from memory_actors.sharing.system import UserMemory
 # --- the parameters of the commands, and the check of what a model gave
 
 
-def _parameter(kind: Any, words: str, **limits: int) -> Any:
-    return Annotated[kind, msgspec.Meta(description=words, **limits)]
+def _parameter(kind: Any, words: str, length: int | None = None) -> Any:
+    return Annotated[kind, msgspec.Meta(description=words, min_length=length, max_length=length)]
 
 
 COMMANDS: Final = ("view", "create", "str_replace", "insert", "delete", "rename")
 PARAMETERS: Final[Mapping[str, Any]] = {
     "path": _parameter(str, "All commands but rename: a path under /memories."),
     "view_range": _parameter(
-        list[int], "view: first and last line of a file, from 1; -1 is the last of all.",
-        min_length=2, max_length=2,
+        list[int], "view: first and last line of a file, from 1; -1 is the last of all.", 2
     ),
     "file_text": _parameter(str, "create: what the new file says."),
     "old_str": _parameter(str, "str_replace: a text that is there just once."),
