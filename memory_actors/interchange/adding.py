@@ -40,7 +40,7 @@ OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps
 T = TypeVar("T")
 
 _REFUSALS = (errors.InvalidInputError, errors.NotFoundError, errors.QuotaExceededError)
-LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
+LeaveOut: TypeAlias = Callable[[str, object], None]
 
 
 class Entries:
@@ -143,7 +143,7 @@ class Adder(Entries):
             if isinstance(error, errors.QuotaExceededError):
                 error.args = (f"{entry.place}: {error}",)
                 raise
-            self._leave_out(entry, error)
+            self._leave_out(entry.place, error)
 
     async def _carried_out(self, entry: ReadLine) -> Receipt | None:
         match entry.parts:

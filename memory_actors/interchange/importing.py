@@ -141,7 +141,7 @@ class ImportPlan:
         async for user, lines in self._by_user(reading, user_id, progress):
             assert user is not None, "checked before anything is added"
             if user not in adders:
-                adders[user] = Adder(memory.user(user), reading.leave_out_line)
+                adders[user] = Adder(memory.user(user), reading.leave_out)
             await adders[user].add(lines)
         reports = [adders[user].report() for user in sorted(adders)]
         return together(reports, reading.notes(), left_out=reading.left_out)
@@ -153,7 +153,7 @@ class ImportPlan:
         async for user, lines in self._by_user(reading, user_id, progress):
             if user not in lookers:
                 there = None if memory is None or user is None else memory.user(user)
-                lookers[user] = Looker(user, there, reading.leave_out_line)
+                lookers[user] = Looker(user, there, reading.leave_out)
             await lookers[user].look(lines)
         reports = [lookers[user].report() for user in sorted(lookers, key=str)]
         return together(reports, reading.notes(), left_out=reading.left_out, dry_run=True)

@@ -48,7 +48,7 @@ async def import_jsonl(
     :raises QuotaExceededError: no room for what a line says; what came before it is kept.
     """
     reading, forgotten = SourceReading(), list[ForgottenFact]()
-    adder = Adder(user, reading.leave_out_line)
+    adder = Adder(user, reading.leave_out)
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
         batches = records.in_batches(

@@ -65,7 +65,7 @@ class Looker(Entries):
             try:
                 self._count(await self._is_new(entry))
             except (InvalidInputError, NotFoundError) as error:
-                self._leave_out(entry, error)
+                self._leave_out(entry.place, error)
 
     def report(self) -> ImportReport:
         """Report the counts so far."""

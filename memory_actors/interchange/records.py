@@ -52,7 +52,7 @@ from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
 from memory_actors.base.reports import ForgottenFact
-from memory_actors.interchange.noting import Notes, datetime_of, field_note, micros_of
+from memory_actors.interchange.noting import SourceReading, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
     HAVE_VALUE,
@@ -244,9 +244,9 @@ def _said(memory: Memory) -> dict[str, Any]:
 class LineReader:
     """Turns lines into entries. One for each file: it counts equal lines."""
 
-    def __init__(self, notes: Notes | None = None) -> None:
+    def __init__(self, notes: SourceReading | None = None) -> None:
         self._seen: Counter[bytes] = Counter()
-        self._notes = Notes() if notes is None else notes
+        self._notes = SourceReading() if notes is None else notes
 
     def read(self, data: bytes, place: str) -> ReadLine:
         """Parse a line, which `place` names, or raise `InvalidInputError`."""
