@@ -16,7 +16,7 @@ Origins and trust that a file claims for itself are kept as metadata.
 import hashlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -82,7 +82,7 @@ class ImportPlan:
 
     async def report(self, user_id: str | None = None) -> ImportReport:
         """Report an import into an empty store; records that name nobody go to `user_id`."""
-        return await self._look(None, user_id, None)
+        return await self._each(None, user_id, None, dry_run=True)
 
     def _new_reading(self) -> SourceReading:
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
@@ -135,43 +135,39 @@ class ImportPlan:
                 f"{self.nobodys:,} of {self.records:,} records of {self._path} name no user: say "
                 "whose they are with user_id (--user), or which field says it with user_field"
             )
-        if dry_run:
-            return await self._look(memory, user_id, progress)
-        reading, adders = self._new_reading(), dict[str, Adder]()
-        async for user, lines in self._by_user(reading, user_id, progress):
-            assert user is not None, "checked before anything is added"
-            if user not in adders:
-                adders[user] = Adder(memory.user(user), reading.leave_out)
-            await adders[user].add(lines)
-        reports = [adders[user].report() for user in sorted(adders)]
-        return together(reports, reading.notes(), left_out=reading.left_out)
+        return await self._each(memory, user_id, progress, dry_run=dry_run)
 
-    async def _look(
-        self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
+    async def _each(
+        self,
+        memory: MemorySystem | None,
+        user_id: str | None,
+        progress: Progress | None,
+        *,
+        dry_run: bool,
     ) -> ImportReport:
-        reading, lookers = self._new_reading(), dict[str | None, Looker]()
-        async for user, lines in self._by_user(reading, user_id, progress):
-            if user not in lookers:
-                there = None if memory is None or user is None else memory.user(user)
-                lookers[user] = Looker(user, there, reading.leave_out)
-            await lookers[user].look(lines)
-        reports = [lookers[user].report() for user in sorted(lookers, key=str)]
-        return together(reports, reading.notes(), left_out=reading.left_out, dry_run=True)
-
-    async def _by_user(
-        self, reading: SourceReading, user_id: str | None, progress: Progress | None
-    ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
-        batches, done = self._batches(reading), 0
+        """Add the entries of each user, batch by batch, or look at them; no memory is empty."""
+        reading, count = self._new_reading(), 0
+        batches, takers = self._batches(reading), dict[str | None, Adder | Looker]()
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             whose: dict[str | None, list[ReadLine]] = {}
             for entry in batch:
                 user = user_id if entry.user is None else entry.user
                 whose.setdefault(user, []).append(entry.line)
             for user, lines in whose.items():
-                yield user, lines
-            done += len(batch)
+                if user not in takers:
+                    there = None if memory is None or user is None else memory.user(user)
+                    takers[user] = (
+                        Adder(there, reading.leave_out)
+                        if there is not None and not dry_run
+                        else Looker(user, there, reading.leave_out)
+                    )
+                await takers[user].add(lines)
+            count += len(batch)
             if progress is not None:
-                progress(done, self.records)
+                progress(count, self.records)
+        reports = [takers[user].report() for user in sorted(takers, key=str)]
+        done = together(reports, reading.notes(), reading.left_out)
+        return msgspec.structs.replace(done, dry_run=dry_run)
 
     def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
         return in_batches(

@@ -59,7 +59,7 @@ class Looker(Entries):
         """By id, and by what they say: source, relation, target and begin."""
         self._documents: dict[tuple[str, str], Told] = {}
 
-    async def look(self, entries: Sequence[ReadLine]) -> None:
+    async def add(self, entries: Sequence[ReadLine]) -> None:
         """Count entries; add none."""
         for entry in entries:
             try:
@@ -69,9 +69,7 @@ class Looker(Entries):
 
     def report(self) -> ImportReport:
         """Report the counts so far."""
-        return ImportReport(
-            users=self._users, added=self._added, unchanged=self._unchanged, dry_run=True
-        )
+        return ImportReport(users=self._users, added=self._added, unchanged=self._unchanged)
 
     async def _is_new(self, entry: ReadLine) -> bool:
         match entry.parts:

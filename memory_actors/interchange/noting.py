@@ -53,7 +53,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def together(
-    reports: Iterable[ImportReport], notes: Iterable[ImportNote] = (), **more: Any
+    reports: Iterable[ImportReport], notes: Iterable[ImportNote] = (), left_out: int = 0
 ) -> ImportReport:
     """Return several reports as one, with more notes before theirs."""
     several = list(reports)
@@ -63,7 +63,7 @@ def together(
         unchanged=sum(one.unchanged for one in several),
         unindexed=sum(one.unindexed for one in several),
         notes=(*notes, *(note for one in several for note in one.notes)),
-        **more,
+        left_out=left_out,
     )
 
 
