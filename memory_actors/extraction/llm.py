@@ -212,19 +212,18 @@ def _read(file: Path) -> str:
 
 
 def _question(conversation: protocol.Conversation) -> str:
+    facts = [
+        {"fact": n, "day": f"{one.occurred_at:%Y-%m-%d}", "text": one.text[:FACT_CHARACTERS_MAX]}
+        for n, one in enumerate(conversation.facts, start=1)
+    ]
     parts = {
-        "facts": [_fact(n, one) for n, one in enumerate(conversation.facts, start=1)],
+        "facts": [quoted(one) for one in facts],
         "before": [_message(None, one) for one in conversation.before],
         "messages": [_message(n, one) for n, one in enumerate(conversation.messages, start=1)],
     }
     return "\n\n".join(
         "\n".join([f"<{name}>", *said, f"</{name}>"]) for name, said in parts.items()
     )
-
-
-def _fact(number: int, one: protocol.KnownFact) -> str:
-    text = one.text[:FACT_CHARACTERS_MAX]
-    return quoted({"fact": number, "day": f"{one.occurred_at:%Y-%m-%d}", "text": text})
 
 
 def _message(number: int | None, one: protocol.Spoken) -> str:

@@ -174,9 +174,7 @@ class Adder(Entries):
         One that added nothing may have other metadata than the memory of its id: that is told.
         """
         if receipt is not None and receipt.operation == "forgotten":
-            self._leave_out(
-                entry, errors.ForgottenError("it was forgotten: `forgotten` lists what was")
-            )
+            self._leave_out(entry.place, "it was forgotten: `forgotten` lists what was")
             return
         is_new = receipt is not None and receipt.operation != "unchanged"
         self._count(is_new and not again)

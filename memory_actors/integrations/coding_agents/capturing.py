@@ -216,8 +216,13 @@ def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner)
         text, its_own = cleaner.clean(reply.text), f"{its_id}{REPLY}"
         yield item(content=text, role="assistant", memory_id=its_own, occurred_at=reply.time)
     for number, fix in enumerate(fixes):
-        its_own = f"{its_id}:fix {number}"
-        yield item(content=_says(fix, cleaner), memory_id=its_own, metadata={"kind": FIX})
+        parts = (fix.command, fix.passed, ", ".join(fix.changed))
+        command, passed, changed = (cleaner.clean(one, STEP_CHARACTERS_MAX) for one in parts)
+        after = f"changes to {changed}" if changed else "another attempt"
+        if passed != command:
+            after = f"{after}, as `{passed}`" if changed else f"`{passed}`"
+        said = f"`{command}` failed: {_failure(fix.error, cleaner)}\nIt worked after {after}."
+        yield item(content=said, memory_id=f"{its_id}:fix {number}", metadata={"kind": FIX})
 
 
 def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
@@ -268,15 +273,6 @@ def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
                 found.append(known._replace(passed=run.command))
         if found:
             yield number, found
-
-
-def _says(fix: Fix, cleaner: Cleaner) -> str:
-    command, passed = (cleaner.clean(one, STEP_CHARACTERS_MAX) for one in (fix.command, fix.passed))
-    changed = cleaner.clean(", ".join(fix.changed), STEP_CHARACTERS_MAX)
-    after = f"changes to {changed}" if changed else "another attempt"
-    if passed != command:
-        after = f"{after}, as `{passed}`" if changed else f"`{passed}`"
-    return f"`{command}` failed: {_failure(fix.error, cleaner)}\nIt worked after {after}."
 
 
 # --- backfill: the transcripts that a host has kept, each message once

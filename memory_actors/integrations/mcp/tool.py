@@ -97,18 +97,12 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
         own = SYNONYMS.get(name, name)
         is_meant = own in fields and own not in value and name not in fields
         named[own if is_meant else name] = one
-    required = wanted.get("required", ())
-    return {
-        name: _lenient(one, fields.get(name, {}))
-        for name, one in named.items()
-        if name in required or name not in fields or not _is_left_out(one, fields[name])
-    }
-
-
-def _is_left_out(value: object, wanted: Mapping[str, Any]) -> bool:
-    """Say whether a value for an optional field is none: null, or a blank where no text goes."""
-    is_text = wanted["type"] == "string"
-    return value is None or (not is_text and str(value).strip() in ("", "null"))
+    for name in fields.keys() & named.keys() - {*wanted.get("required", ())}:
+        # An optional field is left out with null, or with a blank where no text goes.
+        is_text = fields[name]["type"] == "string"
+        if named[name] is None or (not is_text and str(named[name]).strip() in ("", "null")):
+            del named[name]
+    return {name: _lenient(one, fields.get(name, {})) for name, one in named.items()}
 
 
 def _reason(

@@ -49,9 +49,10 @@ def json_items(
             names.clear()
             for _ in _separated(text, "{}"):
                 names.add(member := _name(text))
-                for value in _values(text):
+                # Each element of an array, or the one value that is none.
+                for _ in _separated(text, "[]") if text.peek() == "[" else (None,):
                     is_empty = False
-                    yield member, value
+                    yield member, text.value()
         case '"':
             is_empty = False
             inner = io.BytesIO(str(text.value()).encode(errors="replace"))
@@ -127,13 +128,6 @@ def _name(text: "_Text") -> str:
     name = str(text.value())
     text.take(":")
     return name
-
-
-def _values(text: "_Text") -> Iterator[Any]:
-    if text.peek() == "[":
-        yield from (text.value() for _ in _separated(text, "[]"))
-    else:
-        yield text.value()
 
 
 def _integer(digits: str) -> float:

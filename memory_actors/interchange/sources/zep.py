@@ -64,7 +64,11 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
     nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
-        _know(record, nodes)
+        if isinstance(name := record.get("name"), str):
+            node = ZepNode(name, _key_of_node(record))
+            nodes.setdefault(("name", name_key(name)), node)
+            if (uuid := _uuid(record)) is not None:
+                nodes.setdefault(("uuid", uuid), node)
         port.check_names(nodes, str(path))
         yield _node(record, place, reading)
     told = _KnownFacts()
@@ -110,15 +114,6 @@ def _label(record: port.Raw) -> Any:
     labels = record.get("labels")
     labels = labels if isinstance(labels, list) else ()
     return next((one for one in labels if one not in USUAL_LABELS), None)
-
-
-def _know(record: port.Raw, nodes: Nodes) -> None:
-    name = record.get("name")
-    if isinstance(name, str):
-        node = ZepNode(name, _key_of_node(record))
-        nodes.setdefault(("name", name_key(name)), node)
-        if (uuid := _uuid(record)) is not None:
-            nodes.setdefault(("uuid", uuid), node)
 
 
 def _end(record: port.Raw, end: str, nodes: Nodes) -> ZepNode | None:
