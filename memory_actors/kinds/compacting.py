@@ -6,60 +6,27 @@ events about a missing memory: it was an original whose payloads retention dropp
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
 from memory_actors.kinds.effects import Event, TaintedPast
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
-from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
+from memory_actors.kinds.keyed import Compactable, Keyed, KeyedKind, Sized
+from memory_actors.kinds.kind import Decide, Events, Life, Updated
 from memory_actors.kinds.passages import Passage, index_of, label
-from memory_actors.kinds.rows import Place, update_of
+from memory_actors.kinds.rows import update_of
 from memory_actors.kinds.summaries import (
-    Compactable,
     Compressed,
     CompressionUndone,
-    Summaries,
     Summary,
     SummaryPut,
     refuse_beside_originals,
 )
 
 R = TypeVar("R", bound=Compactable)
-
-# --- state
-
-
-class Compacted(Keyed[R], Generic[R], frozen=True):
-    """The living memories of a kind, with what the summaries among them add up to."""
-
-    summaries: Summaries = Summaries()
-
-
-S = TypeVar("S", bound=Compacted[Any])
-
-
-class CompactedDraft(KeyedDraft[R]):
-    """A state that changes in place, for one fold."""
-
-    __slots__ = ("summaries",)
-
-    def __init__(self, state: Compacted[R], place: Place[R] | None):
-        super().__init__(state, place)
-        self.summaries = state.summaries
-
-    def _count(self, row: R, sign: int) -> None:
-        self.size_bytes += sign * row.size_bytes
-        self.stored_bytes += sign * row.stored_bytes
-        if row.original_count:
-            self.summaries = self.summaries.counted(row, sign)
-
-    def fields(self) -> tuple[Any, ...]:
-        """Return the fields of the state as they have become, in their order."""
-        return (*super().fields(), self.summaries)
-
+S = TypeVar("S", bound=Keyed[Any])
 
 # --- commands
 
@@ -102,7 +69,6 @@ class Worded(Sized, Protocol):
 class CompactedBase(KeyedKind[S, R]):
     """A kind whose old memories may become summaries."""
 
-    DRAFT: ClassVar[type[KeyedDraft[Any]]] = CompactedDraft
     COMPRESS: ClassVar[type[Compress]]
     UNDO: ClassVar[type[UndoCompression]]
     ADD_SUMMARY: ClassVar[type[PutSummary]]
@@ -235,14 +201,6 @@ class CompactedBase(KeyedKind[S, R]):
         return [summary]
 
     # --- reads
-
-    def tally(self, state: S) -> Tally:
-        """Return the counts and sizes of current and lost memories."""
-        held, sums = state.held, state.summaries
-        return Tally(
-            len(held.rows), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
-            len(sums.ids), sums.originals, sums.bytes_before, sums.bytes_after,
-        )  # fmt: skip
 
     def summaries(self, state: S) -> Iterable[R]:
         """Return the living summaries."""

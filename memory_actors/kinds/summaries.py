@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from immutables import Map
 
 from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds import kind
+from memory_actors.kinds.keyed import Compactable
 from memory_actors.kinds.passages import spans
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import derived, new_row
@@ -74,25 +73,6 @@ class CompressionUndone(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str
 
 
-# --- state
-
-
-class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
-    """A row that may be compressed, or be a summary."""
-
-    pinned: bool
-    keep: bool = False
-    """It came back out of a summary: it is not compressed again."""
-    original_count: int = 0
-    """Above 0: this is a summary of so many memories."""
-    bytes_before: int = 0
-    """Bytes of the originals of a summary."""
-    digests: tuple[bytes, ...] = ()
-    """Digests of the passages, if it has several: of a summary, and of a long text."""
-    since_us: int = 0
-    """Time of the first original of a summary; `occurred_at_us` is that of the last."""
-
-
 R = TypeVar("R", bound=Compactable)
 A = TypeVar("A", bound=SummaryPut)
 
@@ -102,25 +82,6 @@ def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     digests = tuple(passage.digest for passage in recorded.data.passages)
     fields["since_us"] = recorded.data.time_range_start_us
     return new_row(cls, recorded, pinned=False, digests=digests, **fields)
-
-
-class Summaries(msgspec.Struct, frozen=True):
-    """The living summaries, and the sums of their originals."""
-
-    ids: Map[str, None] = Map()
-    originals: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-
-    def counted(self, row: Compactable, sign: int) -> "Summaries":
-        """Return them with a summary more (+1), or less (-1)."""
-        ids, memory_id = self.ids, row.memory_id
-        return Summaries(
-            ids.set(memory_id, None) if sign > 0 else ids.delete(memory_id),
-            self.originals + sign * row.original_count,
-            self.bytes_before + sign * row.bytes_before,
-            self.bytes_after + sign * row.size_bytes,
-        )
 
 
 # --- summaries that come back
