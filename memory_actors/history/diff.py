@@ -4,7 +4,7 @@ Some changes have no event because the clock makes them: a silent session expire
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import OnDropped
@@ -15,7 +15,7 @@ from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import StateThen, state_then
 from memory_actors.history.why import steps_of
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event
 from memory_actors.kinds.kind import Events, Found, Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
@@ -26,7 +26,7 @@ PAGE = 512  # events read at a time
 
 Key: TypeAlias = tuple[str, str]
 """The name of a kind and the id of a memory."""
-Touched: TypeAlias = dict[Key, list[Recorded[Any]]]
+Touched: TypeAlias = dict[Key, list[Recorded[Event]]]
 """Events by what they are about."""
 
 
@@ -99,7 +99,7 @@ def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> l
 
 
 def _change(
-    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
+    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Event]], texts: Events
 ) -> Change | None:
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]
     old, new = first.find(kind, memory_id), last.find(kind, memory_id)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import anyio.to_thread
 
@@ -37,6 +37,7 @@ from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import snapshots, user_state
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.kind import Found, Kind, Row
 from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -143,7 +144,7 @@ class _Seen:
     compressed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """By the version that did it."""
 
-    def note(self, events: Iterable[Recorded[Any]]) -> Iterator[Recorded[Any]]:
+    def note(self, events: Iterable[Recorded[Event]]) -> Iterator[Recorded[Event]]:
         """Pass events on."""
         for recorded in events:
             if isinstance(recorded.data, Dropped):

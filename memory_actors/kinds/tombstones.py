@@ -322,7 +322,7 @@ class TombstonesPart(Part[Tombstones]):
     Dump = TombstonesPut
     initial = Tombstones()
 
-    def fold(self, state: Tombstones, events: Iterable[Recorded[Any]]) -> Tombstones:
+    def fold(self, state: Tombstones, events: Iterable[Recorded[Event]]) -> Tombstones:
         """Fold events into the state."""
         by_digest = dict(state.by_digest)
         for recorded in events:

@@ -189,21 +189,21 @@ def kind_of_event(event: object) -> Kind | None:
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
 
-def kind_of(recorded: Recorded[Any]) -> Kind | None:
+def kind_of(recorded: Recorded[Event]) -> Kind | None:
     """Return the kind of the memory, pending or not, that an event is about, also a dropped one."""
     event = recorded.data
     name = event.kind if isinstance(event, MemoryHeld) else _PART_OF_TAG[recorded.tag].NAME
     return KIND_BY_NAME.get(name)
 
 
-def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
+def fold(state: UserState, events: Iterable[Recorded[Event]]) -> UserState:
     """Return the state after events, those of each part at once; provenance follows all of them.
 
     Events whose payload is gone are skipped. No living memory depends on them: retention drops what
     was compressed later, and erasure erases everything before it, too.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part: defaultdict[Part[Any], list[Recorded[Any]]] = defaultdict(list)
+    by_part: defaultdict[Part[Any], list[Recorded[Event]]] = defaultdict(list)
     for recorded in whole:
         by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
     by_part.pop(provenance.PART, None)
