@@ -58,7 +58,6 @@ TESTS = {
     f"{KINDS}/long_term/state.py": LONG_TERM,
     f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *KEYED),
     f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
-    f"{KINDS}/summaries.py": (COMPRESSED, *EPISODES),
     f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *KEYED),
     f"{KINDS}/kind.py": (f"{UNIT}/test_long_term.py", *RESTORED),
     f"{KINDS}/account.py": (

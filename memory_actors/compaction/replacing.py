@@ -25,7 +25,7 @@ from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
-from memory_actors.kinds.summaries import Compressed
+from memory_actors.kinds.compacting import Compressed
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.episodes import Episodes

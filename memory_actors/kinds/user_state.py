@@ -29,7 +29,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Delete, Outside, Restore
-from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress
+from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
@@ -51,7 +51,6 @@ from memory_actors.kinds.purging import (
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
-from memory_actors.kinds.summaries import Compressed
 from memory_actors.kinds.tombstones import Tombstones
 from memory_actors.kinds.working import Working
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
+from memory_actors.kinds.compacting import summary_again
 from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
@@ -29,7 +30,6 @@ from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, wit
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.summaries import summary_again
 
 
 def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[RowEvent]]:

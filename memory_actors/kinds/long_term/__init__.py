@@ -20,7 +20,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, Restore, is_known
-from memory_actors.kinds.compacting import CompactedBase
+from memory_actors.kinds.compacting import CompactedBase, Summary, summary_again, summary_row
 from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.keyed import Bounds, Summaries
 from memory_actors.kinds.kind import Decide, Events, Life, Nature
@@ -64,7 +64,6 @@ from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
-from memory_actors.kinds.summaries import Summary, summary_again, summary_row
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
 
