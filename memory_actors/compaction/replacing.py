@@ -181,15 +181,10 @@ class _Told(NamedTuple):
 
 # --- originals of summaries: their texts go to the archive, and what is derived of them goes
 #
-# A summary's event says what it was made of, so nothing has to be remembered beside it: a
-# checkpoint per user names the newest summary whose originals are archived. After a crash the next
-# run continues there, and skips archived originals.
-#
-# Only events of one original alone are archived, and only those before it was compressed. No living
-# memory rests on them, also not one that came back later, which has an event of its own. Therefore
-# retention may drop them, and a replay without them ends in the same state (see
-# kinds/compacting.py). The start of an episode that took the place of another is about that one,
-# too, and stays.
+# A checkpoint per user names the newest summary whose originals are archived; the next run continues
+# there. Only events of one original alone are archived, and only those before it was
+# compressed: no living memory rests on them (see kinds/compacting.py). The start of an episode that
+# took the place of another is about that one, too, and stays.
 
 
 def checkpoint_name(stream: str) -> str:
