@@ -181,7 +181,7 @@ class _Told(NamedTuple):
 
 # --- originals of summaries: their texts go to the archive, and what is derived of them goes
 #
-# A checkpoint per user names the newest summary whose originals are archived; the next run continues
+# A checkpoint per user names the newest summary whose originals are archived; the next run goes on
 # there. Only events of one original alone are archived, and only those before it was
 # compressed: no living memory rests on them (see kinds/compacting.py). The start of an episode that
 # took the place of another is about that one, too, and stays.
