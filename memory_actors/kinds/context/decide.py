@@ -117,7 +117,7 @@ class DocumentDecisions(Documents):
     def _edit(
         self, command: commands.EditEntry, state: ContextState, limits: Limits
     ) -> Sequence[Event]:
-        row = _entry(state, command.memory_id)
+        row = self.living(state, command.memory_id)
         metadata = None if same_json(command.metadata, row.metadata) else command.metadata
         raw = None
         if command.text is not None:
@@ -170,7 +170,7 @@ class DocumentDecisions(Documents):
     ) -> Sequence[Event]:
         _check_there(state, command.document)
         if command.memory_ids is not None:
-            rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
+            rows = self._entries(state, command.memory_ids)
             for row in rows:
                 if row.document != command.document:
                     raise NotFoundError(
@@ -220,24 +220,20 @@ class DocumentDecisions(Documents):
     def _touch(
         self, command: commands.TouchEntries, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
-        ids = _entries(state, command.memory_ids)
+        ids = tuple(row.memory_id for row in self._entries(state, command.memory_ids))
         return [EntriesTouched(memory_ids=ids)] if ids else []
 
     def _delete_documents(
         self, command: commands.DeleteDocuments, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
-        for name in command.documents:
-            _check_there(state, name)
-        return [
-            ContextDocumentDeleted(document=name, memory_ids=_everything(state, name))
-            for name in dict.fromkeys(command.documents)
-        ]
+        ids = {name: _ids_in(state, name) for name in command.documents}
+        return [ContextDocumentDeleted(document=name, memory_ids=ids[name]) for name in ids]
 
     def _pin(
         self, command: commands.PinEntries, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
-        ids = _entries(state, command.memory_ids)
-        changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
+        rows = self._entries(state, command.memory_ids)
+        changed = tuple(row.memory_id for row in rows if row.pinned != command.pinned)
         return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
     def _rename(
@@ -246,18 +242,21 @@ class DocumentDecisions(Documents):
         events: list[Event] = []
         taken = set(state.documents)
         for old, new in command.names:
-            _check_there(state, old)
+            ids = _ids_in(state, old)
             if old == new:
                 continue
             if new in taken:
                 raise InvalidInputError(f"there is a document {new!r} already: choose another name")
             taken.add(new)
-            ids = _everything(state, old)
             events.append(DocumentRenamed(document=old, to=new, memory_ids=ids))
         return events
 
+    def _entries(self, state: ContextState, memory_ids: Sequence[str]) -> list[BlockRow]:
+        return [self.living(state, one) for one in dict.fromkeys(memory_ids)]
 
-def _everything(state: ContextState, name: str) -> tuple[str, ...]:
+
+def _ids_in(state: ContextState, name: str) -> tuple[str, ...]:
+    _check_there(state, name)
     rows = sorted((row.archived, row.memory_id) for row in everything(state, name))
     return tuple(memory_id for _, memory_id in rows)
 
@@ -284,14 +283,3 @@ def _stale_part(room: commands.DocumentRoom, document: str, state: ContextState)
 def _check_there(state: ContextState, document: str) -> None:
     if document not in state.documents:
         raise NotFoundError(f"no document {document!r}: it was never there, or it was deleted")
-
-
-def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
-
-
-def _entry(state: ContextState, memory_id: str) -> BlockRow:
-    row = block(state, memory_id)
-    if row is None or row.heading is not None:
-        raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")
-    return row
