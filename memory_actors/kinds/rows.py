@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds.commands import Update
 from memory_actors.kinds.kind import Row, Updated, last_true_us
@@ -150,6 +151,16 @@ class HeldRows(msgspec.Struct, Generic[R], frozen=True):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def living(self, noun: str, memory_id: str) -> R:
+        """Return a row.
+
+        :raises NotFoundError: it is not there.
+        """
+        row: R | None = self.rows.get(memory_id)
+        if row is None:
+            raise NotFoundError(f"no {noun} {memory_id!r}: it was never there, or it was deleted")
+        return row
 
     def in_order(self) -> list[R]:
         """Return the rows in the order of their texts' versions."""
