@@ -190,8 +190,15 @@ class PluginChange(NamedTuple):
 
         :raises InvalidInputError: a file cannot be written, or a command that adds something fails.
         """
-        if self.command is not None:
-            _write_plugin(self.command)
+        try:
+            for path, text in plugin_files(self.command).items() if self.command else ():
+                place = plugin_directory() / path
+                make_directory(place.parent)
+                with written_whole(place, contested=True) as file:
+                    file.write(text.encode())
+        except OSError as error:
+            wrong = f"{error.filename} cannot be written: {error.strerror}"
+            raise InvalidInputError(wrong) from error
         failures = ["`claude` is not on the PATH: run these commands where it is."]
         if shutil.which("claude") is not None:
             failures = [*filter(None, map(_failure, self.commands))]
@@ -217,17 +224,6 @@ def plugin_change(command: Command | None) -> PluginChange:
         ["claude", "plugin", "install", plugin],
     ]
     return PluginChange(command, commands)
-
-
-def _write_plugin(command: Command) -> None:
-    try:
-        for path, text in plugin_files(command).items():
-            place = plugin_directory() / path
-            make_directory(place.parent)
-            with written_whole(place, contested=True) as file:
-                file.write(text.encode())
-    except OSError as error:
-        raise InvalidInputError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 def _failure(command: Sequence[str]) -> str:

@@ -70,7 +70,16 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             if (uuid := _uuid(record)) is not None:
                 nodes.setdefault(("uuid", uuid), node)
         port.check_names(nodes, str(path))
-        yield _node(record, place, reading)
+        summary = record.get("summary")
+        yield port.of_graph(
+            place,
+            record,
+            _key_of_node(record),
+            port.entity(record.get("name"), _label(record), [summary] if summary else None),
+            user=_user(record),
+            timestamp=record.get("created_at"),
+            metadata=_more(record, reading, NODE),
+        )
     told = _KnownFacts()
     for place, member, record in _records(path, reading, LISTS[1:]):
         if member != "edges":
@@ -130,19 +139,6 @@ def _key_of_node(record: port.Raw) -> list[Any]:
     uuid = _uuid(record)
     by_name = port.entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]
-
-
-def _node(record: port.Raw, place: str, reading: port.SourceReading) -> port.SourceRecord:
-    summary = record.get("summary")
-    return port.of_graph(
-        place,
-        record,
-        _key_of_node(record),
-        port.entity(record.get("name"), _label(record), [summary] if summary else None),
-        user=_user(record),
-        timestamp=record.get("created_at"),
-        metadata=_more(record, reading, NODE),
-    )
 
 
 def _edge(
