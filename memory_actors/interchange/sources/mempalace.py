@@ -80,7 +80,7 @@ def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
         yield port.of_graph(place, raw, ["triple", own_id], data, ends=both, metadata=about)
 
 
-def _object(text: object, reading: port.SourceReading) -> dict[str, Any]:
+def _object(text: object, reading: port.SourceReading) -> port.Fields:
     if text in (None, "", "{}"):
         return {}
     if isinstance(said := decoded(text), dict):

@@ -95,7 +95,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
 
 def _records(
     path: Path, reading: port.SourceReading, members: tuple[str, ...]
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
+) -> Iterator[tuple[str, str, port.Fields]]:
     for number, member, value in json_values(path, LISTS):
         if member in members:
             place = f"{path}, {member} {number}"
@@ -113,7 +113,7 @@ def _user(record: port.Raw) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> dict[str, Any]:
+def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> port.Fields:
     own = record.get("attributes") or record.get("metadata")
     metadata = port.metadata_of(record, known, reading) | (own if isinstance(own, dict) else {})
     return metadata | port.present(zep_uuid=_uuid(record))
