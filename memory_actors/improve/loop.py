@@ -281,13 +281,13 @@ class _Run:
         because: records.StoppedBecause = (
             "error" if isinstance(error, ImprovementError) else "memory_limit"
         )
+        failed = None
         if self._open is not None:
             failed = records.Round(number=self._round, critique=self._open, error=str(error))
             self._keep(failed)
-            await self._recorder.last_round(failed)
         result = self._result(because)
         error.result = result  # type: ignore[attr-defined]  # both kinds have it
-        await self._recorder.fail(because, str(error))
+        await self._recorder.fail(because, str(error), failed)
         failed_event = records.Failed(error=type(error).__name__, message=str(error), result=result)
         return [*self._told(), failed_event]
 

@@ -155,15 +155,13 @@ class Recorder:
         await self._user.episodes.finish(self.episode_id, said)
         self._ended = True
 
-    async def last_round(self, one: records.Round) -> None:
-        """Write the round in which a run failed, if that can be done."""
-        with anyio.move_on_after(END_S, shield=True):
-            await _or_log(self.round(one))
-
-    async def fail(self, because: records.StoppedBecause, message: str) -> None:
+    async def fail(
+        self, because: records.StoppedBecause, message: str, last: records.Round | None = None
+    ) -> None:
         """End the episode of a run that was cut off, if it has begun and not ended.
 
-        Not even a cancelled caller can cancel it; it gives up after 10 s.
+        Not even a cancelled caller can cancel it; it gives up after 10 s. `last` is the round in
+        which it failed.
         """
         if self._ended or self._begun is None:
             return
@@ -172,6 +170,8 @@ class Recorder:
             await asyncio.wait([self._begun])
             if self.episode_id is None or self._user is None:
                 return
+            if last is not None:
+                await _or_log(self.round(last))
             said = message if because == "closed_early" else f"{because}: {message}"
             await _or_log(self._user.episodes.finish(self.episode_id, said, success=False))
 
