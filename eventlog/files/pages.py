@@ -186,8 +186,6 @@ def _stretches(starts: _Numbers, counts: _Numbers) -> _Numbers:
 
 
 class _FilePages:
-    """The pages of one file, and which of them have been reached."""
-
     def __init__(self, data: Bytes, meta: Meta):
         self._bytes = meta.page_bytes
         self._there = len(data) // meta.page_bytes
@@ -206,7 +204,6 @@ class _FilePages:
         return [_tree(self._data, at) for at, _ in self._values] if is_main else []
 
     def check_free(self, tree: _Tree) -> None:
-        """Check the list of free pages, after all trees."""
         self._check_tree(tree, 0, note=True)
         for at, size in self._values:
             numbers = self._data[at : at + size - size % _NUMBER_BYTES].copy().view(np.int64)
@@ -255,7 +252,6 @@ class _FilePages:
         return _Nodes(page, low | high << 16, flags, value_at)
 
     def _offsets(self, pages: _Numbers, kind: int) -> tuple[_Numbers, _Numbers]:
-        """Return for each node of these pages in which it is, and where."""
         self._reach(pages, np.ones_like(pages))
         self._check_kind(pages, kind)
         at = pages * self._bytes // 2
@@ -271,7 +267,6 @@ class _FilePages:
         return page, offset
 
     def _check_kind(self, pages: _Numbers, kind: int) -> None:
-        """Refuse pages that say that they are others, or of another kind."""
         number = self._eights[pages * self._bytes // 8]
         flags = self._twos[pages * self._bytes // 2 + _FLAGS_AT]
         wrong = (number != pages) | (flags != kind)

@@ -141,7 +141,6 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
-    """Return the last position of a log that goes at least as far as its anchor says."""
     known = anchor.read()
     with env.read() as txn:
         last = ledger.tail(txn)
@@ -156,7 +155,6 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
 
 
 def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
-    """Finish what a crash has left of erasures; say whether there was anything."""
     try:
         with env.read() as txn:
             pending = erasing.pending(txn)

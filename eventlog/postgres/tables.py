@@ -254,7 +254,6 @@ class SideTables:
         return found
 
     async def _pages(self, query: str, sid: bytes, *named: Bytes) -> dict[bytes, bytes]:
-        """Return the pieces that a query finds, a page of them at a time."""
         after, found = b"", dict[bytes, bytes]()
         while page := await self._database.run(query, [sid, after, *named]):
             found |= page

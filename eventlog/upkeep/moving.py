@@ -182,7 +182,6 @@ class Moving:
         return reached
 
     async def _verified(self, place: DatabasePlace, connection: Connection) -> VerifyReport:
-        """Check every event and chain of the target, the heads of the source, and the totals."""
         with self._files.env.read() as txn:
             totals = load_totals(txn)
         half = self._heads.position
@@ -206,7 +205,6 @@ class Moving:
     # --- from the source
 
     def _chunk(self, reached: MoveProgress) -> tuple[dict[str, list[Row]], MoveProgress]:
-        """Return the next rows, and the progress after them."""
         table, put_of = self._tables[reached.table]
         put, size = defaultdict[str, list[Row]](list), 0
         after, rows = reached.after, reached.rows
@@ -300,7 +298,6 @@ class Moving:
 async def _put(
     connection: Connection, rows: Mapping[str, list[Row]], reached: MoveProgress
 ) -> None:
-    """Put rows, and how far the move has come with them, in one transaction."""
     with in_time(connection):
         async with connection.transaction():
             for target, some in rows.items():

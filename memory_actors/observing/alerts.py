@@ -222,8 +222,6 @@ class AlertDispatcher:
 
 
 class _Delivery:
-    """One sink with its queue and its task."""
-
     def __init__(self, sink: AlertSink):
         self._sink = sink
         self._name = type(sink).__name__
