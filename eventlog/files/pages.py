@@ -116,7 +116,7 @@ def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
     meta = _newest(path, head)
     if size <= checked_bytes_max or size < meta.stated_bytes:
         try:
-            check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
+            _check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
         except CorruptLog as error:
             raise CorruptLog(f"{path}: {error}") from error
 
@@ -155,11 +155,7 @@ def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
             yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 
-def check_pages(data: Bytes, meta: Meta) -> None:
-    """Check all of a file that LMDB would walk through, from one of its meta pages.
-
-    :raises CorruptLog: something is not as LMDB takes it to be.
-    """
+def _check_pages(data: Bytes, meta: Meta) -> None:
     at = meta.page * meta.page_bytes + _TREES_AT
     free, main = (_tree(data, at + n * _TREE.size) for n in range(2))
     pages = _FilePages(data, meta)

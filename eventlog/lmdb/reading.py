@@ -29,7 +29,6 @@ from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     StreamRecord,
-    event_at,
     key_check,
     load_segment,
     neighbours,
@@ -134,10 +133,6 @@ class LogReading(FrameReading):
         sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
         places = self._packed_positions(txn, name, sid, versions)
         return self._events_at(txn, places, versions, stream, sid, dropped)
-
-    def chain_at(self, txn: Transaction, name: str, version: int) -> bytes:
-        """Return the chain value of an event of a stream, empty if there is none."""
-        return frame.chain_of(event_at(txn, frame.stream_id(name), version)[1])
 
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]

@@ -145,7 +145,8 @@ async def make_tables(
         made_format=made_format, identity=database.value_in_sql(connection, identity)
     )
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-    await database.run_script(connection, before + tables + after)
+    with database.in_time(connection):
+        await connection.execute(before + tables + after)  # one message is one transaction
 
 
 # --- beside the events

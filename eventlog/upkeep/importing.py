@@ -219,7 +219,7 @@ class Importing:
 
     def finish(self, txn: Transaction) -> None:
         """Take over the totals, and names and epochs of streams."""
-        self._files.ledger.replace_totals(self.totals)
+        self._files.ledger.totals = dict(self.totals)
         for sid, stream in self.streams.items():
             record = self._record(txn, stream)
             if record.version:

@@ -74,10 +74,6 @@ class LogUpkeep:
         self._under_way: set[asyncio.Task[Any]] = set()  # at most one
         self._is_closing = False
 
-    async def _end_upkeep(self) -> None:
-        self._is_closing = True
-        await asyncio.gather(*self._under_way, return_exceptions=True)
-
     async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
         """Move the payloads of these events of a stream to the archive. See `ArchivingStore`.
 
