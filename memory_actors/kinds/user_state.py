@@ -370,8 +370,7 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
     if isinstance(command, Restore):  # its texts have no embeddings: digests alone are compared
         tombstones.refuse(events, None, msgspec.structs.replace(forgotten, similar=()))
     elif forgotten.by_digest and not isinstance(command, UNCHECKED):
-        said = (getattr(event, "words", event) for event in events)  # of what is to wait
-        tombstones.refuse(said, command.codes, forgotten)
+        tombstones.refuse(events, command.codes, forgotten)
 
 
 _WORK: Mapping[type[Purge], type[Purging]] = {
