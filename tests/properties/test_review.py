@@ -8,17 +8,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from properties.test_user_decider import UserMachine
+from support import recount, room
 from support.deciding import Decided, living
 from support.user_rules import ANY
 
+from memory_actors.base.errors import ForgottenError, QuotaExceededError
+from memory_actors.kinds import user_state
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Add, Command
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.relationships import Relate
+from memory_actors.kinds.entity.state import named
 from memory_actors.kinds.long_term import AddMemories, MemorySeen
 from memory_actors.kinds.provenance import ExpireMemories
-from memory_actors.kinds.review import MemoryHeld, Reject, ReviewClosed, approving
+from memory_actors.kinds.review import TOTALS, MemoryHeld, Reject, ReviewClosed, approving
+from memory_actors.kinds.tombstones import tombstones_of
 from memory_actors.kinds.user_state import KINDS, UserState
 
 CAN_WAIT = (AddMemories, AddEntity, Relate, AddEntry)
@@ -51,10 +56,14 @@ class ReviewMachine(UserMachine):
         decided = self.deciding.ask(command)
         if isinstance(decided.command, Add) and decided.command.waits:
             self.nothing_began(decided)
+            self.takes_its_room(decided)
         if not isinstance(command, SetTier):
             before, after = self.uses(decided.before), self.uses(decided.after)
             assert all(used <= max(limit, before[name][0]) for name, (used, limit) in after.items())
         return decided
+
+    def _ask(self, command: Command) -> Decided:
+        return self.ask(command)
 
     def nothing_began(self, decided: Decided) -> None:
         """Only a fact that is there counts as said again."""
@@ -63,12 +72,26 @@ class ReviewMachine(UserMachine):
         assert all(replayed.of(kind) == decided.after.of(kind) for kind in KINDS if not seen)
         assert living(decided.before).keys() == living(decided.after).keys()
 
+    def takes_its_room(self, decided: Decided) -> None:
+        """A pending memory takes the bytes of its texts, and a place unless it adds to another."""
+        for held in (one.data for one in decided.events if isinstance(one.data, MemoryHeld)):
+            texts = [getattr(held.words, "content", "")]
+            if held.entity is not None:
+                new = held.entity
+                texts = [new.name, new.type, *(one.text for one in new.observations)]
+                is_new = named(decided.before.entity, new.name, new.type) is None
+                assert held.counted.get("entities", 0) == is_new
+            if held.fact or held.entity:
+                assert held.text_bytes == max(1, sum(len(text.encode()) for text in texts))
+
     def uses(self, state: UserState) -> dict[str, tuple[int, int]]:
-        return {
-            f"{kind.NAME}.{use.quota}": (use.used, use.limit)
-            for kind in KINDS
-            for use in state.quotas(kind, self.limits, None)
-        }
+        """Count how much of each quota living and pending memories take."""
+        uses = recount.fullest(recount.uses(state, self.limits))
+        for (kind, quota), limit_name in room.LIMITS.items():
+            if (name := f"{kind}.{quota}") in uses:
+                used, limit = uses[name]
+                uses[name] = used + state.review.counted.get(limit_name, 0), limit
+        return uses
 
     def some_pending(self, number: int) -> tuple[str, Any]:
         ids = sorted(self.state.review.pending)
@@ -81,6 +104,11 @@ class ReviewMachine(UserMachine):
         memory_id, held = self.some_pending(number)
         command = approving(held.data, (), self.now_us, DocumentRoom())
         decided = self.ask(command)
+        said = [self.state.tombstones.said_in(text) for text in held.data.facts]
+        assert isinstance(decided.refusal, ForgottenError) or not any(said)
+        if isinstance(decided.refusal, QuotaExceededError) and not held.data.entry:
+            uses = self.uses(decided.before).values()
+            assert any(used > limit for used, limit in uses), "it takes what its wait took"
         if decided.refusal is None:
             assert memory_id not in self.state.review.pending
             assert held.data.kind == "entity" or self.says_it(held.data)
@@ -98,10 +126,13 @@ class ReviewMachine(UserMachine):
         )
 
     @some_wait
-    @rule(number=ANY)
-    def rejects(self, number: int) -> None:
-        memory_id, _ = self.some_pending(number)
-        decided = self.ask(Reject(now_us=self.now_us, memory_ids=(memory_id,), tombstones=()))
+    @rule(number=ANY, forgets=st.booleans())
+    def rejects(self, number: int, forgets: bool) -> None:
+        memory_id, held = self.some_pending(number)
+        texts = held.data.facts if forgets else ()
+        stones = tombstones_of(texts, self.state.tombstones, b"key", self.now_us)
+        command = Reject(now_us=self.now_us, memory_ids=(memory_id,), tombstones=stones)
+        decided = self.ask(command)
         assert memory_id not in self.state.review.pending
         assert all(decided.before.of(kind) is decided.after.of(kind) for kind in KINDS)
 
@@ -132,6 +163,18 @@ class ReviewMachine(UserMachine):
         assert counted == Counter(dict(self.state.review.counted))
         soonest_us = min((one.until_us for one in waiting.values()), default=0)
         assert self.state.review.next_expiry_us == soonest_us
+
+    @invariant()
+    def pending_memories_count_in_quotas_and_totals(self) -> None:
+        uses, totals = self.uses(self.state), user_state.totals(self.state)
+        for kind in KINDS:
+            for use in self.state.quotas(kind, self.limits, None):
+                assert (use.used, use.limit) == uses[f"{kind.NAME}.{use.quota}"]
+        for name, total in TOTALS.items():
+            kind_name, _, field = total.partition(".")
+            kind = user_state.KIND_BY_NAME[kind_name]
+            living = getattr(kind.tally(self.state.of(kind)), field)
+            assert totals[total] == living + self.state.review.counted.get(name, 0)
 
 
 TestReview = ReviewMachine.TestCase

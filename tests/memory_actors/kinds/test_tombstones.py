@@ -21,7 +21,13 @@ from memory_actors.kinds.episodic import AddStep, FinishEpisode, StartEpisode, U
 from memory_actors.kinds.episodic.events import EpisodeFinished, EpisodeStarted, StepTexts
 from memory_actors.kinds.forgetting import Forget
 from memory_actors.kinds.kind import tentative
-from memory_actors.kinds.long_term import AddMemories, MemoryAdded, UpdateMemory
+from memory_actors.kinds.long_term import (
+    AddMemories,
+    DeleteMemory,
+    MemoryAdded,
+    RestoreMemories,
+    UpdateMemory,
+)
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.short_term import AddMessage, MessageAdded, UpdateMessage
 from memory_actors.kinds.structured import DocumentPut, PutDocument
@@ -95,11 +101,17 @@ class Life:
         self.state = UserState()
         self.ask(AddMemories(now_us=0, memories=(memory(0, "nothing much"),)))
 
-    def forgetting(self, fact: str) -> Forget:
+    @property
+    def past(self) -> dict[str, list[Any]]:
+        """Every event about each memory."""
         past: dict[str, list[Any]] = {}
         for one in self.log:
             for memory_id in KEYS(one.data):
                 past.setdefault(memory_id, []).append(one)
+        return past
+
+    def forgetting(self, fact: str) -> Forget:
+        past = self.past
         return Forget(now_us=99, memory_ids=tuple(past), tombstones=stones(fact), past=past)
 
     def ask(self, command: Command) -> Sequence[Any]:
@@ -108,6 +120,8 @@ class Life:
                 now_us=1, memory_id="m0", content=command.content, size_bytes=9,
                 digest=command.digest,
             )  # fmt: skip
+        if isinstance(command, RestoreMemories):
+            command = replace(command, past=self.past)
         events = FOLD.decide(command, self.state)
         recorded = [
             one
@@ -139,9 +153,9 @@ def fields(text: str) -> dict[str, list[Command]]:
     """Return, for each field that a text may come in, the command with it behind what it needs."""
     ended = EpisodeFinished(memory_id="e", failed=False, result=text, size_bytes=9, digest=b"r")
     begun = StartEpisode(now_us=1, episode=START)
-    waits = {"held_until_us": 9}
+    waits: dict[str, Any] = {"held_until_us": 9}
     changed: dict[str, Any] = {"now_us": 1, "content": text, "size_bytes": 9, "digest": b"c"}
-    about = {"metadata": {"a": [{"b": text}]}}
+    about: dict[str, Any] = {"metadata": {"a": [{"b": text}]}}
     steps = {
         part: [begun, AddStep(now_us=1, step=StepTexts(**{"action": "a", part: text}).added("e"))]
         for part in StepTexts._fields
@@ -163,6 +177,9 @@ def fields(text: str) -> dict[str, list[Command]]:
         "section": [AddEntry(**ENTRY, section=text, text="x")],
         "new entry": [AddEntry(**ENTRY, section="", text="x"),
                       EditEntry(now_us=1, memory_id="n", text=text)],
+        "restored": [AddMemories(now_us=1, memories=(memory(1, text),)),
+                     DeleteMemory(now_us=1, memory_id="m1"),
+                     RestoreMemories(now_us=1, memory_ids=("m1",))],
         "pending entry": [AddEntry(**ENTRY, **waits, section=text, text="x")],
         "pending fact": [AddMemories(now_us=1, memories=(memory(1, text),), **waits)],
         "pending observation": [
@@ -180,7 +197,8 @@ def test_a_tombstone_refuses_its_text_in_every_field_until_it_is_lifted(field: s
     *needed, last = fields(fact)[field]
     for command in needed:
         life.ask(command)
-    life.ask(PutTombstones(now_us=2, tombstones=stones("something else", fact)))
+    imported = tombstones_of(["something else"], Tombstones(), b"0 key of another", 1)
+    life.ask(PutTombstones(now_us=2, tombstones=(*imported, *stones(fact))))
     with pytest.raises(ForgottenError):
         life.ask(last)
     life.ask(LiftTombstones(now_us=3, digests=(stones(fact)[0].digest,)))
@@ -268,16 +286,20 @@ def test_of_many_facts_those_that_were_forgotten_are_left_out() -> None:
 
 
 def test_a_similar_text_is_refused_by_the_embedding_in_the_command() -> None:
+    """From exactly the cosine on; and a fact that is forgotten again may have another cosine."""
     life = Life()
     code = bytes([100, 0, 0])
-    life.ask(PutTombstones(now_us=1, tombstones=stones("I like tea", similar=0.9, code=code)))
     add = AddMemories(now_us=2, memories=(memory(1, "Tea is what I like", b"other"),))
-    with pytest.raises(EmbeddingNeededError):
-        life.ask(add)
-    near, far = {b"other": bytes([90, 10, 0])}, {b"other": bytes([0, 100, 0])}
-    with pytest.raises(ForgottenError):
-        life.ask(AddMemories(now_us=2, memories=add.memories, codes=near))
-    assert life.ask(AddMemories(now_us=2, memories=add.memories, codes=far))
+    near, far = bytes([90, 10, 0]), bytes([0, 100, 0])
+    for similar, refused, let_in in ((1.0, code, near), (0.9, near, far)):
+        stone = stones("I like tea", similar=similar, code=code)
+        assert life.ask(PutTombstones(now_us=1, tombstones=stone))
+        assert not life.ask(PutTombstones(now_us=1, tombstones=stone))
+        with pytest.raises(EmbeddingNeededError):
+            life.ask(add)
+        with pytest.raises(ForgottenError):
+            life.ask(replace(add, codes={b"other": refused}))
+        assert FOLD.decide(replace(add, codes={b"other": let_in}), life.state)
 
 
 PIECES = st.sampled_from(
