@@ -318,7 +318,10 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
     own = getattr(state, part.NAME)
     events: Sequence[Event] = part.decide(command, own, mine)
     if isinstance(command, Add) and command.waits:
-        return review.held(command, events)
+        kind = KIND_BY_NAME[part.NAME]
+        after, before = kind.tally(kind.fold(own, tentative(events))), kind.tally(own)
+        growth_bytes = max(0, after.size_bytes - before.size_bytes)
+        return review.held(command, events, growth_bytes=growth_bytes)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
         events = [*events, *lifetimes(command, events, same, state.provenance)]
