@@ -1,8 +1,9 @@
 """The reads of `memory.user(...)`, live or of the past."""
 
 import sys
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import anyio.to_thread
 
@@ -11,16 +12,12 @@ from memory_actors.api.finding import (
     Chosen,
     chosen,
     found_in,
-    found_summary,
     in_export_order,
     matching,
-    named_kinds,
     newest,
     searched_kinds,
 )
 from memory_actors.api.forgetting import facts_of
-from memory_actors.api.originals import expand
-from memory_actors.api.reviewing import pending
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -61,6 +58,8 @@ from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import history, memories
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
@@ -75,9 +74,16 @@ class UserReads(Redacting):
     _left = OF_HANDLES | {"source", "sources", "document"}
 
     context: UserContext
+    _long_term: LongTermMemory
+    _handles: dict[str, Handle]
+    """By the names of their kinds."""
 
     def __init__(self, scope: Scope):
         self._scope = scope
+
+    @abstractmethod
+    def _with(self, **fields: object) -> Self:
+        """Return a handle that says something else of itself. See `On`."""
 
     @property
     def user_id(self) -> str:
@@ -214,13 +220,6 @@ class UserReads(Redacting):
         hits = await retrieval.retrieve(log, live, more)
         return (await reranking.ordered(asked.text, hits))[: asked.top_k]
 
-    async def expand(self, compressed_id: str) -> list[Memory]:
-        """Return the originals of a summary as they were, from the log, in order of time.
-
-        :raises NotFoundError: it is no summary, or its originals are not here (any more).
-        """
-        return await expand(self._scope, await found_summary(self._scope, compressed_id))
-
     async def get(self, memory_id: str) -> Memory:
         """Return one memory.
 
@@ -307,22 +306,6 @@ class UserReads(Redacting):
         if contains is not None:
             return len(await self._containing(state, which, contains))
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
-
-    async def pending(
-        self,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        *,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[Memory]:
-        """Return the memories that wait for a review, the last that was added first.
-
-        No other read returns them. `expires_at` is when the wait ends: what nobody has approved by
-        then is rejected. `Settings.review` says what has to wait.
-        """
-        kinds = named_kinds(memory_types)
-        first, count = check_count(offset, "offset"), check_count(limit, "limit")
-        return await pending(self._scope, kinds, first, count)
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

@@ -8,17 +8,15 @@ from typing import Any, Final, Self, get_type_hints
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.bulk import delete_many, restore
-from memory_actors.api.finding import chosen, found, found_summary, full_id
+from memory_actors.api.bulk import UserBulk
+from memory_actors.api.finding import found, full_id
 from memory_actors.api.forgetting import forget, forget_retained, leave, put_forgotten, unforget
-from memory_actors.api.originals import originals_of
 from memory_actors.api.purging import by_kind, purge
-from memory_actors.api.reads import UserReads
-from memory_actors.api.reviewing import read_pending, rejecting
+from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin, origins_of
+from memory_actors.base.origins import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -58,7 +56,6 @@ from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.handle import Adding, Handle
-from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
@@ -66,7 +63,7 @@ from memory_actors.users.handles.working import WorkingMemory
 from memory_actors.users.holds import holds_of, refuse_held
 
 
-class UserMemory(UserReads):
+class UserMemory(UserBulk, UserReviews):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
 
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
@@ -79,7 +76,6 @@ class UserMemory(UserReads):
     episodes: Episodes
     documents: Documents
     context: UserContext
-    _long_term: LongTermMemory
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
@@ -112,7 +108,6 @@ class UserMemory(UserReads):
         return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
-        """Return a handle that says something else of itself. See `On`."""
         handle = copy(self)
         UserMemory.__init__(handle, self._scope.changed(**fields))
         return handle
@@ -319,82 +314,6 @@ class UserMemory(UserReads):
         :raises InvalidInputError: several do.
         """
         return await full_id(self._scope, beginning)
-
-    async def delete_many(
-        self,
-        filters: Mapping[str, Any],
-        *,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        sources: Sequence[str] | None = None,
-        min_trust: Trust | str | None = None,
-        agent_id: str | None = None,
-    ) -> list[Receipt]:
-        """Delete the memories that match; return a receipt for each. `count` says how many do.
-
-        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted or
-        not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer
-        matches `filters`, stays. Memories that are deleted along with another (an entity's
-        relationships) have no receipt.
-
-        :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
-            matches everything, without `memory_types`.
-        """
-        self._scope.check_writable()
-        which = chosen(memory_types, filters, sources, min_trust, agent_id)
-        if not filters and memory_types is None:
-            raise InvalidInputError(
-                "no filter matches everything: name memory_types as well, or use "
-                "`MemorySystem.erase` to forget the user"
-            )
-        return await self._scope.unattended(delete_many(self._scope, self._handles, which))
-
-    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Bring back memories that were pruned, evicted or deleted, as they were.
-
-        A memory with a time to live keeps its expiry. If that is over, it lives as long again.
-        All or none: a refused call changes nothing. Living memories stay unchanged. Working and
-        short-term memory does not come back. Each kind is one append: where the process dies
-        between two of them, or another write takes the room meanwhile, those of the first kinds are
-        back; repeat it.
-
-        :raises QuotaExceededError: there is no room for them.
-        :raises NotFoundError: one of them never was.
-        :raises InvalidInputError: one is a summary whose originals all live.
-        """
-        self._scope.check_writable()
-        return await restore(self._scope, self._handles, memory_ids)
-
-    async def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Add pending memories, as if they were added now by the one who had added them.
-
-        One by one: where one is refused, those before it are there. A fact that is there by now is
-        `seen`, and an observation goes to the entity that has its name: the receipt has its id.
-
-        :raises NotFoundError: one of them is not pending; nothing was approved.
-        :raises QuotaExceededError: the context document has no room for it.
-        """
-        self._scope.check_writable()
-        receipts = []
-        for one in await read_pending(self._scope, memory_ids):
-            names = {name: one.meta.get(name) for name in ("agent_id", "session_id")}
-            author = self._with(**names, origins=origins_of(one), lives_until_us=None)
-            receipts.append(await author._handles[one.data.kind]._approve(one))
-        return receipts
-
-    async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Reject pending memories, all or none: they never begin.
-
-        Their facts are refused from now on, as if forgotten (`forgotten` lists it, and
-        `unforget` lets one come again). The log keeps the words, unless you `forget` them.
-
-        :raises NotFoundError: one of them is not pending.
-        """
-        self._scope.check_writable()
-        held = await read_pending(self._scope, memory_ids)
-        command = rejecting(held, (await self._scope.state()).tombstones, self._scope.now_us())
-        written = await self._long_term._write(command)
-        of_kinds = [(self._handles[one.data.kind], one.data.memory_id) for one in held]
-        return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
 
     async def purge(
         self,
@@ -611,21 +530,6 @@ class UserMemory(UserReads):
         named = check_subject(subject)
         command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
         return (await self._scope.carry_out(command)).grants.rights
-
-    async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
-        """Bring the originals of a summary back, all or none; the summary goes.
-
-        They are left alone by compaction from then on.
-
-        :raises QuotaExceededError: there is no room for all of them.
-        :raises NotFoundError: it is no summary, or its originals are not here (any more).
-        """
-        self._scope.check_writable()
-        kind, row = await found_summary(self._scope, compressed_id)
-        ids = await originals_of(self._scope, row)
-        handle = self._handles[kind.NAME]
-        assert isinstance(handle, Summarized)
-        return await handle._undo_compaction(compressed_id, ids)
 
     async def _leave(self, subject: str) -> None:
         """Let a person who is erased leave this scope. See `api/forgetting.py`."""
