@@ -100,27 +100,35 @@ async def forget(
         check_flag(flag, name)
     least = 0.0 if similar is None else check_share(similar, "similar")
     require(scope.services.log, RedactingStore)
-    fact, now_us = await _meant(scope, what), scope.now_us()
-    key, known = secrets.token_bytes(KEY_BYTES), (await scope.state()).tombstones
-    stones = tombstones_of(fact.texts, known, key, now_us, reason)
-    if least:
-        stones = await _with_codes(scope.embeddings, fact.texts, stones, least)
-    if not (fact.chosen or (everywhere and await _named(scope, fact))):
-        raise NotFoundError(
-            f"nothing says {what!r:.80}: search for it, and give the id of the memory that does"
+
+    async def work() -> Forgotten:
+        async with scope.services.turn("forget", scope.stream):
+            key, known = secrets.token_bytes(KEY_BYTES), (await scope.state()).tombstones
+            refuse_held(await holds_of(scope.services.log, scope.stream))
+            fact, now_us = await _meant(scope, what), scope.now_us()
+            stones = tombstones_of(fact.texts, known, key, now_us, reason)
+            if least:
+                stones = await _with_codes(scope.embeddings, fact.texts, stones, least)
+            if not (fact.chosen or (everywhere and await _named(scope, fact))):
+                raise NotFoundError(
+                    f"nothing says {what!r:.80}: search for it, and give the id of the memory that "
+                    "does"
+                )
+            done, rewritten = await _forget(
+                scope, fact, stones, everywhere=everywhere, dry_run=dry_run
+            )
+        return Forgotten(
+            user_id=scope.user_id,
+            dry_run=dry_run,
+            forgotten_at=to_datetime(now_us),
+            tombstones=tuple(one.digest.hex() for one in stones),
+            kept=by_kind(one for each in done for one in each.kept),
+            rewritten=rewritten,
+            **taken_out(done),
         )
-    work = _forget(scope, fact, stones, everywhere=everywhere, dry_run=dry_run)
+
     with scope.measured("Forget", "any"):
-        done, rewritten = await (work if dry_run else scope.unattended(work))
-    return Forgotten(
-        user_id=scope.user_id,
-        dry_run=dry_run,
-        forgotten_at=to_datetime(now_us),
-        tombstones=tuple(one.digest.hex() for one in stones),
-        kept=by_kind(one for each in done for one in each.kept),
-        rewritten=rewritten,
-        **taken_out(done),
-    )
+        return await (work() if dry_run else scope.unattended(work()))
 
 
 async def unforget(scope: Scope, what: str) -> ForgottenFact:
@@ -295,15 +303,16 @@ async def _forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) 
             if not isinstance(one.data, Dropped) and is_meant(one):
                 gone.update(_KEYS(one.data))
 
-    await _searched(scope, look)
-    async with scope.writable() as live:
-        path, state = live.indexes.path, live.state
-    living = {one for one in gone if state.find(one) is not None}
-    if gone <= living:
-        return 0
-    fact = _Fact((), frozenset(gone - living))
-    words = _Words(fact, (), (), await anyio.to_thread.run_sync(_digests, state), set())
-    return await _rewritten(scope, words, path)
+    async with scope.services.turn("forget", scope.stream):
+        await _searched(scope, look)
+        async with scope.writable() as live:
+            path, state = live.indexes.path, live.state
+        living = {one for one in gone if state.find(one) is not None}
+        if gone <= living:
+            return 0
+        fact = _Fact((), frozenset(gone - living))
+        words = _Words(fact, (), (), await anyio.to_thread.run_sync(_digests, state), set())
+        return await _rewritten(scope, words, path)
 
 
 async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:

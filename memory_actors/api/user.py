@@ -60,7 +60,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
-from memory_actors.users.holds import holds_of, refuse_held
+from memory_actors.users.holds import holds_of
 
 
 class UserMemory(UserBulk, UserReviews):
@@ -359,8 +359,8 @@ class UserMemory(UserBulk, UserReviews):
         and refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing
         changes.
 
-        Other calls of this user get `BeingErasedError` while the log is rewritten. After a crash,
-        or an error, repeat it.
+        Other calls of this user get `BeingErasedError` while the log is rewritten; another `forget`
+        waits. After a crash, or an error, repeat it.
 
         :raises NotFoundError: nothing says that: give the id of a memory.
         :raises HeldError: the user is under a legal hold.
@@ -369,7 +369,6 @@ class UserMemory(UserBulk, UserReviews):
         :raises EmbedderError: `similar` is given, and the fact could not be embedded.
         """
         self._scope.check_writable()
-        refuse_held(await self.holds())
         return await forget(
             self._scope, what,
             everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,

@@ -100,7 +100,7 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) ->
         )
     run = _Run(scope, facts, extractor, asked)
     with scope.measured("Extract", "any", kinds=()):
-        async with scope.services.extracting(scope.stream):
+        async with scope.services.turn("extract", scope.stream):
             return await run.extract()
 
 

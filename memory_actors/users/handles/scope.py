@@ -71,16 +71,15 @@ class Services:
     """Masks what callers say; None: nothing is masked."""
     extractor: Any = None
     """Finds facts in messages; None: nobody does."""
-    extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """By stream: held while messages of it are read."""
+    turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the model is switched."""
     unattended: set[asyncio.Task[None]] = field(default_factory=set)
     """Work whose caller may have gone. It holds its user live, so closing waits for it."""
 
-    def extracting(self, stream: str) -> asyncio.Lock:
-        """Return the lock of the extractions of a user."""
-        return self.extracts.setdefault(stream, asyncio.Lock())
+    def turn(self, work: str, stream: str) -> asyncio.Lock:
+        """Return the lock of work that is done once at a time for a user."""
+        return self.turns.setdefault(f"{work} {stream}", asyncio.Lock())
 
 
 def new_memory_id(now_us: int) -> str:
