@@ -17,7 +17,6 @@ from memory_actors.api.finding import (
     newest,
     searched_kinds,
 )
-from memory_actors.api.forgetting import facts_of
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -33,7 +32,7 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, ForgottenFact, Why
+from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.statistics import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
@@ -325,14 +324,6 @@ class UserReads(Redacting):
         `undone_at` is set if an extraction was undone.
         """
         return await extractions(self._scope, limit)
-
-    async def forgotten(self) -> list[ForgottenFact]:
-        """Return the forgotten facts that are refused, newest first: digests and times, no text.
-
-        :raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the
-            key of a digest can test a guess.
-        """
-        return facts_of(await self._scope.managed())
 
     async def why(self, memory_id: str) -> Why:
         """Return why a memory is there, or no longer is: each event of its life in words.

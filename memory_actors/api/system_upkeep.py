@@ -24,7 +24,7 @@ from eventlog import (
     restore,
 )
 from eventlog.files.datafile import named
-from memory_actors.api.purging import purge, purge_users
+from memory_actors.api.user import UserMemory
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.on import On
@@ -37,6 +37,7 @@ from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
 from memory_actors.upkeep.switching import switch_model
 from memory_actors.users.handles.scope import Scope, Services
+from memory_actors.users.purges import purge_users
 
 
 class SystemUpkeep:
@@ -112,7 +113,8 @@ class SystemUpkeep:
         users, services = await known_users(self._log), self._services
 
         async def purge_one(user_id: str) -> Purged:
-            return await purge(Scope(services, On(user_id)), source, trust, dry_run=dry_run)
+            user = UserMemory(Scope(services, On(user_id)))
+            return await user.purge(source, trust=trust, dry_run=dry_run)
 
         return await purge_users(
             purge_one, users, source, trust=trust, dry_run=dry_run, progress=progress

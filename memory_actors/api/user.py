@@ -9,9 +9,8 @@ import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import UserBulk
+from memory_actors.api.data_protection import UserDataProtection
 from memory_actors.api.finding import found, full_id
-from memory_actors.api.forgetting import forget, forget_retained, leave, put_forgotten, unforget
-from memory_actors.api.purging import by_kind, purge
 from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
@@ -31,27 +30,18 @@ from memory_actors.base.records import (
 )
 from memory_actors.base.reports import (
     Extraction,
-    Forgotten,
-    ForgottenFact,
-    Hold,
-    Purged,
-    Retained,
     Undone,
 )
 from memory_actors.base.validation import (
-    check_flag,
     check_member,
     check_memory_type,
-    check_name,
     check_subject,
     check_tier,
 )
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
-from memory_actors.kinds import account
-from memory_actors.kinds.account import SetHold, SetTier
+from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.grants import SetRight
-from memory_actors.kinds.retention import ApplyRetention
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -60,10 +50,9 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
-from memory_actors.users.holds import holds_of
 
 
-class UserMemory(UserBulk, UserReviews):
+class UserMemory(UserBulk, UserDataProtection, UserReviews):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
 
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
@@ -315,75 +304,6 @@ class UserMemory(UserBulk, UserReviews):
         """
         return await full_id(self._scope, beginning)
 
-    async def purge(
-        self,
-        source: str | None = None,
-        *,
-        trust: Trust | str | None = None,
-        dry_run: bool = False,
-    ) -> Purged:
-        """Remove everything from a source, of a trust level, or both, from memory.
-
-        Each memory becomes what it would be had the source not spoken: what it wrote goes, what it
-        changed says again what others have said. Summaries that have anything of it go, and their
-        other originals come back, as far as there is room. The log keeps all of it, for audits.
-
-        It is done in batches of up to 100 memories, each whole or not at all; after a crash, or an
-        error, repeat it. With `dry_run` nothing changes.
-
-        :raises InvalidInputError: neither a source nor a trust, or an unknown one.
-        """
-        return await purge(self._scope, source, trust, dry_run=dry_run)
-
-    async def forget(
-        self,
-        what: str,
-        *,
-        everywhere: bool = True,
-        similar: float | None = None,
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> Forgotten:
-        """Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
-
-        `what` is the id of a memory that says it, also of one that was deleted, or the fact in
-        words. The memory goes, and with `everywhere` whatever else says the same: the same words
-        but for case, white space and punctuation at the end, as a text, sentence or clause of its
-        own. A text that says more loses that part; where that cannot be done, the memory is `kept`.
-        Summaries of it go, and their other originals come back.
-
-        The log keeps the events, with `[forgotten]` in the place of the words; no file has them any
-        more. A tombstone stays: a digest by which the fact is refused when it is added, captured,
-        imported or extracted again (`ForgottenError`; in bulk, the receipt's operation is
-        `forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,
-        and refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing
-        changes.
-
-        Other calls of this user get `BeingErasedError` while the log is rewritten; another `forget`
-        waits. After a crash, or an error, repeat it.
-
-        :raises NotFoundError: nothing says that: give the id of a memory.
-        :raises HeldError: the user is under a legal hold.
-        :raises InvalidInputError: an argument is not what it must be.
-        :raises MissingCapability: the store cannot take words out of the log.
-        :raises EmbedderError: `similar` is given, and the fact could not be embedded.
-        """
-        self._scope.check_writable()
-        return await forget(
-            self._scope, what,
-            everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
-        )  # fmt: skip
-
-    async def unforget(self, what: str) -> ForgottenFact:
-        """Let something that was forgotten come again: by its digest, or in its words.
-
-        Return its tombstone, which is gone.
-
-        :raises NotFoundError: it was not forgotten.
-        """
-        self._scope.check_writable()
-        return await unforget(self._scope, what)
-
     async def extract(
         self,
         session_id: str | None = None,
@@ -441,65 +361,6 @@ class UserMemory(UserBulk, UserReviews):
         tier = check_tier(tier)
         await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
-    async def hold(self, reason: str) -> Hold:
-        """Put this user under a legal hold, until `release`; there may be several.
-
-        Meanwhile no retention rule applies and nothing expires by its time to live. The log
-        drops no event, recalls included, and `erase` and `forget` are refused. Writes,
-        deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
-        what leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.
-
-        :raises InvalidInputError: a reason that is empty or over 512 bytes.
-        """
-        now_us = self._scope.now_us()
-        hold_id = self._scope.new_id(now_us)
-        reason = check_name(reason, "reason")
-        await self._scope.carry_out(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
-        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
-
-    async def release(self, hold_id: str) -> Hold:
-        """Release a legal hold. With the last one, memories that are due go.
-
-        :raises NotFoundError: it is not in force.
-        """
-        hold_id = check_name(hold_id, "hold_id")
-        await self._scope.carry_out(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
-        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
-
-    async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
-        """Delete what the retention rules no longer allow, now: see `Settings.retention`.
-
-        With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
-        was, for audits, as after a `delete`. With `from_log` the words of all that rules have ever
-        deleted leave the log, too, as with `forget`: replays show that something was there. This
-        rewrites the file of the log.
-
-        :raises MissingCapability: the store cannot take words out of the log.
-        """
-        check_flag(dry_run, "dry_run")
-        check_flag(from_log, "from_log")
-        scope, now_us = self._scope, self._scope.now_us()
-        with scope.measured(ApplyRetention.__name__, account.PART.NAME):
-            async with scope.writable() as live:
-                gone = await live.retain(scope.services.settings, now_us, dry_run=dry_run)
-                held = bool(live.state.account.holds)
-            rewrites = from_log and not (dry_run or held)
-            rewritten = await scope.unattended(forget_retained(scope)) if rewrites else 0
-        return Retained(
-            user_id=scope.user_id,
-            dry_run=dry_run,
-            applied_at=to_datetime(now_us),
-            gone=by_kind(gone),
-            held=held,
-            rewritten=rewritten,
-        )
-
-    async def holds(self, *, released: bool = False) -> list[Hold]:
-        """Return the legal holds in force, oldest first; with `released`, former ones, too."""
-        check_flag(released, "released")
-        await self._scope.state()  # refuses who may not read here
-        return await holds_of(self._scope.services.log, self._scope.stream, released=released)
-
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
         """Give a person, an agent or an API key a right, in place of the one that it had.
 
@@ -529,14 +390,6 @@ class UserMemory(UserBulk, UserReviews):
         named = check_subject(subject)
         command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
         return (await self._scope.carry_out(command)).grants.rights
-
-    async def _leave(self, subject: str) -> None:
-        """Let a person who is erased leave this scope. See `api/forgetting.py`."""
-        await self._scope.unattended(leave(self._scope, subject))
-
-    async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
-        """Refuse what was forgotten in another store. See plumbing.py."""
-        await put_forgotten(self._scope, facts)
 
     async def _put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as an export of another store has it. See plumbing.py."""

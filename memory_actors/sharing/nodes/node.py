@@ -25,7 +25,6 @@ from eventlog import EventLogError, OnDropped, Progress, SettingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.past import PastMemory, past_memory
-from memory_actors.api.purging import purge_users
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
     MemoryActorsError,
@@ -47,6 +46,7 @@ from memory_actors.sharing.invocations import FORGET, arguments, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
+from memory_actors.users.purges import purge_users
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 0.05
