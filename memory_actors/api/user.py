@@ -156,7 +156,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
             pinned=pinned,
         )
         handle = self._handles[check_memory_type(memory_type)].lasting(ttl_s)
-        return await handle._add(Adding(item, auto_prune, idempotency_key, on_duplicate))
+        return await handle._add(item, Adding(auto_prune, idempotency_key, on_duplicate))
 
     async def turn(
         self,
@@ -249,12 +249,8 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
-        return await self._long_term.lasting(ttl_s).add_many(
-            items,
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-        )
+        adding = Adding(auto_prune, idempotency_key, on_duplicate)
+        return await self._long_term.lasting(ttl_s)._add_many(items, adding)
 
     async def update(
         self,

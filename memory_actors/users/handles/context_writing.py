@@ -71,9 +71,10 @@ class ContextWriting(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        item, makes_room = self._checked_item(adding), self._scope.prunes(adding.auto_prune)
+        self._check_item(item, adding)
+        makes_room = self._scope.prunes(adding.auto_prune)
         command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=makes_room)
         return self._receipt(command.memory_id, "add", await self._write(command))
 

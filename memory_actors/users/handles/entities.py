@@ -10,6 +10,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import (
     Direction,
     Entity,
+    Item,
     Metadata,
     Neighbour,
     Receipt,
@@ -272,9 +273,9 @@ class EntityGraph(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
-        item = self._checked_item(adding)
+        self._check_item(item, adding)
         content_bytes(item.content)
         given = self._taken(item)
         key = given.pop("key")

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Episode, Memory, Metadata, Receipt, Time
+from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_count,
@@ -178,8 +178,8 @@ class Episodes(Summarized):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
-        item = self._checked_item(adding)
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
+        self._check_item(item, adding)
         given = self._taken(item)
         return await self.start(item.content, **given, auto_prune=adding.auto_prune)
 

@@ -115,17 +115,12 @@ class Written(NamedTuple):
 
 
 class Adding(NamedTuple):
-    """A memory that is to be added, given as a text, and how."""
+    """The way in which memories are to be added."""
 
-    item: Item
     auto_prune: bool | None = None
     """None: as the handle says."""
     idempotency_key: str | None = None
     on_duplicate: OnDuplicate | None = None
-
-
-REQUESTED = ("on_duplicate", "idempotency_key")
-"""The fields of an add that not every kind has."""
 
 
 class New(NamedTuple):
@@ -154,8 +149,8 @@ class Handle(Redacting, metaclass=ABCMeta):
         self._scope = scope
 
     @abstractmethod
-    async def _add(self, adding: Adding) -> Receipt:
-        """Add one memory. See `_checked_item`."""
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
+        """Add one memory, given as a text. See `_check_item`."""
 
     def _updating(
         self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
@@ -492,20 +487,16 @@ class Handle(Redacting, metaclass=ABCMeta):
 
     # --- what comes in and goes out
 
-    def _checked_item(self, adding: Adding) -> Item:
-        """Return the item, if all that is given means something for this kind.
+    def _check_item(self, item: Item, adding: Adding = Adding()) -> None:  # noqa: B008 - a tuple
+        """Refuse what means nothing for this kind: dropping it in silence would lose data.
 
-        Dropping the rest silently would lose data.
-
-        :raises InvalidInputError: something means nothing.
+        :raises InvalidInputError: something of the item, or of the way to add it.
         """
-        item = adding.item
         given = [name for name in OPTIONAL if getattr(item, name) != OPTIONAL[name].default]
-        given += [name for name in REQUESTED if getattr(adding, name) is not None]
+        given += [name for name in adding._fields[1:] if getattr(adding, name) is not None]
         for name in given:
             if name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
-        return item
 
     def _taken(self, item: Item) -> dict[str, Any]:
         names = {"metadata", "memory_id", *self.takes.intersection(OPTIONAL)}

@@ -64,14 +64,8 @@ class LongTermMemory(Summarized):
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
     _content_bytes_max = LONG_BYTES_MAX
 
-    async def add_many(
-        self,
-        items: Sequence[Item],
-        *,
-        auto_prune: bool | None,
-        idempotency_key: str | None,
-        on_duplicate: OnDuplicate | None,
-        skip_forgotten: bool = True,
+    async def _add_many(
+        self, items: Sequence[Item], adding: Adding, *, skip_forgotten: bool = True
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
 
@@ -88,37 +82,29 @@ class LongTermMemory(Summarized):
             )
         if not items:
             return []
-        command = self._adding(items, auto_prune, on_duplicate)
+        command = self._adding(items, adding)
         command = msgspec.structs.replace(command, skip_forgotten=skip_forgotten)
+        key = adding.idempotency_key
         written = await self._write(
             command,
             [text for one in command.memories for text in passages(one.content, one.role)],
-            idempotency_key=idempotency_key,
-            digest=b"" if idempotency_key is None else _request(command),
+            idempotency_key=key,
+            digest=b"" if key is None else _request(command),
         )
         return self._receipts(command, written)
 
-    async def _add(self, adding: Adding) -> Receipt:
-        item, auto_prune, idempotency_key, on_duplicate = adding
-        (receipt,) = await self.add_many(
-            [item],
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-            skip_forgotten=False,
-        )
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
+        (receipt,) = await self._add_many([item], adding, skip_forgotten=False)
         return receipt
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
         """Add a turn of a chat together with its message, both or neither."""
-        add = self._by_settings(self._adding([item], auto_prune, "keep"))
+        add = self._by_settings(self._adding([item], Adding(auto_prune, on_duplicate="keep")))
         command = AddTurn(now_us=add.now_us, memory=add, message=message)
         written = await self._write(command, passages(item.content, item.role))
         return self._receipts(add, written)[0]
 
-    def _adding(
-        self, items: Sequence[Item], auto_prune: bool | None, on_duplicate: OnDuplicate | None
-    ) -> AddMemories:
+    def _adding(self, items: Sequence[Item], adding: Adding) -> AddMemories:
         now_us = self._scope.now_us()
         memories = tuple(self._checked(item, now_us) for item in items)
         own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
@@ -127,10 +113,10 @@ class LongTermMemory(Summarized):
         return AddMemories(
             now_us=now_us,
             memories=memories,
-            auto_prune=self._scope.prunes(auto_prune),
+            auto_prune=self._scope.prunes(adding.auto_prune),
             own_ids=own_ids,
-            on_duplicate=self._on_duplicate(on_duplicate, own_ids),
-            distinct=frozenset() if on_duplicate else frozenset(kept),
+            on_duplicate=self._on_duplicate(adding.on_duplicate, own_ids),
+            distinct=frozenset() if adding.on_duplicate else frozenset(kept),
             origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
         )
 
@@ -194,7 +180,7 @@ class LongTermMemory(Summarized):
         return SummaryAdded(**fields)
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
-        self._checked_item(Adding(item))
+        self._check_item(item)
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
