@@ -113,10 +113,7 @@ class UserBulk(UserReads):
         return await self._scope.unattended(carried_out())
 
     async def _kinds_ever(self, memory_ids: Sequence[str]) -> dict[str, Kind]:
-        """Return the kinds of memories, alive or not, by id: by the events they began with.
-
-        :raises NotFoundError: one of them never was.
-        """
+        """Return the kinds of memories, alive or not, by id: by the events they began with."""
         self._scope.services.runtime.check_open()
         log, stream = self._scope.services.log, self._scope.stream
         ids = check_names(memory_ids, "memory_ids")

@@ -133,7 +133,6 @@ async def named(scope: Scope, fact: Fact) -> set[str]:
 
 
 async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[Any]]], None]) -> None:
-    """Have every event of a user looked at, in a thread, in pages."""
     log = scope.services.log
     await log.flush()
     version = (await log.head(scope.stream)).erased_version
@@ -204,7 +203,6 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
 
 
 def _digests(state: UserState) -> set[bytes]:
-    """Return the digests of what living memories say."""
     names = ("digest", "same", "value_digest")
     return state.digests() | {getattr(one.row, n, b"") for one in state.rows() for n in names}
 

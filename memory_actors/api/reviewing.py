@@ -83,10 +83,7 @@ class UserReviews(UserReads):
         return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
 
     async def _held(self, memory_ids: Sequence[str]) -> list[Recorded[MemoryHeld]]:
-        """Return the events of pending memories, in the order of their ids here, each once.
-
-        :raises NotFoundError: one does not wait.
-        """
+        """Return the events of pending memories, in the order of their ids here, each once."""
         ids = check_names(memory_ids, "memory_ids")
         review = (await self._scope.managed()).review
         review.check(ids)

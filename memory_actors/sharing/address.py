@@ -122,7 +122,6 @@ def read_address(directory: Path) -> Address | None:
 
 @contextmanager
 def _short(directory: Path) -> Iterator[str]:
-    """Hold a path of the socket that is short enough to be used."""
     path = str(directory / SOCKET)
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:
         yield path
@@ -199,7 +198,6 @@ def _scratch(path: Path) -> Path:
 
 
 def _blank(path: Path) -> None:
-    """Take a file away, and keep its room for the next owner."""
     with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
         file.write(b" " * os.fstat(file.fileno()).st_size)
     path.replace(_scratch(path))

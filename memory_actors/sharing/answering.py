@@ -291,7 +291,6 @@ class ClientSession:
         return partial(self._call, number, argument)
 
     def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
-        """Call a function of the client; any thread may."""
         message = frames.Called(number, argument, packed(list(values), no_functions))
         hearing = _Hearing()
         running = None

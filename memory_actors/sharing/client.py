@@ -268,7 +268,6 @@ class Client:
         self._say_set(waiting)
 
     def _say_set(self, waiting: Waiting) -> None:
-        """Tell the owner which of a call's events are set."""
         for place, event in waiting.events():
             if event.is_set():
                 self._at.say(frames.Signal(waiting.message.number, place))
@@ -284,7 +283,6 @@ class Client:
             self._at.say(frames.More(waiting.message.number, frames.WINDOW // 2))
 
     def _done(self, waiting: Waiting) -> None:
-        """Forget a call; tell the owner, if it has not answered."""
         number = waiting.message.number
         self._waiting.pop(number, None)
         for task in list(waiting.tasks):
@@ -349,7 +347,6 @@ class Client:
 
 
 def _deadline_s() -> float | None:
-    """Return the seconds that a caller on this event loop has left; None: all there are."""
     until_s = anyio.current_effective_deadline()
     if until_s == float("inf"):
         return None

@@ -157,7 +157,6 @@ _kept: Final[list[Any]] = []
 
 
 def _become_client(memory: MemorySystem) -> None:
-    """Make a system, and the handles on it, a client's."""
     _, made = _owned.pop(memory)
     _replace_all({id(memory._services): made()})
 

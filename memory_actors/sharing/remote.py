@@ -36,7 +36,6 @@ class Remote(metaclass=ABCMeta):  # noqa: B024 - for `register`, nothing is abst
 
 
 def _method(name: str) -> Any:
-    """Return the method that calls an operation."""
     how, finds = DECLARED[name].how, DECLARED[name].result == list[Hit]
     called: Any
     if how is How.ITERATED:
@@ -176,7 +175,6 @@ class UserMemory(Remote):
         return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
-        """Return a handle that says something else of itself. See `On`."""
         return type(self)(self._caller, msgspec.structs.replace(self._on, **fields).checked())
 
 

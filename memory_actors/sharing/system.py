@@ -298,7 +298,6 @@ async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> 
 
 
 def _engine() -> Any:
-    """Import the modules that only an owner needs."""
     with collector_at_rest():
         from memory_actors.sharing import owning
     return owning

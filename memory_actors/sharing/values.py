@@ -258,7 +258,6 @@ def _made(kind: type[BaseException]) -> BaseException:
 
 @cache
 def _type(name: str) -> Any:
-    """Return the type of a name, None if it does not cross."""
     return next((getattr(one, name) for one in MODULES if hasattr(one, name)), None)
 
 

@@ -276,10 +276,7 @@ def _checkpoint(stream: str) -> str:
 
 
 def _in_file(path: Path) -> bytes:
-    """Return the key in a file; a new one, for its owner's eyes only, if there is none.
-
-    :raises KeysUnavailable: it cannot be read, or not be made.
-    """
+    """Return the key in a file; a new one, for its owner's eyes only, if there is none."""
     try:
         if not path.exists():
             write_whole(path, secrets.token_bytes(KEY_BYTES))

@@ -166,7 +166,6 @@ def _texts(kept: bytes) -> dict[str, str]:
 
 
 def _warn_if_unreachable(mine: Address, others: list[Address]) -> None:
-    """Warn if calls from other machines cannot reach this node."""
     if is_loopback(mine.host) and any(map(is_elsewhere, others)):
         _logger.warning(
             "other machines have nodes of this store, and reach none at the address of this one: "

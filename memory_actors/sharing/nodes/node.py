@@ -221,7 +221,6 @@ class Node:
             answer.cancel()
 
     async def _has_left(self, stream: str, address: str) -> bool:
-        """Say whether a node no longer has a user, as the database knows it."""
         if self.runtime.is_live(stream):
             return True
         try:
@@ -250,7 +249,6 @@ class Node:
         return whole
 
     async def _purge_everywhere(self, progress: Progress | None = None, **how: Any) -> PurgeReport:
-        """Purge user by user, each where they are."""
 
         async def purge_one(user_id: str) -> Purged:
             purged: Purged = await self.call(Invocation("purge", On(user_id), (), how))

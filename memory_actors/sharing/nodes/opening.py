@@ -204,7 +204,6 @@ def _locked(directory: Path) -> int:
 
 
 def _remove_if_dead(directory: Path) -> None:
-    """Remove the directory of a node that no longer runs."""
     descriptor = _locked(directory)
     try:
         shutil.rmtree(directory, ignore_errors=True)

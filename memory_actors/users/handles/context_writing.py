@@ -98,11 +98,7 @@ class ContextWriting(Handle):
         return command, []
 
     async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, object]) -> Receipt:
-        """Put a block as an export of another store has it in `Memory.data`.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is no block, or its id stands for another memory.
-        """
+        """Put a block as an export of another store has it in `Memory.data`."""
         if not isinstance(item, Item):
             raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
         memory_id, block = check_name(memory_id, "memory_id"), _checked_block(data)
@@ -135,7 +131,6 @@ class ContextWriting(Handle):
 
     @property
     def _budget(self) -> TokenBudget:
-        """The number of tokens that a document may have."""
         return self._scope.services.settings.context_budget()
 
     def _room(self, *, auto_archive: bool = False, free: float = FREE) -> DocumentRoom:
@@ -269,11 +264,6 @@ def checked_section(title: str) -> str:
 
 
 def _check_changes(changes: object) -> None:
-    """See that they are changes of a document.
-
-    :raises InvalidInputError: they are no list, or one is neither `InsertBlock`,
-        `EditBlock` nor `RemoveBlock`, or has a text that is none.
-    """
     if not isinstance(changes, list | tuple):
         raise InvalidInputError(f"changes must be a list, not {type(changes).__name__}")
     for one in changes:
@@ -287,10 +277,6 @@ def _check_changes(changes: object) -> None:
 
 
 def _checked_raw(raw: object) -> str:
-    """Return the exact text of a block.
-
-    :raises InvalidInputError: it is empty, no string, or not Unicode.
-    """
     if not isinstance(raw, str) or not raw:
         raise InvalidInputError(f"the text of a block must be a string, not {raw!r:.40}")
     if raw.strip():
@@ -299,10 +285,7 @@ def _checked_raw(raw: object) -> str:
 
 
 def _checked_block(data: object) -> BlockData:
-    """Return the validated data of an exported block.
-
-    :raises InvalidInputError: it is no block, or the heading that it stood under is none.
-    """
+    """Return the validated data of an exported block."""
     try:
         block = msgspec.convert(json_copy(data, "data"), BlockData)
     except msgspec.ValidationError as error:

@@ -305,7 +305,6 @@ class EntityGraph(Handle):
     def _walk(
         self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
     ) -> dict[str, Any]:
-        """Check the arguments of a walk, and return those of the functions of `graph`."""
         at_us = time_us(as_of, "as_of")
         now_us = self._scope.now_us() if at_us is None else at_us
         return {
@@ -360,11 +359,6 @@ class EntityGraph(Handle):
 
 
 def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002
-    """Return the entity with this id or name.
-
-    :raises NotFoundError: there is none.
-    :raises InvalidInputError: several have this name.
-    """
     row = entity.KIND.find(state, check_name(entity_ref, "entity"))
     if isinstance(row, entity.EntityRow):
         return row

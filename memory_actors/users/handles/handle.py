@@ -194,10 +194,7 @@ class Handle(Redacting, metaclass=ABCMeta):
         return self._updated(row, await self._write(command, texts))
 
     def _check_pinnable(self, row: Any) -> None:
-        """See that a memory can be pinned: of some kinds, none is pruned.
-
-        :raises InvalidInputError: it is of one of those.
-        """
+        """See that a memory can be pinned: of some kinds, none is pruned."""
         if not hasattr(row, "pinned"):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
@@ -223,17 +220,13 @@ class Handle(Redacting, metaclass=ABCMeta):
         return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
     async def _delete(self, row: Row, matches: Predicate | None = None) -> Receipt:
-        """Delete a memory, if it `matches` when that is decided."""
         command = self.kind.DELETE(now_us=self._scope.now_us(), memory_id=row.memory_id)
         command = _on_condition(command, row, matches)
         written = await self._write(command)
         return self._receipt(row.memory_id, "delete", written, whose=self._whose(row))
 
     def _restoring(self, memory_ids: Sequence[str]) -> Restore:
-        """Return the command that brings memories back.
-
-        :raises InvalidInputError: this kind keeps nothing that could come back.
-        """
+        """Return the command that brings memories back."""
         if self.kind.RESTORE is None:
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
         return self.kind.RESTORE(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
@@ -254,11 +247,6 @@ class Handle(Redacting, metaclass=ABCMeta):
         return msgspec.structs.replace(receipt, **superseding.receipt_fields(memory_id, marks))
 
     async def _restored(self, command: Restore) -> list[Receipt]:
-        """Carry out a command that brings memories back, all or none; return a receipt for each.
-
-        :raises QuotaExceededError: there is no room for all of them.
-        :raises NotFoundError: one of them never was.
-        """
         written = await self._write(command)
         events = (recorded.data for recorded in written.reply.events)
         came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)

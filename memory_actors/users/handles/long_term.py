@@ -98,7 +98,6 @@ class LongTermMemory(Summarized):
         return receipt
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
-        """Add a turn of a chat together with its message, both or neither."""
         add = self._by_settings(self._adding([item], Adding(auto_prune, on_duplicate="keep")))
         command = AddTurn(now_us=add.now_us, memory=add, message=message)
         written = await self._write(command, passages(item.content, item.role))
@@ -199,10 +198,7 @@ class LongTermMemory(Summarized):
         )
 
     def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
-        """Return how to handle duplicates: as asked for, else as the settings say.
-
-        :raises InvalidInputError: it is none of the ways, or one that has no use for an id.
-        """
+        """Return how to handle duplicates: as asked for, else as the settings say."""
         if asked is None:
             return self._scope.services.settings.on_duplicate
         if check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count" and own_ids:
@@ -224,7 +220,6 @@ class LongTermMemory(Summarized):
         return None
 
     async def _compared(self, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:
-        """Record which older memories the new ones supersede."""
         if reply.duplicate:
             return reply
         return await superseding.compared(self._scope, live, reply, ahead)
@@ -310,10 +305,6 @@ def _request(command: AddMemories) -> bytes:
 
 
 def _checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the optional fields of an item that an event has under the same name.
-
-    :raises InvalidInputError: one of them is not what its type says.
-    """
     return {
         name: _CHECKS[field.type](getattr(item, name), name)
         for name, field in OPTIONAL.items()

@@ -263,7 +263,6 @@ class Scope:
         return reply
 
     def _earlier_reply(self, _call: str) -> Reply | None:
-        """Return the reply to an earlier attempt of the same call, if it was carried out."""
         return None
 
     async def masked(self, value: T) -> T:

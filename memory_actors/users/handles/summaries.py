@@ -68,11 +68,7 @@ class Summarized(Handle):
         return await self._restored(command)
 
     async def _put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as another store has it; its originals stay where they are.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is none, or its id stands for another memory.
-        """
+        """Add a summary as another store has it; its originals stay where they are."""
         now_us, summary = self._scope.now_us(), self._checked_summary(memory)
         own_ids = (memory.memory_id,)
         command = self.kind.ADD_SUMMARY(now_us=now_us, summary=summary, own_ids=own_ids)

@@ -173,7 +173,6 @@ def _nearest(index: MemoryIndex, row: MemoryRow, reach: Reach) -> Iterable[tuple
 async def _read(
     scope: Scope, live: LiveUser, row: MemoryRow, text: str, near: Sequence[tuple[MemoryRow, float]]
 ) -> list[_Compared]:
-    """Return a memory that is new, and behind it those near it, with their texts."""
     found = [Found(long_term.KIND, one) for one, _ in near]
     events = await texts(scope.services.log, live.stream, found)
     said = [(one, long_term.KIND.content(one, events), cosine) for one, cosine in near]
