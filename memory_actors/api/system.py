@@ -59,7 +59,7 @@ class MemorySystem(SystemUpkeep):
     """The memories of all users in one data directory, in the process that owns it."""
 
     def __init__(self, made: Wired, held: AsyncExitStack):
-        super().__init__(made.log, made.services, made.erasing)
+        super().__init__(made)
         self._held = held
         self._is_shared = False
         self._closing: asyncio.Future[None] | None = None

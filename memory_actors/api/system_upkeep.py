@@ -25,6 +25,7 @@ from eventlog import (
 )
 from eventlog.files.datafile import named
 from memory_actors.api.user import UserMemory
+from memory_actors.api.wiring import Wired
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.on import On
@@ -33,7 +34,6 @@ from memory_actors.base.reports import EraseReceipt, ModelSwitch, Purged, PurgeR
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.kinds.user_state import event_registry, totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
-from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
 from memory_actors.upkeep.switching import switch_model
 from memory_actors.users.handles.scope import Scope, Services
@@ -43,10 +43,10 @@ from memory_actors.users.purges import purge_users
 class SystemUpkeep:
     """The upkeep of all memories in one data directory. See `MemorySystem`."""
 
-    def __init__(self, log: EventStore, services: Services, erasing: Erasing):
-        self._eventlog = log
-        self._services = services
-        self._erasing = erasing
+    def __init__(self, made: Wired):
+        self._services = made.services
+        self._eventlog = made.services.log
+        self._erasing = made.erasing
 
     @property
     def _log(self) -> EventStore:
