@@ -45,8 +45,9 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import Adding, After, Handle, taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 from memory_actors.users.handles.redacting import OF_HANDLES
+from memory_actors.users.handles.writing import After
 from memory_actors.users.live_user import LiveUser
 
 
@@ -208,7 +209,7 @@ class ContextWriting(Handle):
         operation = "pending" if written.pending else operation
         return ContextReceipt(
             document=document,
-            operation=operation if written.reply.events else "unchanged",
+            operation=operation if written.events else "unchanged",
             entry_ids=tuple(ids),
             tokens=size.tokens,
             limit=size.soft_limit,

@@ -30,8 +30,9 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import Adding, Written, taken
+from memory_actors.users.handles.handle import Adding, taken
 from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.writing import Written
 
 DEFAULT_AGENT = "default"
 

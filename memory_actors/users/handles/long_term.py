@@ -48,8 +48,9 @@ from memory_actors.kinds.tombstones import refusing
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import OPTIONAL, Adding, Written, taken
+from memory_actors.users.handles.handle import OPTIONAL, Adding, taken
 from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.writing import Written
 from memory_actors.users.live_user import LiveUser
 
 _FIRST = ("content", "metadata", "session_id", "role", "pinned")
@@ -149,7 +150,7 @@ class LongTermMemory(Summarized):
             evidence="an extractor says so",
         )
         written = await self._write(SupersedeMemories(now_us=self._scope.now_us(), pairs=(pair,)))
-        marks = superseding.marks([recorded.data for recorded in written.reply.events])
+        marks = superseding.marks(written.events)
         more = tuple(one.memory_id for one in marks)
         return msgspec.structs.replace(receipt, supersedes=(*receipt.supersedes, *more))
 
@@ -170,7 +171,7 @@ class LongTermMemory(Summarized):
         return spoken(content, row.role)
 
     def _updated(self, row: MemoryRow, written: Written) -> Receipt:
-        marks = superseding.marks([recorded.data for recorded in written.reply.events])
+        marks = superseding.marks(written.events)
         receipt = super()._updated(row, written)
         return msgspec.structs.replace(receipt, **superseding.receipt_fields(row.memory_id, marks))
 
@@ -226,7 +227,7 @@ class LongTermMemory(Summarized):
 
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
-        events = [getattr(one.data, "words", one.data) for one in written.reply.events]
+        events = [getattr(event, "words", event) for event in written.events]
         if any(isinstance(event, Dropped) for event in events):
             raise NotFoundError(
                 "this request was carried out long ago; what it added was compressed since, and "

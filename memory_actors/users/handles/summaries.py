@@ -15,7 +15,8 @@ from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.summaries import Compressed, Summary, SummaryPut, passages_of
-from memory_actors.users.handles.handle import Handle, Written
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.writing import Written
 
 
 class SummaryData(msgspec.Struct, frozen=True, kw_only=True):

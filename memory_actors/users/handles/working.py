@@ -72,7 +72,7 @@ class WorkingMemory(Handle):
         """
         command = working.DeleteKey(now_us=self._scope.now_us(), key=check_name(key, "key"))
         written = await self._write(command)
-        return self._receipt(written.reply.events[0].data.memory_id, "delete", written)
+        return self._receipt(written.events[0].memory_id, "delete", written)
 
     async def items(self) -> dict[str, Any]:
         """Return all keys and values, in the order they were last set; a use of none of them."""
