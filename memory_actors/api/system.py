@@ -262,7 +262,7 @@ class MemorySystem(SystemUpkeep):
         """Return counters of each part since the system was opened."""
         services = self._services
         return SystemStatistics(
-            log=require(self._eventlog, MeasuredStore).statistics(),
+            log=require(self._services.log, MeasuredStore).statistics(),
             runtime=services.runtime.statistics(),
             embeddings=services.embeddings.statistics(),
             passages_wanting=sum(live.indexes.wanting for live in services.runtime.lives()),

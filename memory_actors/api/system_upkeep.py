@@ -45,17 +45,11 @@ class SystemUpkeep:
 
     def __init__(self, made: Wired):
         self._services = made.services
-        self._eventlog = made.services.log
         self._erasing = made.erasing
 
     @property
     def _log(self) -> EventStore:
-        """The log, for a call that begins.
-
-        :raises SystemClosedError: the system is closed, or closing.
-        """
-        self._services.runtime.check_open()
-        return self._eventlog
+        return self._open.log
 
     @property
     def _open(self) -> Services:

@@ -94,7 +94,7 @@ class Answering:
     @property
     def position(self) -> int:
         """The last position of the log."""
-        return require(self.memory._eventlog, MeasuredStore).statistics().last_position  # noqa: SLF001
+        return require(self.memory._services.log, MeasuredStore).statistics().last_position  # noqa: SLF001
 
     def at_once(self, call: frames.Call) -> bytes:
         """Answer a call that is not awaited."""

@@ -75,7 +75,7 @@ class Node:
         self.server = server
         server.everywhere = self
         self.peers = peers
-        self.settings = require(self.memory._eventlog, SettingStore)  # noqa: SLF001 - its own
+        self.settings = require(self.memory._services.log, SettingStore)  # noqa: SLF001 - its own
         self.placement = placement
         self._close = close
         self.runtime = self.memory._services.runtime  # noqa: SLF001 - this process's own

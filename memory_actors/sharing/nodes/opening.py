@@ -120,7 +120,7 @@ async def _forget_everybody(
     """Forget all users, after a time in which others may have erased them, or agreed anew."""
     await memory._erasing.forget_everybody()  # noqa: SLF001 - its own
     chosen = chosen._replace(reindex=False, replaces=False)
-    await agree(memory._eventlog, placement.leases, chosen)  # noqa: SLF001 - the same
+    await agree(memory._services.log, placement.leases, chosen)  # noqa: SLF001 - the same
 
 
 async def _compact_everywhere(made: asyncio.Future[Node]) -> None:

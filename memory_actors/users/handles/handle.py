@@ -27,7 +27,6 @@ from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, approving, pending_row
 from memory_actors.search.reading import memories
-from memory_actors.users.handles import superseding
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.writing import C, Writing, Written
 
@@ -176,9 +175,7 @@ class Handle(Writing, metaclass=ABCMeta):
         about = [getattr(event, "memory_id", row.memory_id) for event in written.events]
         # An entity may be there by now, or a fact.
         memory_id = row.memory_id if row.memory_id in about[1:] else about[-1]
-        marks = superseding.marks(written.events)
-        receipt = self._receipt(memory_id, "approve", written)
-        return msgspec.structs.replace(receipt, **superseding.receipt_fields(memory_id, marks))
+        return self._receipt(memory_id, "approve", written)
 
     async def _restored(self, command: Restore) -> list[Receipt]:
         written = await self._write(command)
@@ -224,6 +221,8 @@ class Handle(Writing, metaclass=ABCMeta):
             operation = "pending"
         state = written.reply.state
         use = state.quotas(self.kind, self._scope.limits(state), whose)[quota]
+        marks = written.marks
+        by = [mark.superseded_by_id for mark in marks if mark.memory_id == memory_id]
         return Receipt(
             memory_id=memory_id,
             operation=operation if written.events else "unchanged",
@@ -234,6 +233,8 @@ class Handle(Writing, metaclass=ABCMeta):
             pruned=written.pruned,
             indexed=written.unindexed is None,
             unindexed_reason=written.unindexed,
+            supersedes=tuple(m.memory_id for m in marks if m.superseded_by_id == memory_id),
+            superseded_by=by[-1] if by else None,
         )
 
     def _receipt_of_put(

@@ -33,7 +33,6 @@ from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemoryRow,
     MemorySeen,
-    MemorySuperseded,
     Pair,
     SummaryAdded,
     SupersedeMemories,
@@ -150,8 +149,7 @@ class LongTermMemory(Summarized):
             evidence="an extractor says so",
         )
         written = await self._write(SupersedeMemories(now_us=self._scope.now_us(), pairs=(pair,)))
-        marks = superseding.marks(written.events)
-        more = tuple(one.memory_id for one in marks)
+        more = tuple(one.memory_id for one in written.marks)
         return msgspec.structs.replace(receipt, supersedes=(*receipt.supersedes, *more))
 
     def _updating(
@@ -169,11 +167,6 @@ class LongTermMemory(Summarized):
 
     def _found_by(self, row: MemoryRow, content: str) -> str:
         return spoken(content, row.role)
-
-    def _updated(self, row: MemoryRow, written: Written) -> Receipt:
-        marks = superseding.marks(written.events)
-        receipt = super()._updated(row, written)
-        return msgspec.structs.replace(receipt, **superseding.receipt_fields(row.memory_id, marks))
 
     def _checked_summary(self, memory: Memory) -> SummaryAdded:
         _, fields = checked_summary(memory, SummaryData)
@@ -234,9 +227,8 @@ class LongTermMemory(Summarized):
                 "retention has dropped it: use a new idempotency key"
             )
         said = [event for event in events if isinstance(event, MemoryAdded | MemorySeen)]
-        marks = superseding.marks(events)
         if written.reply.duplicate:
-            return [self._receipt_of(event, written, marks) for event in said]
+            return [self._receipt_of(event, written) for event in said]
         added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
         if written.reply.repeated:
             command = _as_added(command, list(added.values()))
@@ -260,17 +252,12 @@ class LongTermMemory(Summarized):
                 known = long_term.duplicate_of(command, memory, before.long_term, first)
                 receipts.append(self._receipt(known or memory_id, "unchanged", written))
             else:
-                receipts.append(self._receipt_of(event, written, marks))
+                receipts.append(self._receipt_of(event, written))
         return receipts
 
-    def _receipt_of(
-        self, event: MemoryAdded | MemorySeen, written: Written, marks: Sequence[MemorySuperseded]
-    ) -> Receipt:
+    def _receipt_of(self, event: MemoryAdded | MemorySeen, written: Written) -> Receipt:
         operation = "seen" if isinstance(event, MemorySeen) else "add"
-        receipt = self._receipt(event.memory_id, operation, written)
-        return msgspec.structs.replace(
-            receipt, **superseding.receipt_fields(event.memory_id, marks)
-        )
+        return self._receipt(event.memory_id, operation, written)
 
 
 def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories:

@@ -32,6 +32,7 @@ from memory_actors.base.records import Trust, least
 from memory_actors.base.validation import check_ttl
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.kind import Kind, Pruned
+from memory_actors.kinds.long_term import MemorySuperseded
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.review import MemoryHeld
 from memory_actors.search.embedding.embeddings import EmbeddingRequest
@@ -76,6 +77,8 @@ class Written:
         self.pruned: tuple[str, ...] = ()
         self.pending = set[str]()
         """The memories that wait for a review."""
+        self.marks = [event for event in self.events if isinstance(event, MemorySuperseded)]
+        """The events about facts that hold no more: few, of as many as a batch has."""
         for event in self.events:
             self.evicted += getattr(event, "evicted_ids", ())
             if isinstance(event, Pruned):
