@@ -112,14 +112,9 @@ class Client:
         return bool(self._waiting)
 
     async def start(self) -> "MemorySystem | None":
-        """Find the owner and connect, or become it; return the store if it is open here.
+        """Find the owner and connect, or become it; see `Connection.start`.
 
         One that does not keep the store is a client also of that, if it is shared at all.
-
-        :raises InvalidInputError: the owner has made other choices.
-        :raises DeadlineExceededError: a process has the store and says nothing.
-        :raises LogLocked: a process has it for itself.
-        :raises UnavailableError: nobody has it, and this process may not open it.
         """
         self._check_here()
         return await (self._at.start() if self.keeps else self._at.start_and_join())

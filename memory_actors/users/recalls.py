@@ -206,7 +206,18 @@ class RecallAudit:
                 and (wanted is None or recorded.data.query in wanted)
             ):
                 found.append(recorded)
-        return [_recall(recorded) for recorded in reversed(found)]
+        return [
+            Recall(
+                position=one.position,
+                at=one.recorded_at,
+                query=one.data.query,
+                memory_ids=one.data.memory_ids,
+                agent_id=one.meta.get("agent_id"),
+                session_id=one.meta.get("session_id"),
+                hashed=one.data.hashed,
+            )
+            for one in reversed(found)
+        ]
 
     async def _events(self, stream: str, memory_id: str | None) -> AsyncIterator[Recorded[Any]]:
         if memory_id is not None:
@@ -277,16 +288,3 @@ def _in_file(path: Path) -> bytes:
         return read_bytes(path)
     except OSError as error:
         raise KeysUnavailable(f"cannot use {path}: {error.strerror}") from error
-
-
-def _recall(recorded: Recorded[Any]) -> Recall:
-    made, meta = recorded.data, recorded.meta
-    return Recall(
-        position=recorded.position,
-        at=recorded.recorded_at,
-        query=made.query,
-        memory_ids=made.memory_ids,
-        agent_id=meta.get("agent_id"),
-        session_id=meta.get("session_id"),
-        hashed=made.hashed,
-    )

@@ -54,7 +54,11 @@ async def opened_node(url: str, parts: StoreParts, *, replaces: bool = True) -> 
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
-    _check(parts)
+    if parts.encrypt:
+        raise InvalidInputError(
+            "a store in a database is not encrypted by a file of keys, which other nodes would not "
+            "have: encrypt the disk of the database, and connect with sslmode=verify-full"
+        )
     check_settings(parts.settings or Settings())
     held = AsyncExitStack()
     try:
@@ -127,14 +131,6 @@ async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
     """Compact all users, at every node: what one node does by the schedule for all of them."""
     node = await asyncio.shield(made)
     await node.call(Invocation("system.compact"))
-
-
-def _check(parts: StoreParts) -> None:
-    if parts.encrypt:
-        raise InvalidInputError(
-            "a store in a database is not encrypted by a file of keys, which other nodes would not "
-            "have: encrypt the disk of the database, and connect with sslmode=verify-full"
-        )
 
 
 def _own_host(url: str) -> str:

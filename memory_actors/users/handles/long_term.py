@@ -177,7 +177,12 @@ class LongTermMemory(Summarized):
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
-        fields, content = _checked_fields(item, MemoryAdded), plain(item.content)
+        content = plain(item.content)
+        fields = {
+            name: _CHECKS[field.type](getattr(item, name), name)
+            for name, field in OPTIONAL.items()
+            if name in MemoryAdded.__struct_fields__
+        }
         fields["session_id"] = fields["session_id"] or self._scope.on.session_id
         return MemoryAdded(
             **fields,
@@ -290,14 +295,6 @@ def _request(command: AddMemories) -> bytes:
         other = {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}
         said.append([*first, at_us, other] if other else [*first, at_us])
     return hashlib.sha256(msgspec.json.encode(said)).digest()
-
-
-def _checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
-    return {
-        name: _CHECKS[field.type](getattr(item, name), name)
-        for name, field in OPTIONAL.items()
-        if name in event.__struct_fields__
-    }
 
 
 _CHECKS: Mapping[Any, Callable[[Any, str], Any]] = {
