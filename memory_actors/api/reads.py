@@ -1,9 +1,8 @@
 """The reads of `memory.user(...)`, live or of the past."""
 
 import sys
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import anyio.to_thread
 
@@ -17,6 +16,7 @@ from memory_actors.api.finding import (
     newest,
     searched_kinds,
 )
+from memory_actors.api.handles import UserHandle
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -67,7 +67,7 @@ from memory_actors.users.totals import estimate, usage
 LIST_PAGE = 256
 
 
-class UserReads(Redacting):
+class UserReads(Redacting, UserHandle):
     """The reads of one user's memory. See `UserMemory`."""
 
     _left = OF_HANDLES | {"source", "sources", "document"}
@@ -79,10 +79,6 @@ class UserReads(Redacting):
 
     def __init__(self, scope: Scope):
         self._scope = scope
-
-    @abstractmethod
-    def _with(self, **fields: object) -> Self:
-        """Return a handle that says something else of itself. See `On`."""
 
     @property
     def user_id(self) -> str:

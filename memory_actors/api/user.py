@@ -15,7 +15,6 @@ from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -26,7 +25,6 @@ from memory_actors.base.records import (
     Right,
     Tier,
     Time,
-    Trust,
 )
 from memory_actors.base.reports import (
     Extraction,
@@ -74,27 +72,6 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         handles["context"] = UserContext(scope, self)
         vars(self).update(handles)
         self._handles = {handle.kind.NAME: handle for handle in handles.values()}
-
-    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
-        """Return a handle for what a source says: all that is written with it comes from there.
-
-        `source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user
-        or the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,
-        the output of a tool), or "unknown". No I/O.
-
-        :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
-        """
-        return self._with(origins=origin(source, trust))
-
-    def reads(self, *scopes: str) -> Self:
-        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.
-
-        They ask in the name of the handle's subjects; if it names none, of this user. Everything
-        else, writes above all, is still about this user.
-
-        :raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes.
-        """
-        return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
         handle = copy(self)

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics
 from memory_actors.base.settings import Encrypt
-from memory_actors.base.reports import EraseReceipt
 from memory_actors.base.records import Trust
+from memory_actors.base.records import AsOf
+from eventlog import OnDropped
+from memory_actors.base.reports import EraseReceipt
 from eventlog import Progress
 from memory_actors.base.reports import PurgeReport
 from memory_actors.base.reports import ModelSwitch
@@ -26,8 +28,6 @@ from eventlog import Exported
 from eventlog import Imported
 from eventlog import Heads
 from eventlog import VerifyReport
-from memory_actors.base.records import AsOf
-from eventlog import OnDropped
 from memory_actors.base.reports import Diff
 from memory_actors.base.records import Time
 from collections.abc import Iterator
@@ -106,6 +106,28 @@ class MemorySystem:
     @classmethod
     def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
         "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
+    ) -> UserMemory:
+        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written. With\nNone, the process itself speaks, and may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> PastMemory:
+        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
     def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
         "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\nA legal hold refuses it, and `despite_hold=True` overrides that: who erases decides which\nduty is the stronger. The receipt counts the holds, which are erased with the rest.\n\n:raises InvalidInputError: that is no user's id.\n:raises HeldError: the user is under a legal hold; nothing was erased.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
     def purge(
@@ -149,28 +171,6 @@ class MemorySystem:
         'Return the users whose live state is not what a replay of their stream gives: none.\n\n"all users" is among them if the totals are not the sum of their states. Activates every\nuser and reads every event: for audits and tests, while nobody writes.'
     def close(self) -> None:
         "Close the system, as the end of its block does; once is enough, and more does no harm.\n\nIt takes nothing new on, waits for work in hand and closes the files. If the caller is\ncancelled, closing continues, and the cancellation is raised at the end.\n\n:raises WrongLoopError: it was opened on another event loop."
-    def user(
-        self,
-        user_id: str,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        source: str | None = None,
-        trust: Trust | str | None = None,
-        auto_prune: bool = False,
-        by: str | Sequence[str] | None = None,
-    ) -> UserMemory:
-        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written. With\nNone, the process itself speaks, and may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
-    def replay(
-        self,
-        user_id: str,
-        as_of: AsOf = None,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        dropped: OnDropped = "raise",
-    ) -> PastMemory:
-        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
     def diff(self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise") -> Diff:
         'Return the changes of a user\'s memories between two moments, `a` the earlier one.\n\nEach memory that was added, changed or lost, as it was before and after, with every event\nabout it in between: by whom, and why. Moments are given as in `replay`.\n\n:raises NotFoundError: there is no such user, or what they had at a moment is erased.\n:raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.\n:raises PayloadDropped: retention has dropped something that was there at one of them;\n    `dropped="mark"` compares what is left.'
     def events(
@@ -488,6 +488,10 @@ class UserMemory:
     entities: EntityGraph
     episodes: Episodes
     documents: Documents
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
+    def reads(self, *scopes: str) -> Self:
+        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
     @property
     def user_id(self) -> str:
         "The id of the user whose memory it is."
@@ -620,10 +624,6 @@ class UserMemory:
         "Return the originals of a summary as they were, from the log, in order of time.\n\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
-    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
-        'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
-    def reads(self, *scopes: str) -> Self:
-        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
     def add(
         self,
         content: str,
