@@ -76,7 +76,6 @@ TESTS = {
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/graph.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,
-    f"{KINDS}/entity/room.py": ENTITIES,
     f"{KINDS}/entity/state.py": ENTITIES,
     f"{KINDS}/episodic/__init__.py": EPISODES,
     f"{KINDS}/episodic/returning.py": EPISODES,

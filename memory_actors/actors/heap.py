@@ -1,10 +1,4 @@
-"""Memory that the process has and does not need.
-
-The heap of the C library keeps for itself what was freed: after a large load, or after many users
-have left memory, glibc holds tens of megabytes of free pages. And files that are mapped stay in the
-resident memory as far as they were read (mapped.py). To the operating system, and to our own memory
-limits, the process then looks as large as before.
-"""
+"""Memory that the process does not need: free pages that glibc keeps, pages of mapped files."""
 
 import ctypes
 from contextlib import suppress

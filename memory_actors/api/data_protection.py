@@ -23,7 +23,7 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetHold
 from memory_actors.kinds.grants import SetRight
-from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.purging import ApplyRetention
 from memory_actors.kinds.tombstones import LiftTombstones, PutTombstones, Tombstone, tombstones_of
 from memory_actors.users.holds import holds_of, refuse_held
 from memory_actors.users.purges import by_kind, checked_source, purge_source, retained, taken_out

@@ -21,7 +21,7 @@ from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_names, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
-from memory_actors.kinds.context.state import ContextState, blocks, in_order, text
+from memory_actors.kinds.context.state import ContextState, archive, blocks, text
 from memory_actors.kinds.provenance import together
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.scope import Scope
@@ -153,7 +153,7 @@ class UserContext(ContextDocument):
 def _infos(state: ContextState, counter: TokenCounter) -> list[DocumentInfo]:
     infos = []
     for name, document in sorted(state.documents.items()):
-        rows = in_order(document.blocks.values())
+        rows = blocks(state, name)
         said = text(rows)
         infos.append(
             DocumentInfo(
@@ -162,7 +162,7 @@ def _infos(state: ContextState, counter: TokenCounter) -> list[DocumentInfo]:
                 size_bytes=len(said.encode()),
                 updated_at=to_datetime(document.updated_at_us),
                 entries=sum(row.heading is None for row in rows),
-                archived=len(document.archived),
+                archived=len(archive(state, name)),
             )
         )
     return infos

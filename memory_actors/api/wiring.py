@@ -19,6 +19,7 @@ from eventlog import (
     CappingStore,
     CorruptLog,
     CountingStore,
+    DiskFull,
     EventStore,
     Keys,
     LogUnavailable,
@@ -188,16 +189,24 @@ async def _embeddings(
     return embeddings
 
 
-def _open_embeddings(parts: _Parts, log: EventStore, keys: Keys | None) -> EmbeddingService:
-    """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, settings = parts.directory / DERIVED, parts.settings
-    opened = partial(VectorTable, path, checked_bytes_max=settings.checked_bytes_max)
+def _open_derived(path: Path, checked_bytes_max: int) -> VectorTable:
+    """Open the derived data, in memory where the disk has no room: all of it can be made again."""
+    opened = partial(VectorTable, path, checked_bytes_max=checked_bytes_max)
     try:
-        disk = opened()
-    except CorruptLog as error:
-        _logger.warning("derived data is damaged and made anew", error=str(error))
-        path.replace(path.with_suffix(DAMAGED))
-        disk = opened()
+        try:
+            return opened()
+        except CorruptLog as error:
+            _logger.warning("derived data is damaged and made anew", error=str(error))
+            path.replace(path.with_suffix(DAMAGED))
+            return opened()
+    except DiskFull as error:
+        _logger.warning("derived data is in memory until the next open", error=str(error))
+        return VectorTable.in_memory()
+
+
+def _open_embeddings(parts: _Parts, log: EventStore, keys: Keys | None) -> EmbeddingService:
+    settings = parts.settings
+    disk = _open_derived(parts.directory / DERIVED, settings.checked_bytes_max)
     try:
         embedder, name = parts.embedder, parts.embedder_name
         if embedder is None:

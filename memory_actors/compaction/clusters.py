@@ -29,7 +29,7 @@ some 4e-7, and which way they are off depends on the shapes that BLAS is given, 
 pair that is closer than that to eps may be neighbours in one and not in the other.
 """
 
-from collections.abc import Iterator
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +78,8 @@ def dbscan(
     wanted = 1.0 - float(np.float32(eps))
     nearest = np.float32(wanted)
     cosine_min = nearest if float(nearest) >= wanted else np.nextafter(nearest, np.float32(1))
-    for left, right in _tiles(len(vectors), tile_rows):
+    tiles = [slice(row, row + tile_rows) for row in range(0, len(vectors), tile_rows)]
+    for left, right in combinations_with_replacement(tiles, 2):
         if not graph.connects(left, right):
             rows, columns = (vectors[part] / scales[part] for part in (left, right))
             graph.add(left.start, right.start, rows @ columns.T >= cosine_min)
@@ -95,13 +96,6 @@ def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
     starts = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
     members = np.split(order, starts)[1:-1]
     return [found for found in members if len(found) >= min_size]
-
-
-def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice]]:
-    """Yield rows and columns of each tile of the upper half."""
-    for row in range(0, count, tile_rows):
-        for column in range(row, count, tile_rows):
-            yield slice(row, row + tile_rows), slice(column, column + tile_rows)
 
 
 class _Graph:
@@ -169,15 +163,8 @@ def _link(root: Points, left: Points, right: Points) -> None:
             return
         left, right = left[apart], right[apart]
         np.minimum.at(root, np.maximum(left, right), np.minimum(left, right))
-        _flatten(root)
-
-
-def _flatten(root: Points) -> None:
-    while True:
-        above = root[root]
-        if np.array_equal(above, root):
-            return
-        root[:] = above
+        while not np.array_equal(above := root[root], root):
+            root[:] = above
 
 
 def _label_borders(labels: Labels, core: Flags, points: Points, others: Points) -> None:

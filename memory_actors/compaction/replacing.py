@@ -1,8 +1,7 @@
 """One cluster of old memories: its summary, and the event that puts it in their place.
 
-Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
-hang, return nothing, or more than half of what it was given. Concurrent changes by an agent win:
-the actor replaces memories only if each of them is still as it was read.
+Whatever a summariser does, its cluster stays as it is unless there is a good summary. The actor
+replaces memories only if each of them is still as it was read.
 """
 
 import asyncio
@@ -91,10 +90,6 @@ class Replacing:
         return told.report("compressed", content, summary.memory_id)
 
     async def _summary(self, cluster: Cluster, halts: Sequence[asyncio.Event]) -> str:
-        """Return heading and body.
-
-        :raises SummarizerError: there is none.
-        """
         # In a task of its own, which may hang or be cancelled without harm to this one.
         work = asyncio.ensure_future(self._summarizer.summarize(cluster))
         work.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -215,13 +210,14 @@ async def archive_originals(scope: Scope) -> int:
     moved = 0
     if versions and isinstance(log, ArchivingStore):  # else they stay where they are
         moved = (await log.archive(scope.stream, versions)).events
-    await _forget(scope, digests)
+    async with scope.writable() as live:  # the texts of others are embedded again when needed
+        needed = await anyio.to_thread.run_sync(live.state.digests)
+        await live.embeddings.forget(sorted(digests - needed))
     await log.save_checkpoint(Checkpoint(name, summaries[-1]))
     return moved
 
 
 async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int], set[bytes]]:
-    """Return the versions of the originals' own events, and the digests of all their texts."""
     log, stream, about = scope.services.log, scope.stream, set[int]()
     async for page in pages(log, stream, summaries, "raise"):
         for recorded in page:
@@ -237,15 +233,3 @@ async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int],
             if any(kind.is_own(event) for kind in COMPACTED):
                 versions.append(recorded.version)
     return versions, digests - {b""}
-
-
-async def _forget(scope: Scope, digests: set[bytes]) -> None:
-    """Delete vectors and token states that no memory of this user needs any more.
-
-    If another user has the same text, it is embedded again when needed.
-    """
-    async with scope.writable() as live:
-        state = live.state
-
-        living = await anyio.to_thread.run_sync(state.digests)
-        await live.embeddings.forget(sorted(digests - living))

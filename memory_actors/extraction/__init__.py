@@ -5,8 +5,7 @@ a name such as `ollama:MODEL` one on this machine.
 kinds/extracting.py decides which proposals are applied.
 """
 
-from memory_actors.extraction.llm import OpenAIExtractor
-from memory_actors.extraction.named import extractor_of
+from memory_actors.extraction.llm import OpenAIExtractor, extractor_of
 from memory_actors.extraction.protocol import (
     CallableExtractor,
     Conversation,

@@ -1,7 +1,6 @@
 """The changes of one user's memories between two moments.
 
-The states at both moments say what was there, the events between them who did what. Some changes
-have no event because the clock makes them: a session that fell silent expires by itself.
+Some changes have no event because the clock makes them: a silent session expires by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +57,6 @@ async def diff(
 
 
 async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touched:
-    """Return the events between two versions by what they are about, the last touched last."""
     touched: Touched = {}
     while after < until:
         page = await log.read_stream(stream, after, min(PAGE, until - after), dropped="mark")
@@ -72,10 +70,7 @@ async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touc
 
 
 def _keys(event: object) -> list[Key]:
-    """Return the memories that an event is about; none if they are no longer known.
-
-    That is an event of a memory that was compressed later, and the event which did that names it.
-    """
+    """Return the memories that an event is about; none of a dropped one."""
     kind = None if isinstance(event, Dropped) else kind_of_event(event)
     if kind is None:
         return []
@@ -83,7 +78,6 @@ def _keys(event: object) -> list[Key]:
 
 
 def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> list[Key]:
-    """Return the memories that expired in between without an event."""
     return [
         (kind.NAME, row.memory_id)
         for kind in KINDS
@@ -103,7 +97,6 @@ async def _texts(
     keys: Iterable[Key],
     dropped: OnDropped,
 ) -> Events:
-    """Return the events with the texts of what was there at either moment."""
     versions = set[int]()
     for name, memory_id in keys:
         kind = KIND_BY_NAME[name]
@@ -116,7 +109,6 @@ async def _texts(
 def _change(
     first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
 ) -> Change | None:
-    """Return the change of a memory; or None if it is unchanged."""
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]
     old, new = first.find(kind, memory_id), last.find(kind, memory_id)
     if old is not None and old == new:

@@ -50,7 +50,6 @@ async def entries(log: EventStore, wanted: EntryFilter) -> AsyncIterator[LogEntr
 
 
 async def _there(log: EventStore, stream: str | None, after: int) -> AsyncIterator[Recorded[Any]]:
-    """Yield the events that are there behind a position, of one stream or of all."""
     if stream is not None:
         version = await version_at(log, stream, after)
         while page := await log.read_stream(stream, version, PAGE, dropped="mark"):

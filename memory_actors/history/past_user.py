@@ -1,10 +1,7 @@
 """A user as they were at a moment: what reads see in the place of a live user, and never changes.
 
-It shares nothing with the live user: the state is a fold of its own, the indexes are made in memory
-when they are first searched, and whoever wants to write is refused.
-
-An index is made from rows and texts. Vectors and token states come from the table where they are
-still there, and are computed again where they are not; nothing is written.
+The state is a fold of its own, the indexes are made in memory when they are first searched, and
+writes are refused. Vectors and token states that the table no longer has are computed again.
 """
 
 import asyncio
@@ -159,12 +156,7 @@ class _Seen:
 async def _state_at(
     services: Services, stream: str, version: int, erased: int, dropped: OnDropped
 ) -> tuple[UserState, int]:
-    """Return the state at a version, and how many events about what was there then are gone.
-
-    The stream is erased up to version `erased`: nothing that lived since depends on that.
-
-    :raises PayloadDropped: there are such, and `dropped` is not "mark".
-    """
+    """Return the state at a version, and how many events about what was there then are gone."""
     log, state, after = services.log, UserState(), erased
     if dropped == "raise":
         state, after = await snapshots.fold_start(log, stream, erased, version)
@@ -305,8 +297,6 @@ PAGE = 256  # passages read, embedded and indexed at a time
 
 
 class _Said(NamedTuple):
-    """A passage with its text."""
-
     passage: Passage
     row: Row
     text: str
@@ -343,6 +333,5 @@ async def fill(
 
 
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
-    """Index a page."""
     for passage, row, text in page:
         index.insert(row, passage, EmbeddedText(text, embedded[passage.digest]))

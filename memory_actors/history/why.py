@@ -1,7 +1,6 @@
 """The life of a memory, event by event, in plain English: why it is there, or no longer is.
 
-A memory that was compressed went into a summary, whose life is told behind its own. A summary is
-never compressed itself, so there is at most one.
+The life of its summary follows, if it was compressed. A summary is never compressed itself.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends.
-
-A run without `stop` ends by itself: when the critic finds nothing, when the reviser leaves the text
-as it was, when the best score is `patience` rounds old, and after `max_iterations` revisions. A
-number is a target score beside these. A function decides alone, but for `max_iterations`.
-"""
+"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -130,17 +125,15 @@ class Watch:
         now = self._monitor.statistics()
         self._peak_bytes = max(self._peak_bytes, now.current_bytes)
         self._monitor.admit()
-        soft = now.soft_limit_bytes
-        if soft is None:
+        if (soft := now.soft_limit_bytes) is None:
             return None
-        if self._warned:
-            self._warned = now.current_bytes > SOFT_AGAIN * soft
+        used, before = now.current_bytes, self._warned
+        self._warned = used > SOFT_AGAIN * soft if before else used >= soft
+        if before or not self._warned:
             return None
-        self._warned = now.current_bytes >= soft
-        if not self._warned:
-            return None
-        used = f"{now.current_bytes / MIB:,.1f} MiB"
-        return f"the process holds {used} of memory (soft limit: {soft / MIB:,.1f} MiB)"
+        return (
+            f"the process holds {used / MIB:,.1f} MiB of memory (soft limit: {soft / MIB:,.1f} MiB)"
+        )
 
     @property
     def peak_mb(self) -> float:
@@ -170,19 +163,15 @@ class Ends:
     def after_critique(self, state: records.State) -> records.StoppedBecause | None:
         """Return why a run is over; None: it goes on."""
         if self._asked is not None:
-            because: records.StoppedBecause | None = "stop" if self._asked(state) else None
-        else:
-            because = self._by_itself(state)
-        if because is None and state.round > self._max_iterations:
-            return "max_iterations"
-        return because
-
-    def _by_itself(self, state: records.State) -> records.StoppedBecause | None:
-        if state.critique.found_nothing:
+            if self._asked(state):
+                return "stop"
+        elif state.critique.found_nothing:
             return "nothing_found"
-        if self._target is not None and state.score >= self._target:
+        elif self._target is not None and state.score >= self._target:
             return "target_reached"
-        return "no_rise" if state.round - state.best_round >= self._patience else None
+        elif state.round - state.best_round >= self._patience:
+            return "no_rise"
+        return "max_iterations" if state.round > self._max_iterations else None
 
     def after_revision(self, *, changed: bool) -> records.StoppedBecause | None:
         """Return why a run is over; None: it goes on."""

@@ -1,8 +1,7 @@
 """A critic and a reviser that need no model: misspelt terms, repetition, wordiness, length.
 
-Both read English and find the same faults, by `_Local.faults`. The reviser mends one kind a round,
-by edits that need no understanding. Code, addresses, tables, headings and quotations stay as they
-are. No other file imports rapidfuzz.
+Both read English. The reviser mends one kind a round, by edits that need no understanding. No other
+file imports rapidfuzz.
 """
 
 import re
@@ -258,7 +257,6 @@ def _without(text: str, span: _Span, message: str) -> _Edit:
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    """Apply edits to a text; of two that overlap, the first one."""
     parts, place = [], 0
     for edit in sorted(edits):
         if edit.start >= place:

@@ -1,13 +1,7 @@
-"""Summaries in the place of memories: what is the same for every kind that is compacted.
+"""Kinds whose old memories become summaries: what is the same for all of them.
 
-Its rows are `Compactable` (`summaries.py`), and its commands are subclasses of those here.
-A summary is a memory of the kind: counted, listed, deleted and pruned like any other, but never
-compressed again, and never reworded.
-
-Retention may have dropped payloads of events, and a fold passes over those (see user_state.py).
-Only events about one compressed original alone are ever archived, and only those before the event
-that compressed it. An event about a missing memory was therefore about such an original, which is
-deleted by the end in any case, so a fold skips it too.
+A summary is a memory of the kind, but it is never compressed again and never reworded. A fold skips
+events about a missing memory: it was an original whose payloads retention dropped.
 """
 
 from abc import abstractmethod
@@ -18,7 +12,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
 from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
 from memory_actors.kinds.passages import Passage, index_of, label
@@ -32,7 +26,6 @@ from memory_actors.kinds.summaries import (
     SummaryPut,
     refuse_beside_originals,
 )
-from memory_actors.kinds.tainted import TaintedPast
 
 R = TypeVar("R", bound=Compactable)
 
@@ -201,11 +194,7 @@ class CompactedBase(KeyedKind[S, R]):
     def _bring_back(
         self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
     ) -> list[Event]:
-        """Return the events that restore the deleted memories, in place of others.
-
-        :raises NotFoundError: one never was, or retention dropped what it was.
-        :raises QuotaExceededError: there is no room for all of them.
-        """
+        """Return the events that restore the deleted memories, in place of others."""
         back = [self.back(life, limits) for life in self.gone(command, state)]
         came = [event for _, events in back for event in events]
         refuse_beside_originals(came, state.held.rows)
@@ -213,7 +202,6 @@ class CompactedBase(KeyedKind[S, R]):
         return came
 
     def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Event]:
-        """Put a summary in the place of memories, if each is as it was read, and that is new."""
         summary = command.summary
         rows = [(self.find(state, memory_id), version) for memory_id, version in command.originals]
         gone = [
@@ -235,15 +223,13 @@ class CompactedBase(KeyedKind[S, R]):
         return [self.UNDONE(memory_id=command.memory_id), *back]
 
     def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
-        """Add a summary, unless this very one was added before."""
         summary = command.summary
-
-        def is_same(one: Any) -> bool:
-            its_own = isinstance(one, (Compactable, *self.SUMMARIES))
-            return its_own and bool(one.original_count) and one.digest == summary.digest
-
         row = self.find(state, summary.memory_id)
-        if is_known(command, summary.memory_id, row, is_same):
+        like: tuple[type, ...] = (Compactable, *self.SUMMARIES)
+        if is_known(
+            command, summary.memory_id, row, like,
+            lambda one: one.original_count and one.digest, summary.digest,
+        ):  # fmt: skip
             return []
         self.check_room([summary], state, limits)
         return [summary]

@@ -1,8 +1,7 @@
 """Kinds whose memories are rows by id: one fold, one way of making room, one way back.
 
-Events declare which rows come, change and leave (`effects.py`), so the fold is the same for all of
-these kinds; a kind says what row an event begins, and what one makes of a row. Full means full: a
-new memory is refused or, with permission, replaces the oldest tenth of the unpinned ones.
+Events declare which rows come, change and leave (`effects.py`); a kind says what row an event
+begins, and what one makes of a row.
 """
 
 from abc import abstractmethod
@@ -16,7 +15,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.effects import DECLARED, Effect
-from memory_actors.kinds.kind import BaseKind, R, Tally
+from memory_actors.kinds.kind import BaseKind, Pruned, R, Tally
 from memory_actors.kinds.rows import Draft, HeldRows, Place, derived, oldest
 
 
@@ -29,7 +28,6 @@ class Keyed(msgspec.Struct, Generic[R], frozen=True):
 
 
 K = TypeVar("K", bound=Keyed[Any])
-T_co = TypeVar("T_co", covariant=True)
 
 
 class KeyedDraft(Draft[R]):
@@ -67,14 +65,6 @@ class Bounds(NamedTuple):
     """The name of the limit of their bytes."""
 
 
-class Living(Protocol[T_co]):
-    """Rows by id."""
-
-    def get(self, memory_id: str, /) -> T_co | None:
-        """Return a row, or None."""
-        ...
-
-
 class Sized(Protocol):
     """Something that takes room."""
 
@@ -90,6 +80,8 @@ class KeyedKind(BaseKind[K, R]):
     BOUNDS: ClassVar[Bounds]
     DRAFT: ClassVar[type[KeyedDraft[Any]]] = KeyedDraft
     """The class of its states while they change."""
+    PRUNED: ClassVar[type[Pruned]]
+    """The event by which memories make room."""
     place: Place[Any] | None = None
     """Gives the group of a row and its key there; None: there are no groups."""
 
@@ -108,27 +100,29 @@ class KeyedKind(BaseKind[K, R]):
         effect, _, _, begins, leaving = DECLARED[type(event)]
         for name, what in leaving:
             draft.leave(getattr(event, name), what)
-        if effect is Effect.CHANGED:
-            row = draft.rows.get(event.memory_id)
+        if begins:
+            draft.put(self.begun(recorded, draft))
+            return
+        ids = getattr(event, "memory_ids", None)
+        ids = (event.memory_id,) if ids is None else ids
+        if effect is not Effect.CHANGED:
+            draft.leave(ids, effect)
+            return
+        for row in map(draft.get, ids):
             if row is not None:
                 draft.put(self.changed(row, recorded))
-        elif begins:
-            draft.put(self.begun(recorded, draft.rows))
-        else:
-            ids = getattr(event, "memory_ids", None)
-            draft.leave((event.memory_id,) if ids is None else ids, effect)
 
     @abstractmethod
-    def begun(self, recorded: Recorded[Any], rows: Living[R], /) -> R:
-        """Return the row that an event begins; the rows are those that live."""
+    def begun(self, recorded: Recorded[Any], draft: Draft[R], /) -> R:
+        """Return the row that an event begins; the draft has those that live."""
 
     def changed(self, row: R, _recorded: Recorded[Any]) -> R:
         """Return a row after an event that changes it. By default it stays the same."""
         return row
 
-    def of_rows(self, rows: Iterable[R], **lost: int) -> K:
-        """Return the state of these rows, which has lost so many."""
-        draft = self.DRAFT(replace(self.initial, **lost), self.place)
+    def of_rows(self, rows: Iterable[R], **fields: Any) -> K:
+        """Return the state of these rows, with these fields of its own."""
+        draft = self.DRAFT(replace(self.initial, **fields), self.place)
         for row in rows:
             draft.put(row)
         return type(self.initial)(*draft.fields())
@@ -182,8 +176,8 @@ class KeyedKind(BaseKind[K, R]):
         *,
         instead_of: Sequence[Sized] = (),
         may_go: Iterable[R] | None = None,
-    ) -> tuple[str, ...]:
-        """Return the memories that have to go, of those that may, to make room for new ones.
+    ) -> list[Pruned]:
+        """Return the event by which memories go, of those that may, to make room for new ones.
 
         Memories that they replace leave room for them; where they take no more than that, they fit
         also above a limit that was lowered.
@@ -197,10 +191,10 @@ class KeyedKind(BaseKind[K, R]):
         over_count = count + more - getattr(limits, number_limit) if more > 0 else 0
         over_bytes = held.size_bytes + growth - getattr(limits, bytes_limit) if growth > 0 else 0
         if over_count <= 0 and over_bytes <= 0:
-            return ()
+            return []
         gone = None if may_go is None else oldest(may_go, count, over_count, over_bytes)
         if gone is None:
             if over_count > 0:
                 refuse_count(self.NAME, noun, count, limits, number_limit, new=new)
             refuse_bytes(self.NAME, held.size_bytes, limits, bytes_limit, new=size_bytes)
-        return gone
+        return [self.PRUNED(memory_ids=gone, cause="quota")]

@@ -1,13 +1,8 @@
 """Sources, agent and lifetime of each memory: a part of the state that follows all events.
 
-A write is said to come from a source, trusted or not; that stands in the meta of its events. This
-part folds it: a memory has the origins of everything said in it since it began, or began anew with
-a value put over it. Restored memories and summaries name their origins in their own events, because
-a caller who restores or creates one is not its source. A memory of which nobody said where it comes
-from takes no room here.
-
-The agent of a memory is the one whose handle wrote it first. A memory with a time to live expires
-at a time that its add has put into an event; one that is gone has neither.
+A memory has the origins of everything said in it since it began, or began anew with a value put
+over it. They are in the meta of its events; restored memories and summaries name them in the event,
+because the caller who makes one is not its source.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -326,7 +321,8 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
 
     One whose time is over by now lives as long again as it was to live.
     """
-    back = [one.memory_id for one in events if _effect_of(one) in BEGINS]
+    named = [(one, getattr(one, "memory_id", "")) for one in events]
+    back = [memory_id for one, memory_id in named if effect("", one, memory_id) in BEGINS]
     found = [(one, _last_lifetime(one, command.past.get(one, ()))) for one in back]
     return [
         LifetimeSet(
@@ -336,10 +332,6 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
         for memory_id, (at_us, length_us) in found
         if at_us
     ]
-
-
-def _effect_of(event: Any) -> Effect:
-    return effect("", event, getattr(event, "memory_id", ""))
 
 
 def _last_lifetime(memory_id: str, past: Iterable[Recorded[Any]]) -> tuple[int, int]:

@@ -1,7 +1,6 @@
 """Rows, which most kinds are built on: made of events, and kept by id with their sums.
 
-A field that an event, a row and a command have in common has one name, so one is made of the other
-by `derived`, and only the fields that differ are spelled out.
+Fields that an event, a row and a command share have one name, so `derived` makes one of the other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +30,6 @@ U = TypeVar("U", bound=Updated)
 
 @cache
 def _foreign(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> frozenset[str]:
-    """Return the names of the fields of `source` that a class has not."""
     return frozenset(source.__struct_fields__).difference(cls.__struct_fields__)
 
 
@@ -151,14 +149,6 @@ class HeldRows(msgspec.Struct, Generic[R], frozen=True):
     groups: Groups = Map()
     """Ids by group and key, where rows have such: documents by collection, entities by name."""
 
-    @classmethod
-    def of(cls, rows: Iterable[R], place: Place[R] | None = None) -> "HeldRows[R]":
-        """Return these rows with their sums."""
-        draft = Draft[R](HeldRows(), place)
-        for row in rows:
-            draft.put(row)
-        return draft.finish()
-
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -187,6 +177,11 @@ class Draft(Generic[R]):
         self.stored_bytes = held.stored_bytes
         self.groups = held.groups.mutate()
         self.place = place
+
+    def get(self, memory_id: str) -> R | None:
+        """Return a row, or None."""
+        row: R | None = self.rows.get(memory_id)
+        return row
 
     def put(self, row: R) -> R | None:
         """Add a row, or replace the one with its id, and return that one."""

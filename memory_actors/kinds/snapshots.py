@@ -52,7 +52,6 @@ SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.MemoryRow)
 
 
 def _encoded(state: UserState) -> bytes:
-    """Return the state as MessagePack: the same bytes for the same events."""
     return _encoder.encode(UserDump(*(part.dump(state.of(part)) for part in PARTS)))
 
 

@@ -23,8 +23,7 @@ from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.base.watching import tell
 from memory_actors.kinds.provenance import SourcePurged
-from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge
-from memory_actors.kinds.retention import applied
+from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge, applied
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser

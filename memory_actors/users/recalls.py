@@ -47,7 +47,7 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall
 from memory_actors.base.streams import RECALL_PREFIX, key_owner
-from memory_actors.kinds.recall_events import RecallMade
+from memory_actors.kinds.user_state import RecallMade
 from memory_actors.users.holds import holds_of
 
 KEY_FILE, SETTING = "recall.key", "recall key"

@@ -53,7 +53,7 @@ from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryA
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
-from memory_actors.kinds.retention import applied
+from memory_actors.kinds.purging import applied
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState

@@ -206,7 +206,6 @@ def _stem_weight(memories: int, of: int) -> float:
 
 
 def _facts(sentences: Iterable[str]) -> list[list[str]]:
-    """Return the facts of each sentence: its numbers and names."""
     capitals = [list(_capitals(sentence)) for sentence in sentences]
     names = {word for found in capitals for word, first in found if not first}
     return [
@@ -219,7 +218,6 @@ def _facts(sentences: Iterable[str]) -> list[list[str]]:
 
 
 def _capitals(sentence: str) -> Iterator[tuple[str, bool]]:
-    """Yield the words with a capital that may be names, and whether they come first."""
     for place, found in enumerate(_NAME.finditer(sentence)):
         word = found[0]
         # `I`, and what it began, has a capital without being a name.

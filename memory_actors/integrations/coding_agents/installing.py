@@ -1,7 +1,6 @@
 """Telling a host of the hooks and of the MCP server: changes that are shown first, then made.
 
-Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. For the
-other hosts these are edits of the user's configuration; everything else in a file stays.
+Claude Code gets a plugin, which its own commands add and remove; other hosts have files edited.
 """
 
 import json
@@ -12,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import platformdirs
 
@@ -21,7 +20,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
 from memory_actors.base.version import version
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.mcp import clients, jsonc
+from memory_actors.integrations.mcp import clients, config_text
 
 OURS: Final = re.compile(r"memory_actors.integrations.coding_agents")
 """Matches the command of a hook of ours."""
@@ -69,7 +68,7 @@ class Command(NamedTuple):
         return [*clients.program(), "mcp", "--data", self.data, "--user", self.user]
 
 
-def changes_of(host: str, command: Command | None) -> list[clients.Change]:
+def changes_of(host: str, command: Command | None) -> "list[Change]":
     """Return the changes that add our hooks and our server to a host, or remove them (None).
 
     :raises InvalidInputError: a file is damaged.
@@ -89,7 +88,8 @@ def changes_of(host: str, command: Command | None) -> list[clients.Change]:
         changes[place] = clients.changing(place, edit, changes.get(place))
     if it.rules_file is not None:
         place = path.parent / it.rules_file
-        changes[place] = clients.changing(place, partial(_with_rules, command))
+        rules = "" if command is None else RULES
+        changes[place] = clients.changing(place, lambda text: rules + text.replace(RULES, ""))
     return [*changes.values()]
 
 
@@ -110,7 +110,7 @@ def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
 def _with_hooks(host: str, command: Command | None, text: str) -> str:
     hooks, empty = {} if command is None else hooks_of(host, command), HOSTS[host].empty
     text = text if text.strip() or command is None else empty
-    read = jsonc.parsed(text, comments=True) if text.strip() else {}
+    read = config_text.parsed(text, comments=True) if text.strip() else {}
     there = read.get("hooks", {}) if isinstance(read, dict) else {}
     for event in HOSTS[host].events:
         known = there.get(event, []) if isinstance(there, dict) else []
@@ -118,9 +118,9 @@ def _with_hooks(host: str, command: Command | None, text: str) -> str:
             raise InvalidInputError(f"{event!r} of its hooks is no list")
         wanted = [one for entry in known for one in _without_ours(entry)] + hooks.get(event, [])
         if wanted != known and wanted:
-            text = jsonc.with_member(text, ("hooks", event), wanted, comments=True)
+            text = config_text.with_member(text, ("hooks", event), wanted, comments=True)
         elif wanted != known:
-            text = jsonc.without_member(text, ("hooks", event), comments=True)
+            text = config_text.without_member(text, ("hooks", event), comments=True)
     return "" if command is None and text == empty else text
 
 
@@ -139,10 +139,6 @@ def _with_plugin(host: str, command: Command | None, _text: str) -> str:
         return ""
     plugin = Path(__file__).with_name(f"{host}.js").read_text("utf-8")
     return plugin.replace("COMMAND = []", f"COMMAND = {json.dumps(command.hook(host))}")
-
-
-def _with_rules(command: Command | None, text: str) -> str:
-    return ("" if command is None else RULES) + text.replace(RULES, "")
 
 
 # --- the plugin of Claude Code
@@ -218,6 +214,9 @@ class PluginChange(NamedTuple):
         if self.command is None:
             shutil.rmtree(plugin_directory(), ignore_errors=True)
         return failures
+
+
+Change: TypeAlias = clients.ConfigurationChange | PluginChange
 
 
 def plugin_change(command: Command | None) -> PluginChange:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
 
@@ -22,7 +22,7 @@ from memory_actors import sync
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.adapting import AnyMemory, checked_memory
 from memory_actors.integrations.langgraph.items import NamespaceNames
-from memory_actors.integrations.langgraph.operations import AT_ONCE, Operations
+from memory_actors.integrations.langgraph.operations import Operations
 from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 SWEEP_MINUTES = 5.0  # the interval where nothing is said of one
 
 T = TypeVar("T")
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 _logger = get_logger("memory_actors.langgraph")
 
@@ -74,7 +75,6 @@ class MemoryActorsStore(BaseStore):
             )
         self.index_config = index
         self.ttl_config = ttl
-        self._turns = asyncio.Semaphore(AT_ONCE)
         self._stop_sweeping: Callable[[float | None], bool] | None = None
 
         async def itself(found: MemorySystem) -> MemorySystem:
@@ -88,7 +88,7 @@ class MemoryActorsStore(BaseStore):
             clock or system_clock_us,
             lambda: self.ttl_config or {},
         )
-        self._joined = None if self._loop is None else Joined(self._operations)
+        self._joined = Joined(self._operations)
 
     @classmethod
     @contextmanager
@@ -139,13 +139,13 @@ class MemoryActorsStore(BaseStore):
         :raises QuotaExceededError: the user has no room for it.
         :raises asyncio.InvalidStateError: this is the store's own event loop.
         """
-        return self._run(self._operations.batch, list(ops))
+        given = list(ops)
+        return self._run(lambda: self._joined.batch(given))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations. See `batch`. On the store's loop, calls at once become one."""
-        if self._joined is not None and self._loop is _current_loop():
-            return await self._joined.batch(list(ops))
-        return await self._arun(self._operations.batch, list(ops))
+        """Carry out operations. See `batch`. Calls at once become one."""
+        given = list(ops)
+        return await self._arun(lambda: self._joined.batch(given))
 
     def sweep_ttl(self) -> int:
         """Delete what has expired, of all users; return how many items were.
@@ -178,33 +178,26 @@ class MemoryActorsStore(BaseStore):
 
     # --- how
 
-    def _run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    def _run(self, work: Work[T]) -> T:
         if self._sync is not None:
-            return sync.on_loop(self._sync, lambda _memory: self._in_turn(function, *args))
+            return sync.on_loop(self._sync, lambda _memory: work())
         if self._loop is _current_loop():
             raise asyncio.InvalidStateError(
                 "a synchronous call on the store's own event loop would wait for itself: use "
                 "`await store.aget(...)` and the like, or call it from another thread"
             )
-        return self._elsewhere(function, *args).result()
+        return self._elsewhere(work).result()
 
-    async def _arun(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def _arun(self, work: Work[T]) -> T:
         if self._sync is not None:
-            return await asyncio.to_thread(self._run, function, *args)
+            return await asyncio.to_thread(self._run, work)
         if self._loop is asyncio.get_running_loop():
-            return await self._in_turn(function, *args)
-        return await asyncio.wrap_future(self._elsewhere(function, *args))
+            return await work()
+        return await asyncio.wrap_future(self._elsewhere(work))
 
-    def _elsewhere(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any
-    ) -> "Future[T]":
+    def _elsewhere(self, work: Work[T]) -> "Future[T]":
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(self._in_turn(function, *args), self._loop)
-
-    async def _in_turn(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Run it with at most so many others: what waits its turn here is not timed out there."""
-        async with self._turns:
-            return await function(*args)
+        return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     @contextmanager
     def _swept(self) -> Iterator[None]:
@@ -264,7 +257,7 @@ Call = tuple[Sequence[Op], "asyncio.Future[list[Result]]"]
 
 
 class Joined:
-    """The calls of an event loop: calls at once become one batch, as in LangGraph's own stores.
+    """The calls of a store: calls at once become one batch, as in LangGraph's own stores.
 
     While a batch runs, calls wait and become the next one. A read that several ask for is done
     once, and of several puts under one key the last one counts. A batch that fails is done again
@@ -278,7 +271,7 @@ class Joined:
         self._task: asyncio.Task[None] | None = None
 
     async def batch(self, given: Sequence[Op]) -> list[Result]:
-        """Carry out operations, with those of other calls. See `Operations.batch`."""
+        """Check operations, and carry them out with those of other calls."""
         self._operations.check(given)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()
@@ -304,7 +297,6 @@ class Joined:
                         _fail(call[1], own)
 
     async def _carry_out(self, calls: Sequence[Call]) -> None:
-        """Carry out the operations of calls as one batch, each once, and answer them."""
         ops: list[Op] = []
         places: dict[object, int] = {}
         asked = [[_place(op, ops, places) for op in given] for given, _ in calls]

@@ -1,9 +1,8 @@
 """Paths under /memories, the names of documents, views of both, and refusals.
 
-`/memories/notes.md` is the document `notes.md`, `/memories/trips/rome.md` the document
-`trips/rome.md`: a directory is what names have in common, and goes with the last of them. No code
-here touches a file system. Paths that would leave the root are refused all the same, in every
-spelling: a model that writes one is being misled, and names go into exports and files of others.
+`/memories/trips/rome.md` is the document `trips/rome.md`: a directory is what names have in common.
+No code here touches a file system. Paths that would leave the root are refused all the same, in
+every spelling: a model that writes one is being misled, and names go into files of others.
 """
 
 import unicodedata

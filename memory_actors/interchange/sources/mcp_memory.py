@@ -65,7 +65,6 @@ def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _know(record: port.Raw, keys: dict[str, list[Any]]) -> None:
-    """Remember the key of an entity by its name: of several that share one, the first."""
     name = record.get("name")
     if isinstance(name, str):
         keys.setdefault(name_key(name), _key(record))

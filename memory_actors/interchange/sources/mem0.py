@@ -147,10 +147,7 @@ class _Room:
         self._parts, self._characters = PARTS_MAX, VALUE_BYTES_MAX
 
     def take(self, value: object, depth: int = 0) -> None:
-        """Take in a value with all that is in it.
-
-        :raises ValueError: there is no room left for it.
-        """
+        """Take in a value with all that is in it, or raise `ValueError`."""
         self._parts -= 1
         self._characters -= len(value) if isinstance(value, str | bytes) else 0
         if self._parts < 0 or self._characters < 0 or depth > DEPTH_MAX:

@@ -6,13 +6,13 @@ left out. The graph, `knowledge_graph.sqlite3`, names no wing: its entities and 
 to the user of the import.
 """
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import decoded
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources import chroma, port
 from memory_actors.interchange.sources.databases import Database, database, rows
@@ -90,11 +90,7 @@ def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
 def _object(text: object, reading: port.SourceReading) -> dict[str, Any]:
     if text in (None, "", "{}"):
         return {}
-    try:
-        said = json.loads(str(text))
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict):
+    if isinstance(said := decoded(text), dict):
         return said
     reading.note("properties that are no JSON object were not taken over")
     return {}

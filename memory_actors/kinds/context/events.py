@@ -6,6 +6,7 @@ import msgspec
 
 from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds.effects import Effect, KindRegistry
+from memory_actors.kinds.kind import Deleted
 
 registry = KindRegistry()
 
@@ -130,11 +131,7 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         return None if self.raw is None else len(self.raw.encode())
 
 
-@registry.about("context.removed", Effect.DELETED)
-class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
-    """A block was removed by its user."""
-
-    memory_id: str
+BlockRemoved = registry.plain(Deleted, "context.removed", Effect.DELETED)
 
 
 @registry.about("context.touched", Effect.CHANGED)
@@ -173,7 +170,7 @@ Event: TypeAlias = (
     | BlockRestored
     | BlockImported
     | BlockEdited
-    | BlockRemoved
+    | Deleted
     | EntriesTouched
     | EntriesPinned
     | EntriesArchived

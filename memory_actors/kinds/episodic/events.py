@@ -1,8 +1,7 @@
 """Events of episodes, and the texts that they carry.
 
-Each text of an episode (the goal, a step, the result) stands in an event of its own, also after it
-was restored: so no event grows with the episode, and each text is found under the version of its
-event. A goal and a result are found by their own words, a step by its `StepTexts.line`.
+Each text of an episode is in an event of its own, also after it was restored, so no event grows
+with the episode.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ import msgspec
 from memory_actors.base.records import Metadata, Origin, Step
 from memory_actors.kinds import summaries
 from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.kind import Deleted, Pruned, Updated
 from memory_actors.kinds.phrasing import text_digest
 
 registry = KindRegistry()
@@ -100,16 +99,8 @@ class EpisodeUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=
     digest: bytes = b""
 
 
-@registry.about("episodic.deleted", Effect.DELETED)
-class EpisodeDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode was deleted by its user."""
-
-    memory_id: str
-
-
-@registry.about("episodic.pruned", Effect.PRUNED)
-class EpisodesPruned(Pruned, frozen=True, kw_only=True):
-    """Episodes were deleted to make room, with leave."""
+EpisodeDeleted = registry.plain(Deleted, "episodic.deleted", Effect.DELETED)
+EpisodesPruned = registry.plain(Pruned, "episodic.pruned", Effect.PRUNED)
 
 
 @registry.about(
@@ -135,9 +126,9 @@ class EpisodeSummaryAdded(
     failed: bool = False
 
 
-@registry.about("episodic.compaction_undone", Effect.UNDONE)
-class EpisodeCompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
-    """A summary went, because its originals are to come back: their events follow this one."""
+EpisodeCompactionUndone = registry.plain(
+    summaries.CompressionUndone, "episodic.compaction_undone", Effect.UNDONE
+)
 
 
 TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpdated

@@ -1,7 +1,7 @@
 """Episodes on their way back: the events by which one comes, maybe without the words of a source.
 
-A step of a purged source leaves its number behind, and no words: numbers are never used twice. An
-episode that the source ended runs again; one that the source began goes.
+A step of a purged source leaves its number, which is never used twice. An episode that the source
+ended runs again; one that it began goes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
+from memory_actors.kinds.effects import TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -29,7 +30,6 @@ from memory_actors.kinds.kind import Life
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.summaries import summary_again
-from memory_actors.kinds.tainted import TaintedPast
 
 
 def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[RowEvent]]:
@@ -93,7 +93,6 @@ def without_words(first: RowEvent, past: TaintedPast) -> RowEvent:
 
 
 def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
-    """Return the steps of the source by their numbers."""
     return {
         one.data.number: one.data
         for one in past.events

@@ -1,12 +1,7 @@
 """The living long-term memories, summaries among them, and how events change them.
 
-A fold skips events about a memory that is missing: see kinds/compacting.py for why.
-
-Two memories say the same if their texts are the same after `phrasing.normalised`, with who says
-them, in the same session and with the same metadata: else each knows something that the other does
-not. Nor are those duplicates that come from elsewhere: each source is trusted, or purged, by itself
-(the state of origins is not this kind's, so a command brings it along). A memory is found by a key
-made of all that must be the same, which is compared in full afterwards.
+Two memories say the same if their normalised texts are the same, with speaker, session, metadata
+and origins. They are found by a key made of all but the origins, which is compared in full.
 """
 
 import zlib

@@ -266,7 +266,12 @@ async def test_facts_that_are_forgotten_at_once_all_leave_the_log(
     words = [f"canary{n:03}zq is red" for n in range(4)]
     async with open_memory() as memory:
         added = [await memory.user("ada").add(each) for each in words]
-        asked = [(added[0].memory_id, False), (words[1], False), (words[2], True), (words[3], False)]
+        asked = [
+            (added[0].memory_id, False),
+            (words[1], False),
+            (words[2], True),
+            (words[3], False),
+        ]
         forgets = [memory.user("ada").forget(what, dry_run=dry) for what, dry in asked]
         late = asyncio.create_task(memory.user("ada").forget(words[2]))
         done = await asyncio.gather(*forgets, late)

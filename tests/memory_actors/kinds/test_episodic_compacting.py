@@ -21,7 +21,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeStarted,
     StepAdded,
 )
-from memory_actors.kinds.episodic.texts import TOLD_CHARACTERS_MAX
+from memory_actors.kinds.episodic.state import TOLD_CHARACTERS_MAX
 from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.summaries import passages_of

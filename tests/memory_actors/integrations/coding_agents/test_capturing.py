@@ -24,7 +24,7 @@ from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
-from memory_actors.integrations.coding_agents.hook import event_of
+from memory_actors.integrations.coding_agents.hook import at_prompt, at_start, event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import (
     Command,
@@ -34,7 +34,6 @@ from memory_actors.integrations.coding_agents.installing import (
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
-from memory_actors.integrations.coding_agents.recalling import at_prompt, at_start
 from memory_actors.integrations.coding_agents.transcripts import (
     EPOCH,
     LINE_BYTES_MAX,
