@@ -25,9 +25,7 @@ import msgspec
 from eventlog import Dropped, Recorded, RedactingStore, require
 from eventlog.core.records import Checkpoint
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.validation import (
-    NAME_BYTES_MAX,
-)
+from memory_actors.base.validation import NAME_BYTES_MAX
 from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at

@@ -39,12 +39,7 @@ from memory_actors.base.reports import (
 )
 from memory_actors.base.statistics import SystemStatistics, SystemUsage
 from memory_actors.base.streams import known_users, recall_stream_of
-from memory_actors.base.validation import (
-    check_choice,
-    check_count,
-    check_optional_name,
-    time_us,
-)
+from memory_actors.base.validation import check_choice, check_count, check_optional_name, time_us
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
 from memory_actors.kinds.user_state import KINDS

@@ -7,13 +7,14 @@ from typing import Any, Final, Self, get_type_hints
 
 import msgspec
 
+from eventlog import Dropped
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import UserBulk
 from memory_actors.api.data_protection import UserDataProtection
-from memory_actors.api.finding import found, full_id
+from memory_actors.api.finding import found
 from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import predicate
 from memory_actors.base.records import (
     Item,
@@ -26,13 +27,11 @@ from memory_actors.base.records import (
     Tier,
     Time,
 )
-from memory_actors.base.reports import (
-    Extraction,
-    Undone,
-)
+from memory_actors.base.reports import Extraction, Undone
 from memory_actors.base.validation import (
     check_member,
     check_memory_type,
+    check_name,
     check_subject,
     check_tier,
 )
@@ -40,6 +39,7 @@ from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.grants import SetRight
+from memory_actors.kinds.user_state import event_registry
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -48,6 +48,8 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
+
+AMBIGUOUS_NAMED_MAX = 3
 
 
 class UserMemory(UserBulk, UserDataProtection, UserReviews):
@@ -262,7 +264,30 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         :raises NotFoundError: none does.
         :raises InvalidInputError: several do.
         """
-        return await full_id(self._scope, beginning)
+        check_name(beginning, "memory_id")
+        if await self._scope.versions_about(beginning):
+            return beginning
+        state = await self._scope.state_now()
+        every = (row.memory_id for _, row in state.rows())
+        ids: set[str] = {memory_id for memory_id in every if memory_id.startswith(beginning)}
+        if not ids:  # one that was
+            log, about, version = self._scope.services.log, event_registry().keys, 0
+            while page := await log.read_stream(self._scope.stream, version, dropped="mark"):
+                version = page[-1].version
+                events = (
+                    recorded.data for recorded in page if not isinstance(recorded.data, Dropped)
+                )
+                ids.update(
+                    one for event in events for one in about(event) if one.startswith(beginning)
+                )
+        if len(ids) > 1:
+            some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
+            raise InvalidInputError(
+                f"{len(ids):,} ids begin with {beginning!r}: write more of it (such as {some})"
+            )
+        if not ids:
+            raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
+        return ids.pop()
 
     async def extract(
         self,

@@ -44,11 +44,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
-from memory_actors.compaction.schedule import (
-    FILE_NAME,
-    LastRun,
-    Scheduler,
-)
+from memory_actors.compaction.schedule import FILE_NAME, LastRun, Scheduler
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.extraction import extractor_of
 from memory_actors.kinds.account import CRITICAL, AlertChanged

@@ -22,14 +22,7 @@ import msgspec
 
 from eventlog.core import errors as log_errors
 from eventlog.core import records as log_records
-from memory_actors.base import (
-    context_documents,
-    errors,
-    records,
-    reports,
-    statistics,
-    weights,
-)
+from memory_actors.base import context_documents, errors, records, reports, statistics, weights
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 
 MODULES: Final = (
