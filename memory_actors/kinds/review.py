@@ -1,12 +1,9 @@
 """Review: memories that wait until somebody approves them.
 
-An add that needs a review is decided as any other. Then a `MemoryHeld` with the words takes the
-place of the event that would begin the memory. A pending memory is in the state of no kind, so no
-read, index, prompt, summary, duplicate or newer fact can see it. An approval is the same add again,
-which is decided by what is there then. A rejection puts tombstones; the end of its time does not.
-
-Pending memories count. A decision knows the limits without the room that they take (`left`), and
-usage and totals have it.
+An add that needs a review is decided as any other; then a `MemoryHeld` with the words takes the
+place of the event that would begin the memory. A pending memory is in the state of no kind, so
+nothing can see it. An approval is the same add again. Pending memories count: a decision gets the
+limits without the room that they take (`left`), and usage and totals include it.
 """
 
 from collections import Counter
@@ -32,8 +29,7 @@ from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
 from memory_actors.kinds.kind import Events, Kind, Part
-from memory_actors.kinds.long_term.commands import AddMemories
-from memory_actors.kinds.long_term.events import MemoryAdded
+from memory_actors.kinds.long_term.events import AddMemories, MemoryAdded
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tombstones import PutTombstones
 
@@ -103,7 +99,7 @@ class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return (entry_text(words.raw) if isinstance(words, BlockInserted) else words.content,)
 
     @property
-    def text_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the text."""
         return max(self.counted.values())
 
@@ -170,11 +166,15 @@ class Reject(PutTombstones, frozen=True, kw_only=True):
 
 
 def held(
-    command: Add, events: Sequence[Event], replaced: Replaced = MappingProxyType({})
+    command: Add,
+    events: Sequence[Event],
+    replaced: Replaced = MappingProxyType({}),
+    growth_bytes: int = 0,
 ) -> Sequence[Event]:
     """Return the events of an add that needs a review: its memories wait instead of beginning.
 
-    `replaced` has, by the ids of facts, those that they are to replace.
+    `replaced` has, by the ids of facts, those that they are to replace; anything but facts would
+    make its kind grow by `growth_bytes`.
     """
     if isinstance(command, AddMemories):
         return [
@@ -184,15 +184,15 @@ def held(
             for one in events
         ]
     if isinstance(command, AddEntity):
-        return [_held(command, command.entity, events)] if events else []
+        return [_held(command, command.entity, events, growth_bytes)] if events else []
     if isinstance(command, Relate):
-        return [_held(command, command.relationship, events)] if events else []
+        return [_held(command, command.relationship, events, growth_bytes)] if events else []
     assert isinstance(command, AddEntry), f"{type(command).__name__} cannot wait"
     entries = [one for one in events if isinstance(one, BlockInserted) and one.heading is None]
-    return [_held(command, one, entries) for one in entries]
+    return [_held(command, one, entries, growth_bytes) for one in entries]
 
 
-def _held(command: Add, words: Words, events: Sequence[Event]) -> MemoryHeld:
+def _held(command: Add, words: Words, events: Sequence[Event], growth_bytes: int = 0) -> MemoryHeld:
     """Return the event of a wait; without it, these events would have happened."""
     field, number, size = COUNTED[type(words)]
     begins = any(type(one) is type(words) for one in events)  # else an entity is there already
@@ -204,19 +204,13 @@ def _held(command: Add, words: Words, events: Sequence[Event]) -> MemoryHeld:
         memory_id=words.memory_id,
         kind=TOTALS[size].partition(".")[0],
         until_us=command.held_until_us,
-        counted={size: _size_bytes(words)} | ({number: 1} if begins else {}),
+        counted={size: words.size_bytes if isinstance(words, MemoryAdded) else growth_bytes}
+        | ({number: 1} if begins else {}),
         expires_at_us=command.expires_at_us,
         on_duplicate=again,
         section=getattr(command, "section", ""),
         **cast("Any", {field: words}),
     )
-
-
-def _size_bytes(words: Words) -> int:
-    if isinstance(words, EntityAdded):  # which has no size before it is decided
-        texts = sum(one.size_bytes for one in words.observations)
-        return len(words.name.encode()) + len(words.type.encode()) + texts
-    return words.text_bytes if isinstance(words, BlockInserted) else words.size_bytes
 
 
 def pending_row(kind: Kind, held: Recorded[MemoryHeld]) -> tuple[Any, Events]:
