@@ -13,7 +13,7 @@
 
 #include "../compiled.h"
 
-enum { BITS = 8, CACHE_LINE = 64, FIELDS = 4, LANES = 16, WIDE = 32, MIXED = 32, BUCKETS = 1 << 12, NODES = 1 << 16, NONE = -1 };
+enum { BITS = 8, CACHE_LINE = 64, FIELDS = 4, LANES = 16, WIDE = 32, MIXED = 32, TOGETHER = 4, BUCKETS = 1 << 12, NODES = 1 << 16, NONE = -1 };
 
 struct segment { /* laid out as graph.py packs it */
     const uint8_t *sketches;
@@ -140,24 +140,36 @@ static int see(struct search *search, int64_t segment, int64_t node)
     return 1;
 }
 
-/* Score the links of a node that nobody has seen. Those from a bucket on wait in a queue. */
-static void expand(struct search *search, int32_t item, struct queue *queue, int everything)
+/* Expand the best nodes of a queue, at most `most` and a few together, so that reads overlap: score
+ * their links that nobody has seen. Those that are close wait in the queue; with `everything`, the
+ * others do too. Returns how many were expanded. */
+static int expand(struct search *search, struct queue *queue, int64_t most, int everything)
 {
-    const struct found from = search->found[item];
-    const struct segment *segment = search->segments + from.segment;
-    const uint16_t *links = segment->ground + from.node * (2 * search->links + 1);
-    uint16_t fresh[UINT8_MAX];
-    int count = 0;
-    for (int link = 1; link <= links[0]; link++)
-        if (see(search, from.segment, links[link])) {
-            prefetch(search, segment, links[link]);
-            fresh[count++] = links[link];
-        }
-    for (int place = 0; place < count; place++) {
-        int32_t bucket = score_at(search, segment, fresh[place]);
-        if (everything || bucket >= least_bucket(search))
-            push(search, queue, note(search, from.segment, fresh[place], bucket));
+    const uint16_t *links[TOGETHER];
+    struct found from[TOGETHER], fresh[TOGETHER * UINT8_MAX];
+    int expanded = 0, count = 0;
+    for (int32_t item; expanded < TOGETHER && expanded < most; expanded++) {
+        item = pop(search, queue, everything ? 0 : least_bucket(search));
+        if (item == NONE) break;
+        from[expanded] = search->found[item];
+        const uint16_t *ground = search->segments[from[expanded].segment].ground;
+        links[expanded] = ground + from[expanded].node * (2 * search->links + 1);
+        __builtin_prefetch(links[expanded]);
+        __builtin_prefetch(links[expanded] + 2 * search->links);
     }
+    for (int place = 0; place < expanded; place++)
+        for (int link = 1; link <= links[place][0]; link++) {
+            struct found one = {.node = links[place][link], .segment = from[place].segment};
+            if (!see(search, one.segment, one.node)) continue;
+            prefetch(search, search->segments + one.segment, one.node);
+            fresh[count++] = one;
+        }
+    for (struct found *one = fresh; one < fresh + count; one++) {
+        int32_t bucket = score_at(search, search->segments + one->segment, one->node);
+        if (everything || bucket >= least_bucket(search))
+            push(search, queue, note(search, one->segment, one->node, bucket));
+    }
+    return expanded;
 }
 
 /* Return the node of the lowest level but the ground that is closest, as a greedy descent finds it. */
@@ -194,25 +206,26 @@ static void search_all(struct search *search, int64_t segments, int64_t least)
         }
         empty(&search->local);
         push(search, &search->local, descended(search, number));
-        for (int64_t left = least; left > 0 && (item = pop(search, &search->local, 0)) != NONE; left--)
-            expand(search, item, &search->local, 1);
+        for (int64_t left = least, done = 1; left > 0 && done; left -= done)
+            done = expand(search, &search->local, left, 1);
         while ((item = pop(search, &search->local, least_bucket(search))) != NONE)
             push(search, &search->waiting, item);
     }
-    while ((item = pop(search, &search->waiting, least_bucket(search))) != NONE)
-        expand(search, item, &search->waiting, 0);
+    while (expand(search, &search->waiting, TOGETHER, 0)) continue;
 }
 
 /* Write the living rows that are closest to a query, `wanted` or a few more of the last bucket, but
- * not twice as many; return how many, or -1 if there is no memory. In each graph at least `least`
- * nodes are expanded. The query has a byte for each field of a sketch: first all first fields. */
+ * at most 2 `kept`; return how many, or -1 if there is no memory. The best `kept` nodes are expanded,
+ * and at least `least` in each graph. The query has a byte for each field of a sketch: first all
+ * first fields. */
 EXPORT int64_t graph_near(
     const int8_t *query, int64_t width, float middle, float scale, const struct segment *segments,
-    int64_t segment_count, int64_t links, const uint8_t *alive, int64_t least, int64_t wanted, int64_t *found)
+    int64_t segment_count, int64_t links, const uint8_t *alive, int64_t least, int64_t kept, int64_t wanted,
+    int64_t *found)
 {
     struct search search = {
         .query = query, .width = width, .middle = middle, .scale = scale,
-        .segments = segments, .links = links, .alive = alive, .wanted = wanted,
+        .segments = segments, .links = links, .alive = alive, .wanted = kept,
     };
     int64_t nodes = 0, rows = -1;
     for (int64_t number = 0; number < segment_count; number++) nodes += segments[number].count;
@@ -221,10 +234,12 @@ EXPORT int64_t graph_near(
     if (search.seen && search.found) {
         empty(&search.waiting);
         search_all(&search, segment_count, least);
+        int32_t limit = search.limit;
+        for (; search.close - search.counts[limit] >= wanted; limit++) search.close -= search.counts[limit];
         rows = 0;
-        for (int32_t item = 0; item < search.count && rows < 2 * wanted; item++) {
+        for (int32_t item = 0; item < search.count && rows < 2 * kept; item++) {
             struct found one = search.found[item];
-            if (one.bucket >= search.limit && lives(&search, one.segment, one.node))
+            if (one.bucket >= limit && lives(&search, one.segment, one.node))
                 found[rows++] = segments[one.segment].rows[one.node];
         }
     }

@@ -39,9 +39,10 @@ M: Final = 12  # links of a row, twice as many at the ground
 EF_CONSTRUCTION: Final = 100
 SEED: Final = 1
 SAMPLE_ROWS: Final = 4_096
-ASKED_FOR_ONE: Final = 3  # rows that a search finds for each that is wanted
-ASKED_FOR_MIN: Final = 300
-EXPANDED_MIN: Final = 16  # rows of each segment whose links are followed
+ASKED_FOR_ONE: Final = 3  # rows that a search proposes for each that is wanted
+EXPANDED_FOR_ONE: Final = 8  # rows whose links are followed
+EXPANDED_MIN: Final = 16  # of these in each segment
+WANTED_MIN: Final = 100
 TAIL_MAX: Final = 2 * SEGMENT_ROWS  # rows in no graph: looking at more takes as long as all signs
 UNSKETCHED_MAX: Final = 64  # of these, the newest: they are all returned
 CENTRED_ONE_IN: Final = 16  # rows of a segment, of which its centre is the mean
@@ -50,7 +51,7 @@ CHUNK_ROWS: Final = 8  # 2 ms
 DEAD_SHARE_MAX: Final = 0.2
 _BUILDS: Final = "chroma-hnswlib", "hnswlib"
 _NEAR: Final = (
-    POINTER, LONG, FLOAT, FLOAT, POINTER, LONG, LONG, POINTER, LONG, LONG, POINTER,
+    POINTER, LONG, FLOAT, FLOAT, POINTER, LONG, LONG, POINTER, LONG, LONG, LONG, POINTER,
 )  # fmt: skip
 _SKETCH: Final = POINTER, POINTER, LONG, POINTER, LONG, POINTER, LONG, POINTER, POINTER
 _FIELDS: Final = 4  # of a byte of a sketch
@@ -310,16 +311,18 @@ class Graph:
         if not segments or not 0 <= size - known <= TAIL_MAX:
             return None
         tail = self._sketched_tail(view, known, segments[-1].centre)
-        width, wanted = tail.sketches.shape[1], max(ASKED_FOR_ONE * k, ASKED_FOR_MIN)
+        width, wanted = tail.sketches.shape[1], max(k, WANTED_MIN)
+        kept = EXPANDED_FOR_ONE * wanted
         query = _mixed(direction, width)
         layouts = (_Layout * (1 + len(segments)))(
             tail.layout(size - known), *(segment.layout for segment in segments)
         )
         most = _FURTHEST * np.abs(query, dtype=np.int64).sum()
-        alive, found = np.ascontiguousarray(view.alive), np.empty(2 * wanted, np.int64)
+        alive, found = np.ascontiguousarray(view.alive), np.empty(2 * kept, np.int64)
         count = LIBRARY.function("graph_near", *_NEAR, result=LONG)(
             query.ctypes.data, width, _FURTHEST * query.sum(), _HALF / max(most, 1), layouts,
-            len(layouts), M, alive.ctypes.data, EXPANDED_MIN, wanted, found.ctypes.data,
+            len(layouts), M, alive.ctypes.data, EXPANDED_MIN, kept,
+            ASKED_FOR_ONE * wanted, found.ctypes.data,
         )  # fmt: skip
         if count < 0:
             raise MemoryError("a search in a graph needs more memory")

@@ -43,7 +43,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
         (dense, "EXACT_MAX", 300), (dense, "TAIL_MAX", 50), (labels, "DEAD_MIN", 10),
         (dense, "PROPOSED_MIN", 100), (graph, "TAIL_MAX", 1_400),
         (dense, "SEGMENT_ROWS", 700), (graph, "SEGMENT_ROWS", 700), (graph, "EXPANDED_MIN", 8),
-        (graph, "ASKED_FOR_MIN", 90),
+        (graph, "WANTED_MIN", 30),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 
