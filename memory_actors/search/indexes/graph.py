@@ -300,6 +300,7 @@ class Graph:
             until = count + SEGMENT_ROWS
             saved = self._building.built(view.labels[count:until])
             segment = Segment(saved, np.arange(count, until), view.vectors)
+            self._sketched_tail(view, until, segment.centre)  # searches on the loop need not
             self._found, self._building = ((*segments, segment), until), None
 
     def near(self, view: View, direction: Vectors, k: int) -> Rows | None:
@@ -336,7 +337,7 @@ class Graph:
         if tail is None or first != known:
             rows = np.arange(known, known + TAIL_MAX, dtype=np.int32)
             tail = _Tail(rows, zeros((TAIL_MAX, _width(len(centre))), np.uint8))
-        count = len(view.labels) - known
+        count = min(len(view.labels) - known, TAIL_MAX)
         if count - tail.sketched > UNSKETCHED_MAX:
             # Searches that do so together write the same bytes, behind what others read.
             fresh = slice(tail.sketched, count)
@@ -362,7 +363,9 @@ class Graph:
             segments = [Segment(one, some, view.vectors) for one, some in each]
             for segment in segments:
                 segment.saved = None
-            return cls(segments, count)
+            graph = cls(segments, count)
+            graph._sketched_tail(view, count, segments[-1].centre)
+            return graph
         return cls()
 
 

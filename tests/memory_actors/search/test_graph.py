@@ -127,6 +127,13 @@ def test_removed_rows_are_never_proposed_and_hide_no_others() -> None:
     assert len(np.intersect1d(proposed, exact(index, query))) >= 0.95 * K
 
 
+def test_of_many_equal_rows_enough_are_proposed_and_no_more() -> None:
+    index = grown(index_of(np.repeat(vectors(1), 2_100, axis=0)))
+    proposed = index.proposed(vectors(1)[0], CENTRE, K)
+    assert proposed is not None
+    assert K <= len(proposed) <= 12 * K
+
+
 def test_one_order_of_rows_gives_one_graph_whenever_they_came() -> None:
     """It is the same graph if the rows came all at once, or some at a time."""
     rows = vectors(2_000)
