@@ -17,7 +17,7 @@ from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, plain
 from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, rows_dump
 from memory_actors.kinds.kind import Decide, Deleted, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
@@ -102,13 +102,6 @@ Structured: TypeAlias = Keyed[DocumentRow]
 """The living documents; their groups are the collections."""
 
 
-class StructuredDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their values' versions."""
-
-    rows: list[DocumentRow] = []
-    pruned: int = 0
-
-
 # --- what it says
 
 
@@ -184,7 +177,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
     DELETED, PRUNED = DocumentDeleted, DocumentsPruned
     place = attrgetter("collection", "key")
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
-    Dump = StructuredDump
+    Dump = rows_dump("StructuredDump", DocumentRow, "pruned")
     registry = registry
     initial = Structured()
 

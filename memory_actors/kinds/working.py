@@ -18,7 +18,7 @@ from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, rows_dump
 from memory_actors.kinds.kind import Decide, Events, Nature
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import Draft, new_row, same_json
@@ -70,13 +70,6 @@ class EntryRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
 
 Working: TypeAlias = Keyed[EntryRow]
 """The entries, a hundred or so, by their keys too."""
-
-
-class WorkingDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order they were last set."""
-
-    rows: list[EntryRow] = []
-    evicted: int = 0
 
 
 # --- commands
@@ -140,7 +133,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
     MISSING = "never there, deleted or evicted"
     UPDATE, DELETE = UpdateKey, DeleteKey
     BOUNDS = Bounds("keys", "working_keys", "working_bytes")
-    Dump = WorkingDump
+    Dump = rows_dump("WorkingDump", EntryRow, "evicted")
     registry = registry
     initial = Working()
 

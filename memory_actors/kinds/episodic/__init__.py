@@ -41,7 +41,6 @@ from memory_actors.kinds.episodic.state import (
     EpisodeRow,
     EpisodeRows,
     Episodic,
-    EpisodicDump,
     leaving,
     markers,
 )
@@ -111,7 +110,6 @@ class EpisodicKind(EpisodeRows):
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
     """The number is that of each agent."""
-    Dump = EpisodicDump
     registry = registry
 
     # --- decide
