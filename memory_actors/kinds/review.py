@@ -24,7 +24,7 @@ from memory_actors.kinds.commands import Add
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.context.events import BlockInserted
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
@@ -167,7 +167,7 @@ class Reject(PutTombstones, frozen=True, kw_only=True):
 
 def held(
     command: Add, events: Sequence[Event], replaced: Replaced = MappingProxyType({})
-) -> Sequence[Event]:
+) -> Decision:
     """Return the events of an add that needs a review: its memories wait instead of beginning.
 
     `replaced` has, by the ids of facts, those that they are to replace.
