@@ -136,7 +136,6 @@ class _Seen:
     """By the version that did it."""
 
     def note(self, events: Iterable[Recorded[Event]]) -> Iterator[Recorded[Event]]:
-        """Pass events on."""
         for recorded in events:
             if isinstance(recorded.data, Dropped):
                 self.dropped[recorded.version] = recorded.data

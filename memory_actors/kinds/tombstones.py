@@ -247,7 +247,8 @@ def refusing(
 
     :raises EmbeddingNeededError: they are needed, and there are none.
     """
-    if not says(event, getattr(event, "memory_id", "")):
+    waits = hasattr(event, "words")
+    if not (waits or says(event, getattr(event, "memory_id", ""))):
         return None
     said = {
         name: value

@@ -315,7 +315,10 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Decision:
     own = getattr(state, part.NAME)
     events: Sequence[Event] = part.decide(command, own, mine)
     if isinstance(command, Add) and command.waits:
-        return review.held(command, events)
+        kind = KIND_BY_NAME[part.NAME]
+        after, before = kind.tally(kind.fold(own, tentative(events))), kind.tally(own)
+        growth_bytes = max(0, after.size_bytes - before.size_bytes)
+        return review.held(command, events, growth_bytes=growth_bytes)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
         events = [*events, *provenance.lifetimes(command, events, same, state.provenance)]
@@ -361,8 +364,7 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
     if isinstance(command, Restore):  # its texts have no embeddings: digests alone are compared
         tombstones.refuse(events, None, msgspec.structs.replace(forgotten, similar=()))
     elif forgotten.by_digest and not isinstance(command, UNCHECKED):
-        said = (getattr(event, "words", event) for event in events)  # of what is to wait
-        tombstones.refuse(said, command.codes, forgotten)
+        tombstones.refuse(events, command.codes, forgotten)
 
 
 _WORK: Mapping[type[Purge], type[Purging]] = {

@@ -237,6 +237,7 @@ class UserMachine(
     def adds_live_so_long(self, ttl_us: int | None) -> None:
         self.ttl_us = ttl_us
 
+    @precondition(lambda self: len(self.state.account.holds) < 2)
     @rule()
     def is_held(self) -> None:
         self.made += 1
