@@ -154,9 +154,16 @@ class EntityRows(KeyedKind[Entities, AnyRow]):
         """Return a row after an event about it, with the bytes that this takes, too."""
         stored = row.stored_bytes + recorded.stored_bytes
         row = replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
-        if isinstance(row, RelationshipRow):
-            return _related(row, recorded)
-        return _changed(row, recorded)
+        if isinstance(row, EntityRow):
+            return _changed(row, recorded)
+        event: RelationshipEnded | RelationshipUpdated = recorded.data
+        if isinstance(event, RelationshipEnded):
+            return replace(row, valid_to_us=event.valid_to_us)
+        row = kept(row, event)
+        if event.content is None:
+            return row
+        said = {"size_bytes": event.size_bytes, "digest": event.digest}
+        return replace(row, version=recorded.version, **said)
 
     def dump(self, state: Entities) -> EntityDump:
         """Return the state as plain rows."""
@@ -197,16 +204,6 @@ def _changed(row: EntityRow, recorded: Recorded[Any]) -> EntityRow:
             observations = (only,)
     size_bytes = row.name_bytes + sum([one.size_bytes for one in observations])
     return replace(row, size_bytes=size_bytes, observations=observations)
-
-
-def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
-    event: RelationshipEnded | RelationshipUpdated = recorded.data
-    if isinstance(event, RelationshipEnded):
-        return replace(row, valid_to_us=event.valid_to_us)
-    row = kept(row, event)
-    if event.content is None:
-        return row
-    return replace(row, version=recorded.version, size_bytes=event.size_bytes, digest=event.digest)
 
 
 # --- look-ups
