@@ -46,7 +46,7 @@ from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.schedule import FILE_NAME, LastRun, Scheduler
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.extraction import extractor_of
+from memory_actors.extraction.llm import extractor_of
 from memory_actors.kinds.account import CRITICAL, AlertChanged
 from memory_actors.kinds.user_state import UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
