@@ -20,6 +20,7 @@ from memory_actors.base.errors import (
     importing,
 )
 from memory_actors.base.records import Hit
+from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.embedder_thread import EmbedderThread
 from memory_actors.search.embedding.served import readable
 
@@ -89,11 +90,11 @@ class FastembedReranker:
 class Reranking:
     """Orders the first hits of each search by a reranker, in a thread of its own."""
 
-    def __init__(self, reranker: Reranker, *, hits_max: int, deadline_s: float):
-        self.hits_max = hits_max
+    def __init__(self, reranker: Reranker, settings: Settings):
+        self.hits_max = settings.reranker_hits
         """How many hits of a search the reranker reads."""
         self._reranker = reranker
-        self._deadline_s = deadline_s
+        self._deadline_s = settings.reranker_deadline_s
         self._thread = EmbedderThread()
 
     def prepare(self) -> None:
