@@ -128,7 +128,8 @@ class Erasing:
             scopes = await self._leave_scopes(scope)
             past = await self._texts_and_totals(stream)
             is_shared = scope.embeddings.owner.is_everybody
-            others = await self._others_have() if is_shared else frozenset()
+            lives = self._services.runtime.lives() if is_shared else ()
+            others = await anyio.to_thread.run_sync(_digests, [live.state for live in lives])
             embeddings = await self._erase_embeddings(scope.embeddings, past, others)
             index_files = await anyio.to_thread.run_sync(
                 remove_indexes, index_path(self._directory, stream)
@@ -244,12 +245,6 @@ class Erasing:
                         left.subtract(user_state.totals(live.state))
         return +left
 
-    async def _others_have(self) -> set[bytes]:
-        states = [live.state for live in self._services.runtime.lives()]
-        return await anyio.to_thread.run_sync(
-            lambda: {digest for state in states for digest in state.digests()}
-        )
-
     async def _erase_recalls(self, store: ErasingStore, user_id: str, epoch: int | None) -> int:
         """Erase what was kept of a user's searches; return how many there were.
 
@@ -278,6 +273,10 @@ async def _fenced(work: Awaitable[T]) -> T:
 
 async def _nowhere_else(_user_id: str) -> None:
     pass
+
+
+def _digests(states: Iterable[UserState]) -> set[bytes]:
+    return {digest for state in states for digest in state.digests()}
 
 
 def _collect(
