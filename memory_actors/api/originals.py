@@ -7,9 +7,9 @@ from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds import provenance
+from memory_actors.kinds.compacting import Compressed, Summary
 from memory_actors.kinds.kind import Found, Kind, Row
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.summaries import Compressed, Summary
 from memory_actors.kinds.user_state import kind_of_event
 from memory_actors.search.reading import About, memories, pages, versions_about
 from memory_actors.users.handles.scope import Scope

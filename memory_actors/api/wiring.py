@@ -50,7 +50,8 @@ from memory_actors.compaction.schedule import (
     Scheduler,
 )
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.extraction import Extractor, extractor_of
+from memory_actors.extraction.llm import extractor_of
+from memory_actors.extraction.protocol import Extractor
 from memory_actors.kinds.account import CRITICAL, AlertChanged
 from memory_actors.kinds.user_state import UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink

@@ -6,8 +6,8 @@ from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.compaction.summarizers import Summarizer
 from memory_actors.search.superseding import Supersedes
 from memory_actors.search.superseding import Superseding
-from memory_actors.extraction import Extractor
-from memory_actors.extraction import Extract
+from memory_actors.extraction.protocol import Extractor
+from memory_actors.extraction.protocol import Extract
 from memory_actors.search.reranking import Reranker
 from collections.abc import Callable
 from memory_actors.base.settings import Settings

@@ -11,10 +11,15 @@ from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import (
+    CompactedKind,
+    Compressed,
+    Summary,
+    SummaryPut,
+    passages_of,
+)
 from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.summaries import Compressed, Summary, SummaryPut, passages_of
 from memory_actors.users.handles.handle import Handle, Written
 
 
