@@ -3,13 +3,9 @@
     magic "EVEXPORT" | message | message | ... | SHA-256 of all of that
 
 A message is `length u32 | msgpack`: where it begins, each stream with something new, each event as
-a frame with its payload (also from the archive) or as the stub of an erased one, idempotency keys,
-and where it ends. `digest` at the end is that of published heads (heads.py): SHA-256 over the
-chains of all events from the first one on, in order. The importing log can therefore check before
-any write that it has the same past, and that the file continues it without a gap. Events that it
-has already are skipped: an import that was interrupted is repeated.
-
-An erasure travels with the next export: the stream is erased there as well, up to the same version.
+a frame with its payload or as the stub of an erased one, idempotency keys, and where it ends.
+`digest` at the end is over the chains of all events from the first one on: with it the importing
+log checks before any write that it has the same past. An erasure travels with the next export.
 """
 
 import hashlib

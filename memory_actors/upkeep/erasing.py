@@ -3,23 +3,14 @@
 The order is what makes a crash harmless. While the log still has the events, everything else can be
 found again by them, so the log comes last: vectors and token states, index files, API keys,
 recalls, alerts that wait, and then the stream (eventlog/lmdb/erasing.py), which finishes by itself
-what a crash has left. Whoever repeats an erasure that was interrupted does the rest of it.
-
-Before all of that the user leaves the scopes of others: their grants are revoked there, and what
-they wrote is removed or no longer names them (kinds/grants.py). These scopes are found by the index
-of the log, and a second erasure finds them again.
-
-Processes that share the log forget the user before the log does, so that what they keep can still
-be found by it.
+what a crash has left. Before all of that the user leaves the scopes of others (kinds/grants.py).
+Processes that share the log forget the user before the log does.
 
 Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there before has left.
-Everybody else reads and writes, but for the moment in which files are replaced.
 
-Vectors are stored by the digest of their text and shared by users of the same text. They are
-deleted unless another user who is live has the text too; any other who has it embeds it again when
-it is missed. If the stream is damaged, its vectors cannot be identified, and all vectors of this
-process are deleted. In a store that is encrypted each user has their own, and their key goes with
-the stream.
+Vectors are stored by the digest of their text and shared by users of the same text: they are
+deleted unless another user who is live has the text too. If the stream is damaged, its vectors
+cannot be identified, and all vectors of this process are deleted.
 """
 
 from collections import Counter

@@ -4,26 +4,14 @@ A child reads (child.py), for a damaged file can end whoever does. If it crashes
 
 The log checks itself (`EventLog.verify`), and the child replays every user: a state that begins
 with the snapshot must be the one that begins with nothing, and the totals over all users must be
-the sum of their states.
+the sum of their states. Without its keys an encrypted store is verified, and no state.
 
-A store that is encrypted is verified without its keys where they are not given and not beside it:
-checksums, chains and archive, but no state. The same applies to a user whose key was deleted.
+Index files and vectors are derived, and damaged ones are rebuilt, never served. They are compared
+with the states all the same: a disk that damages one file damages others. A file may be older than
+the state, so passages that have come or gone since are no finding.
 
-Index files and vectors are derived. At the next activation, damaged ones are moved aside and
-rebuilt, so they are never served; but a disk that damages one file damages others, and words that
-are not those of their text are a fault of ours. Therefore both are compared with the states:
-
-- a file of words or a graph that is there must be whole. The words of each passage must be those
-  of its text in the log, and every label one that its user has had;
-- an embedding must be whole, and its vector of unit length. If it is encrypted, only the checksum
-  is checked.
-
-A file may be older than the state, for it is written when a user leaves memory: passages that have
-come or gone since are no finding.
-
-A store in a directory that nobody may write to, such as a read-only mount, is copied to a temporary
-directory first: opening a log locks it and may finish an erasure. A key file beside it that cannot
-be locked is not used.
+A store in a directory that nobody may write to is copied first: opening a log locks it and may
+finish an erasure.
 """
 
 import asyncio
