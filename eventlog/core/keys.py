@@ -66,15 +66,13 @@ class Keys(Protocol):
     def sync(self) -> None:
         """Make the keys durable that were made. Called before anything under them is committed.
 
-        :raises DiskFull: they are not, and are forgotten.
-        :raises StorageFailed: they are not, and are forgotten.
+        :raises DiskFull, StorageFailed: they are not, and are forgotten.
         """
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the stream with this id, for good; say whether it had one of its own.
 
-        :raises DiskFull: it may still be there: repeat it.
-        :raises StorageFailed: it may still be there: repeat it.
+        :raises DiskFull, StorageFailed: it may still be there: repeat it.
         """
 
 

@@ -162,8 +162,7 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
     """Give a new directory beside the wanted one; it is removed unless it was renamed.
 
     :raises LogUnavailable: it cannot be made.
-    :raises DiskFull: what the system said of a write.
-    :raises StorageFailed: what the system said of a write.
+    :raises DiskFull, StorageFailed: what the system said of a write.
     """
     scratch = datafile.beside(directory, suffix)
     try:

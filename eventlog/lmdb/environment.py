@@ -237,9 +237,7 @@ class Environment:
 
         Reads and writes go on. `store` is called as by `shrink`. Blocks.
 
-        :raises DiskFull: as by `shrink`; nothing is left of the copy.
-        :raises CorruptLog: as by `shrink`; nothing is left of the copy.
-        :raises StorageFailed: as by `shrink`; nothing is left of the copy.
+        :raises DiskFull, CorruptLog, StorageFailed: as by `shrink`; nothing is left of the copy.
         """
         with self._shared() as file:
             copy = self._copied(file, store, path)

@@ -295,8 +295,7 @@ class Erasing:
         Return whether it had a key, and the number of archive files that were deleted.
 
         :raises CorruptLog: an event or a table is damaged; the erasure is still under way.
-        :raises DiskFull: it could not be finished now; it is still under way.
-        :raises StorageFailed: it could not be finished now; it is still under way.
+        :raises DiskFull, StorageFailed: it could not be finished now; it is still under way.
         """
         with self._env.read() as txn:
             record = self.pending(txn)[sid]

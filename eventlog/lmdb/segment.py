@@ -172,8 +172,7 @@ def read_block(directory: Path, segment: SegmentId, offset: int) -> ArchiveBlock
 
     :raises CorruptLog: it is missing, or is not what was written there.
     :raises LogUnavailable: the system refuses to read it.
-    :raises MissingCodec: it is not for this program.
-    :raises UnknownEvent: it is not for this program.
+    :raises MissingCodec, UnknownEvent: it is not for this program.
     """
     with _opened(directory, segment) as fd:
         return _read(fd, segment, offset)[0]

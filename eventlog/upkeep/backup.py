@@ -277,8 +277,7 @@ async def restore(
         `directory` holds something else or cannot be used.
     :raises LogLocked: the log that is there is open.
     :raises CorruptLog: the backup is damaged, or not what it says that it is.
-    :raises DiskFull: nothing was changed, or see the message.
-    :raises StorageFailed: nothing was changed, or see the message.
+    :raises DiskFull, StorageFailed: nothing was changed, or see the message.
     """
     return await anyio.to_thread.run_sync(
         _restore, datafile.named(backup), datafile.named(directory), registry, clock(), also, kept

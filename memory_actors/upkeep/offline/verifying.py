@@ -94,8 +94,7 @@ def verify_store(
     :raises LogLocked: it is open.
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
-    :raises EncryptionMismatch: the keys are not its own, or not to be used.
-    :raises KeysUnavailable: the keys are not its own, or not to be used.
+    :raises EncryptionMismatch, KeysUnavailable: the keys are not its own, or not to be used.
     :raises ReaderFailedError: the child failed by itself; that says nothing about the store.
     """
     keys = known_key_file(directory, key_file)
