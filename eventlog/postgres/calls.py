@@ -201,10 +201,7 @@ class Calls:
         self._begin_row_if_due()
 
     async def open(self, connection: Connection) -> None:
-        """Join the nodes of the store, on a connection that is this node's from now on.
-
-        :raises LogUnavailable: it was lost.
-        """
+        """Join the nodes of the store. See `PgWriter.open`."""
         with reaching("try again"):
             await self._join_on(connection)
 

@@ -289,10 +289,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
     async def verify(
         self, progress: Progress | None = None, *, against: records.Heads | None = None
     ) -> records.VerifyReport:
-        """Check every event and chain; `progress(done, total)` is called from a thread.
-
-        With `against`, heads that were published, also whether history up to them is unchanged.
-        """
+        """Check every event and chain. See `VerifyingStore`."""
         return await reading.PgVerification(self._database, progress, against).run()
 
 

@@ -89,15 +89,9 @@ _decode: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 def write_export(
     files: Files, path: Path, since: int, now_us: int, progress: Progress | None = None
 ) -> Exported:
-    """Write the events after a position to a new file. Blocks.
+    """Write the events after a position to a new file. Blocks. See `ExportingStore`.
 
     `progress(done, total)` counts the events of the whole log, for all of them are read.
-
-    :raises LogUnavailable: there is a file already, or there are no `since` events.
-    :raises PayloadDropped: retention has dropped one of the payloads.
-    :raises CorruptLog: a payload or a row is damaged.
-    :raises DiskFull: the disk is full; no file remains.
-    :raises StorageFailed: a write failed; no file remains.
     """
     if is_there(path):
         raise LogUnavailable(f"{path} is there already: give the export another name")
