@@ -5,6 +5,7 @@ Small limits in three tiers, tiers that go up and down, clocks that jump in both
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -36,6 +37,7 @@ from memory_actors.kinds import (
     entity,
     episodic,
     long_term,
+    retention,
     short_term,
     snapshots,
     structured,
@@ -53,7 +55,6 @@ from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryA
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
-from memory_actors.kinds.retention import applied
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
@@ -116,6 +117,7 @@ class UserMachine(
         """The compressed memories, by their summary."""
         self.left: dict[str, tuple[Any, ...]] = {}
         """The last words of memories that have gone, by id."""
+        self.holds: list[str] = []
         self.now_us = 1_000_000_000
         self.made = 0
         self.ttl_us: int | None = None
@@ -242,20 +244,31 @@ class UserMachine(
     @rule()
     def is_held(self) -> None:
         self.made += 1
-        self._ask(SetHold(now_us=self.now_us, hold_id=f"hold{self.made}", reason="case"))
+        self.holds.append(f"hold{self.made}")
+        self._ask(SetHold(now_us=self.now_us, hold_id=self.holds[-1], reason="case"))
+        assert self.state.account.holds == tuple(self.holds)
 
     @precondition(lambda self: self.state.account.holds)
     @rule()
     def is_released(self) -> None:
-        self._ask(SetHold(now_us=self.now_us, hold_id=self.state.account.holds[0]))
+        self._ask(SetHold(now_us=self.now_us, hold_id=self.holds.pop(0)))
+        assert self.state.account.holds == tuple(self.holds)
 
-    @rule(seconds=st.integers(1, 40), name=st.none() | NAMES)
-    def retains(self, seconds: int, name: str | None) -> None:
-        """Exactly the memories go whose newest words are too old for a rule; under a hold none."""
+    @rule(seconds=st.integers(1, 40), name=st.none() | NAMES, renews=st.booleans())
+    def retains(self, seconds: int, name: str | None, renews: bool) -> None:
+        """Exactly the memories go whose newest words are too old for a rule; under a hold none.
+
+        A fact that is reworded before its turn stays.
+        """
         kind_named = None if name is None else MemoryType(name)
         limit = RetentionRule(days=seconds / 86_400, memory_type=kind_named)
-        before, since_us = living(self.state), self.now_us - int(limit.days * DAY_US)
-        for command in applied([limit], "u", KINDS, self.state, self.now_us):
+        since_us = self.now_us - int(limit.days * DAY_US)
+        with patch.object(retention, "PURGED_AT_ONCE", 2):
+            commands = retention.applied([limit], "u", KINDS, self.state, self.now_us)
+        if renews and (facts := self.rows(long_term.KIND)):
+            self.updates_a_memory(number=0, text=facts[0].memory_id, metadata=None)
+        before = living(self.state)
+        for command in commands:
             self._ask(command)
         after = living(self.state)
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
@@ -625,3 +638,14 @@ def test_documents_meet_their_limits_exactly_when_put_and_restored(prune: bool) 
     machine.restores_what_went_last()
     machine.restores_some(which=0, numbers=[0])
     assert len(machine.rows(structured.KIND)) == 3
+
+
+def test_a_prune_takes_a_tenth_of_those_that_are_there_rounded_down() -> None:
+    machine = UserMachine()
+    machine.begins(((19, 2_000),) * 3, {"structured"})
+    for number in range(20):
+        machine.puts_a_document(
+            collection="s", key=f"k{number}", value="x", own=None, at=number, metadata={},
+            pinned=False, prune=True,
+        )  # fmt: skip
+    assert len(machine.rows(structured.KIND)) == 19
