@@ -649,3 +649,30 @@ def test_a_prune_takes_a_tenth_of_those_that_are_there_rounded_down() -> None:
             pinned=False, prune=True,
         )  # fmt: skip
     assert len(machine.rows(structured.KIND)) == 19
+
+
+def test_of_two_sessions_each_ends_at_its_own_time() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 200),) * 3, {"short_term"})
+    for session in ("s", "t"):
+        machine.adds_a_message(session=session, text="a", own=None, metadata={})
+        machine.clock_jumps(10)
+    machine.what_has_expired_is_not_read()
+    assert list(machine.state.at(machine.now_us).short_term.sessions) == ["t"]
+
+
+def test_under_two_holds_nothing_goes_by_time_until_both_are_released() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 200),) * 3, {"long_term"})
+    machine.adds_live_so_long(5 * SECOND_US)
+    machine.fills_long_term(0, "a")
+    for rule_ in (machine.is_held, machine.is_held, machine.is_released):
+        rule_()
+    machine.clock_jumps(30)
+    machine.expire()
+    machine.retains(seconds=1, name=None, renews=False)
+    machine.lifetimes_are_known_and_what_is_over_is_not_read()
+    machine.is_released()
+    machine.lifetimes_are_known_and_what_is_over_is_not_read()
+    machine.expire()
+    assert not machine.rows(long_term.KIND)
