@@ -26,8 +26,7 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_loop
 from eventlog import EventLog
-from memory_actors.kinds.recall_events import RecallMade
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.kinds.user_state import RecallMade, event_registry
 from memory_actors.search.indexes.files import INDEXES
 
 TRIALS = {"quick": 4, "middle": 120, "full": 2000}  # of each kind of damage

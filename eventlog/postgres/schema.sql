@@ -346,9 +346,10 @@ $$;
 
 -- The lock that orders the pieces derived from a stream with its epoch and its erasure. Who saves
 -- pieces shares it; who changes the owner or erases has it alone, and takes it before any other. The
--- row of the stream would do as well, but appends wait for that one, and hold up everybody then.
-CREATE OR REPLACE FUNCTION derived_lock(p_sid bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT hashtextextended('derived ' || encode(p_sid, 'hex'), 0)
+-- row of the stream would do as well, but appends wait for that one, and hold up everybody then. All
+-- stores in a database share these locks, so the schema is part of the key.
+CREATE OR REPLACE FUNCTION derived_lock(p_sid bytea) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT hashtextextended(concat_ws(' ', 'derived', encode(p_sid, 'hex'), current_schema()), 0)
 $$;
 
 -- Keep pieces derived from a stream, or delete those that are null; not if it has another epoch.

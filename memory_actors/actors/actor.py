@@ -1,24 +1,20 @@
 """An actor: one mailbox, one stream, one state, one writer.
 
-Commands are taken from the mailbox in small batches. Each is decided on the tentative state that
-the ones before it in the batch would leave; then all their events are appended at once. Only when
-the log has them is the new state published, and only then are the callers answered, refusals too: a
-refusal may rest on an event that did not make it. Readers use `state`, which is always confirmed.
-
-No task is parked for an idle actor. The first command starts a task, and it ends with the last.
+Commands are taken in small batches. Each is decided on the tentative state that the ones before it
+would leave; then all their events are appended at once. Only then is the new state published and
+are the callers answered, refusals too, which may rest on an event that did not make it. Readers use
+`state`, which is always confirmed. No task is parked for an idle actor.
 
 What can go wrong:
 
-- A command is refused (a `MemoryActorsError`): its caller gets the error, nothing else happens.
-- The append fails: every caller of the batch gets a typed error, and the state is read again from
-  the log, which alone knows what happened.
+- A command is refused (a `MemoryActorsError`): its caller gets the error.
+- The append fails: every caller of the batch gets a typed error, and the state is read again.
 - The append is fenced: another process has the stream. All who wait are told so, and it ends.
-- A decision crashes (any other exception): that caller gets `CommandCrashedError`, the rest of the
+- A decision crashes (any other exception): its caller gets `CommandCrashedError`, the rest of the
   batch is decided again after a rebuild. An actor that crashes too often is quarantined: it takes
-  no more commands, keeps its last confirmed state for readers, and nobody else notices.
+  no more commands and keeps its last confirmed state for readers.
 - A caller is cancelled: before its command was taken, it is dropped; after, it is carried out.
-- The actor's own task is cancelled, as where the loop ends: the log alone knows what became of the
-  append, so the state is read again before the next command. Waiting commands are still served.
+- The actor's own task is cancelled: the state is read again before the next command.
 """
 
 import asyncio
@@ -146,10 +142,7 @@ class Actor(Generic[S]):
         return answer
 
     async def dry_run(self, command: Any) -> Sequence[Any]:
-        """Return the events that a command would lead to as things stand; nothing comes of them.
-
-        They are not encoded, and what waits in the mailbox is passed over: the decision that
-        counts is taken when a command's turn comes.
+        """Return the events that a command would lead to now, before those that wait.
 
         :raises MemoryActorsError: it would be refused.
         """
@@ -180,10 +173,9 @@ class Actor(Generic[S]):
             await asyncio.wait([self._task])
 
     def retire(self) -> None:
-        """Let go of what refers back to this actor, so that its memory is free at once.
+        """Drop references to this drained actor, so that its memory is free at once.
 
-        For the last user of a drained actor; what it held would otherwise wait for the garbage
-        collector, and the byte budget would not hold.
+        Otherwise it would wait for the garbage collector, and the byte budget would not hold.
         """
         self._retired = True
         del self._behaviour, self._rebuild
@@ -318,7 +310,6 @@ class Actor(Generic[S]):
         return prepared, events, self._decider.fold(events, state)
 
     async def _first_reply(self, request: Request) -> Reply | None:
-        """Return the reply to the first request with this key, or None if the key is new."""
         assert request.idempotency_key is not None
         first = await self._log.find_request(self.stream, request.idempotency_key, request.digest)
         if first is None:
@@ -377,7 +368,6 @@ class Actor(Generic[S]):
     # --- failure
 
     async def _fail(self, batch: CommandBatch[S], error: Exception) -> None:
-        """Answer a batch whose append failed, and read again what the stream holds."""
         answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
             ask.settle(answer)

@@ -1,19 +1,17 @@
 """The runtime: it makes actors live, lets them leave, and keeps their memory within a budget.
 
-A key's actor is activated on first use and shared by all who use it. It leaves (is passivated) when
-it was idle for long, or when all live actors together hold more than the byte budget, least
-recently used first; never while somebody uses it. A key that is wanted while its actor leaves waits
-and gets a new one, so there is never more than one actor a key.
+A key's actor is activated on first use. It is passivated when it was idle for long, or, least
+recently used first, when all actors hold more than the byte budget; never while somebody uses it.
+There is never more than one actor a key.
 
-If several processes share a store, a process claims an actor before it is live and gives it up
-after it has left (placement.py). One that another process may have taken over is forgotten at once:
-callers that use it get an error, whatever they read, and the next caller claims it again.
+If several processes share a store, a process claims an actor before it is live (placement.py). One
+that another process may have taken over is forgotten at once, and its users get an error.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Generic
 
 import anyio
@@ -37,7 +35,7 @@ PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its dead
 _logger = get_logger("memory_actors.actors.runtime")
 
 
-class _ActorUse(AbstractAsyncContextManager[L]):
+class ActorUse(AbstractAsyncContextManager[L]):
     """The context manager of `Runtime.use`.
 
     A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
@@ -106,7 +104,7 @@ class Runtime(Generic[L]):
         :raises MovedError: another process has the actor, or may have had it meanwhile: nothing
             that was read from it holds. Acknowledged writes are kept.
         """
-        return _ActorUse(self, key)
+        return ActorUse(self, key)
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[int | None]:
@@ -186,7 +184,6 @@ class Runtime(Generic[L]):
             slot.leaving.add_done_callback(self._forgotten.discard)
 
     async def _discarded(self, slot: Slot[L], unused: asyncio.Event) -> None:
-        """Discard an actor that has moved, once nobody holds it."""
         await asyncio.wait([slot.activation])
         await unused.wait()
         for live in slot.lives():
@@ -227,8 +224,9 @@ class Runtime(Generic[L]):
 
     def statistics(self) -> RuntimeStatistics:
         """Return counts and sizes; from another thread, sizes as of a second ago."""
-        if self._is_here():
-            self._measure()
+        with suppress(RuntimeError):
+            if asyncio.get_running_loop() is self._loop:
+                self._measure()
         return RuntimeStatistics(
             len(self._slots), self._live_bytes, self.activations, self._passivations
         )
@@ -307,12 +305,6 @@ class Runtime(Generic[L]):
             raise SystemClosedError("the memory system is closed: open it again")
         self.check_loop()
 
-    def _is_here(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
-
     def check_loop(self) -> None:
         """Refuse who comes from another event loop; without one, nobody can wait for anything.
 
@@ -331,7 +323,6 @@ class Runtime(Generic[L]):
             raise BeingErasedError("this memory, or a fact of it, is being erased: try again later")
 
     def _count(self, change: int) -> None:
-        """Keep the number of users of all actors, and let closing know when there are none."""
         if self._users == 0:
             self._unused.clear()
         self._users += change

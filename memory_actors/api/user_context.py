@@ -8,11 +8,7 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.prompt import Ask, prompt
-from memory_actors.base.context_documents import (
-    DEFAULT_DOCUMENT,
-    ContextReceipt,
-    DocumentInfo,
-)
+from memory_actors.base.context_documents import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import least
 from memory_actors.base.reports import Context as Prompt
@@ -21,7 +17,7 @@ from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_names, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
-from memory_actors.kinds.context.state import ContextState, blocks, in_order, text
+from memory_actors.kinds.context.state import ContextState, archive, blocks, text
 from memory_actors.kinds.provenance import together
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.scope import Scope
@@ -59,14 +55,8 @@ class UserContext(ContextDocument):
         the most that they may be. A text of more than `max_item_tokens` (None: half of the budget)
         is cut at sentences around what the query is about, and so is the last one that has room.
         """
-        ask = Ask(
-            query=query,
-            session_id=session_id,
-            limit=limit,
-            token_budget=token_budget,
-            max_item_tokens=max_item_tokens,
-            document=None if document is None else await self._part(document),
-        )
+        part = None if document is None else await self._part(document)
+        ask = Ask(query, session_id, limit, token_budget, max_item_tokens, part)
         return await prompt(self._user, self._budget.counter, ask)
 
     async def _part(self, name: str) -> ContextPart | None:
@@ -153,7 +143,7 @@ class UserContext(ContextDocument):
 def _infos(state: ContextState, counter: TokenCounter) -> list[DocumentInfo]:
     infos = []
     for name, document in sorted(state.documents.items()):
-        rows = in_order(document.blocks.values())
+        rows = blocks(state, name)
         said = text(rows)
         infos.append(
             DocumentInfo(
@@ -162,7 +152,7 @@ def _infos(state: ContextState, counter: TokenCounter) -> list[DocumentInfo]:
                 size_bytes=len(said.encode()),
                 updated_at=to_datetime(document.updated_at_us),
                 entries=sum(row.heading is None for row in rows),
-                archived=len(document.archived),
+                archived=len(archive(state, name)),
             )
         )
     return infos

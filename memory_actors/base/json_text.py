@@ -1,7 +1,8 @@
 """JSON as text: values as a prompt quotes them, and halves of surrogate pairs that others leave."""
 
+import json
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +19,14 @@ _HALF_LENGTH: Final = len(r"\ud83d")
 def quoted(value: object) -> str:
     """Return a value as JSON in one line, whatever splits it into lines, without a `<`."""
     return msgspec.json.encode(value).decode().translate(_ESCAPED)
+
+
+def decoded(json_text: object) -> Any:
+    """Return the value of a JSON text as others write it, or None if it is none."""
+    try:
+        return json.loads(without_halves(str(json_text)), strict=False)
+    except (ValueError, RecursionError):
+        return None
 
 
 def without_halves(json_text: str) -> str:

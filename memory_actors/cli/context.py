@@ -33,9 +33,8 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX, short_id
-from memory_actors.integrations.context_files.syncing import SyncReport
+from memory_actors.integrations.context_files.syncing import SyncReport, watch
 from memory_actors.integrations.context_files.syncing import sync as sync_file
-from memory_actors.integrations.context_files.watching import watch
 from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
 
 TEXT_CHARACTERS_MAX = 100

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,9 @@ from memory_actors.cli.running import (
 )
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, clients
 from memory_actors.sharing.address import has_password
+
+if TYPE_CHECKING:
+    from memory_actors.integrations.coding_agents.installing import Change
 
 OF_SERVER = (*options.OF_NEW, *options.OF_NODE)
 
@@ -41,7 +45,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the cha
 
 
 def carried_out(
-    app: App, changes: Sequence[clients.Change], unchanged: str, *, dry_run: bool, yes: bool
+    app: App, changes: Sequence["Change"], unchanged: str, *, dry_run: bool, yes: bool
 ) -> list[str] | None:
     """Show changes of somebody's configuration, ask, and make them.
 

@@ -1,14 +1,11 @@
 """A run of compaction: all users or one, their old memories cluster by cluster, one at a time.
 
-For each user: delete what retention rules no longer allow, select old memories in the confirmed
-state, cluster them in batches in order of time, pass after pass until none is left, replace cluster
-after cluster, archive the events of the originals, save a snapshot. At the end drop archived texts
-of users who are under no legal hold, and make the files smaller. The user's actor only does the
-replacement, which is one event, so adds and searches continue during a run.
+For each user: apply retention rules, select old memories, cluster them in batches in order of time
+until a pass finds none, replace each cluster by one event, archive the events of the originals,
+save a snapshot. At the end drop archived texts and make the files smaller.
 
-A crash leaves each cluster whole or replaced; what was not archived is archived by the next run.
-Cancelling a run waits for the current cluster. A user whose log cannot be read, or whose actor
-takes no commands, is left for the next run.
+A crash leaves each cluster whole or replaced. A user whose log cannot be read, or whose actor takes
+no commands, is left for the next run.
 """
 
 import asyncio
@@ -39,6 +36,7 @@ from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.holds import holds_of
 from memory_actors.users.live_user import LiveUser
+from memory_actors.users.purges import retained
 
 _logger = get_logger("memory_actors.compaction")
 
@@ -233,7 +231,7 @@ class Compaction:
         scope = _OwnScope(self._services, user_id, self._used)
         if self._settings.retention and not run.dry_run:
             async with scope.writable() as live:
-                await live.retain(self._settings, self._services.clock_us())
+                await retained(scope, live)
         found = await self._clusters(run, scope)
         await run.tell(user_id, 0, len(found))
         for done, cluster in enumerate(found, start=1):
@@ -249,10 +247,7 @@ class Compaction:
             await self._snapshot(scope)  # or a replay would read the archive
 
     async def _clusters(self, run: CompactionRun, scope: Scope) -> list[Old]:
-        """Return the clusters of what is old.
-
-        The next pass sees the remaining memories in batches of a longer time: until one finds none.
-        """
+        """Return the clusters of what is old, of pass after pass until one finds none."""
         found: list[Old] = []
         state = await scope.state()
         days = self._settings.after_days(state.account.tier)
@@ -276,7 +271,6 @@ class Compaction:
         return found
 
     async def _pass(self, run: CompactionRun, scope: Scope, old: Old) -> list[Old]:
-        """Return the clusters of memories, batch by batch in order of time."""
         found: list[Old] = []
         for start in range(0, len(old.rows), self._settings.compaction_batch):
             if run.asked_to_stop():

@@ -1,8 +1,7 @@
 """One cluster of old memories: its summary, and the event that puts it in their place.
 
-Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
-hang, return nothing, or more than half of what it was given. Concurrent changes by an agent win:
-the actor replaces memories only if each of them is still as it was read.
+Whatever a summariser does, its cluster stays as it is unless there is a good summary. The actor
+replaces memories only if each of them is still as it was read.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
-from memory_actors.kinds.summaries import Compressed
+from memory_actors.kinds.compacting import Compressed
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.episodes import Episodes
@@ -91,10 +90,6 @@ class Replacing:
         return told.report("compressed", content, summary.memory_id)
 
     async def _summary(self, cluster: Cluster, halts: Sequence[asyncio.Event]) -> str:
-        """Return heading and body.
-
-        :raises SummarizerError: there is none.
-        """
         # In a task of its own, which may hang or be cancelled without harm to this one.
         work = asyncio.ensure_future(self._summarizer.summarize(cluster))
         work.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -186,15 +181,10 @@ class _Told(NamedTuple):
 
 # --- originals of summaries: their texts go to the archive, and what is derived of them goes
 #
-# A summary's event says what it was made of, so nothing has to be remembered beside it: a
-# checkpoint per user names the newest summary whose originals are archived. After a crash the next
-# run continues there, and skips archived originals.
-#
-# Only events of one original alone are archived, and only those before it was compressed. No living
-# memory rests on them, also not one that came back later, which has an event of its own. Therefore
-# retention may drop them, and a replay without them ends in the same state (see
-# kinds/compacting.py). The start of an episode that took the place of another is about that one,
-# too, and stays.
+# A checkpoint per user names the newest summary whose originals are archived; the next run goes on
+# there. Only events of one original alone are archived, and only those before it was
+# compressed: no living memory rests on them (see kinds/compacting.py). The start of an episode that
+# took the place of another is about that one, too, and stays.
 
 
 def checkpoint_name(stream: str) -> str:
@@ -215,13 +205,14 @@ async def archive_originals(scope: Scope) -> int:
     moved = 0
     if versions and isinstance(log, ArchivingStore):  # else they stay where they are
         moved = (await log.archive(scope.stream, versions)).events
-    await _forget(scope, digests)
+    async with scope.writable() as live:  # the texts of others are embedded again when needed
+        needed = await anyio.to_thread.run_sync(live.state.digests)
+        await live.embeddings.forget(sorted(digests - needed))
     await log.save_checkpoint(Checkpoint(name, summaries[-1]))
     return moved
 
 
 async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int], set[bytes]]:
-    """Return the versions of the originals' own events, and the digests of all their texts."""
     log, stream, about = scope.services.log, scope.stream, set[int]()
     async for page in pages(log, stream, summaries, "raise"):
         for recorded in page:
@@ -237,15 +228,3 @@ async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int],
             if any(kind.is_own(event) for kind in COMPACTED):
                 versions.append(recorded.version)
     return versions, digests - {b""}
-
-
-async def _forget(scope: Scope, digests: set[bytes]) -> None:
-    """Delete vectors and token states that no memory of this user needs any more.
-
-    If another user has the same text, it is embedded again when needed.
-    """
-    async with scope.writable() as live:
-        state = live.state
-
-        living = await anyio.to_thread.run_sync(state.digests)
-        await live.embeddings.forget(sorted(digests - living))

@@ -1,15 +1,8 @@
 """One run of compaction: the request, its pace, its progress, and its report.
 
-A run takes a tenth of the time while others are at work, and all of it otherwise. Clustering and
-summaries run in threads, but threads share cores, caches and the interpreter's lock with the loop.
-Somebody who adds or searches meanwhile would notice every one of them.
-
-The lock is passed on after 5 ms where nobody says otherwise, and a search has to get it back after
-every product that it computes without it: that took searches from 10 to 20 ms. And with all threads
-of BLAS, clustering would take every core from the event loop and the embedder, and gain little: on
-a busy machine threads wait for each other. Therefore a run changes both settings of the process.
-
-The only file that imports threadpoolctl.
+A run takes a tenth of the time while others are at work. It shortens the turns of threads, since a
+search has to get the interpreter's lock back after every product (that took searches from 10 to 20
+ms), and limits BLAS to one thread. The only file that imports threadpoolctl.
 """
 
 import asyncio

@@ -1,28 +1,14 @@
 """The schedule of compaction: a cron expression in local time, and a loop that keeps to it.
 
-Due. A run is due at each time that the expression names. One number, `since`, records the progress:
-the time up to which all that was due has been run, or needs no run any more. The next run is due at
-the first named time after `since`; if that is in the past, because nobody was running, it is due
-now. One run catches up for all missed ones: its end is the new `since`. At the very first start
-there is nothing to catch up: `since` is now.
+One number, `since`, is the time up to which all that was due has been run. The next run is due at
+the first named time after it, or now if that is past: one run catches up for all missed ones.
+`since` is kept when a run begins, so that a run that takes the process down is not repeated at each
+start, and again when it ends; closing puts the old one back. Of processes that share a store, the
+one that keeps `since` first runs. A run waits up to `JITTER_S`, for not all to start at once.
 
-`since` is kept (`LastRun`) when a run begins and again when it ends. A run that takes the
-process down with it is therefore not begun again at each start. One that closing cuts off does not
-count: what `since` was before is put back, and the next start catches up.
-
-Many. Processes that share a store keep `since` in it, and a run begins by keeping the time over the
-one that was there. Only one of them can, and runs; the others see that, and look for the next time.
-
-Chance. A due run waits up to `JITTER_S` more, so that many processes do not all start at three
-o'clock. Chance is drawn anew for each run.
-
-Summer time. `since` is a moment, not a reading of a clock on the wall, so an hour that comes twice
-runs nothing twice, and a time that the clocks skip is due right after the gap (as in Debian's cron,
-which cronsim follows). An expression with a star for minute or hour names moments, and goes on
-through both hours.
-
-Sleep. The loop looks at the clock once a minute, because a machine that was suspended, or whose
-clock was set, wakes no timer.
+`since` is a moment, so an hour that comes twice runs nothing twice, and a time that the clocks skip
+is due right after the gap. The loop looks at the clock once a minute: a machine that was suspended
+wakes no timer.
 """
 
 import asyncio
@@ -128,9 +114,8 @@ class _LastRun(msgspec.Struct):
 class LastRun:
     """Keeps one time across restarts. For a thread, one call at a time.
 
-    For the one process that has a directory it is in a small JSON file. One that cannot be read is
-    as good as none: a run may be missed. For all who share a store it is in that: of two who write
-    at once, one has.
+    It is in a JSON file of the process that has a directory; an unreadable one is as good as none.
+    For processes that share a store it is in that: of two who write at once, one has.
     """
 
     def __init__(self, where: Path | SettingStore):
@@ -247,7 +232,6 @@ class Scheduler:
                 return now
 
     async def _run_once(self, since: datetime) -> datetime:
-        """Run, unless somebody else has begun to; return the new `since`."""
         if not await self._keep(self._now()):
             return await self._since()
         try:

@@ -1,12 +1,11 @@
 """The messages that an extractor has not read yet, in the batches in which it is shown them.
 
-Messages are those of short-term memory, and the turns of conversations in long-term memory: what
-has a role. A fact has none, so what an extractor has said is never extracted again.
+Messages are those of short-term memory, and the turns in long-term memory: what has a role. A fact
+has none, so what an extractor has said is never extracted again.
 
-A batch is of one session and of one trust. An extractor may do what an untrusted message says, and
-nobody could tell; so all that comes of a batch has the origins of all its messages, and words that
-nobody vouches for are never beside those of a user. For the same reason the facts beside a batch
-are no less trusted than its messages.
+An extractor may do what an untrusted message says, and nobody could tell. So a batch is of one
+session and of one trust, all that comes of it has the origins of all its messages, and the facts
+beside it are no less trusted than they are.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -129,7 +128,6 @@ def _said(row: Any) -> tuple[Any, ...]:
 def _batches(
     group: Sequence[Found], wanted: Collection[str], trust: Trust
 ) -> Iterator[MessageBatch]:
-    """Yield those of messages in order that are wanted, as many at a time as a batch holds."""
     batch: list[Found] = []
     first = size = 0
     for place, one in enumerate(group):
@@ -161,7 +159,16 @@ async def shown(
     before = await _read(scope, batch.before, state.provenance)
     near: dict[str, Hit] = {}
     for one in said:
-        query = _query(scope, one, batch.trust, within)
+        query = Query(
+            text=one.content[:QUERY_CHARACTERS_MAX],
+            kinds=[long_term.KIND],
+            top_k=NEAR,
+            now_us=scope.now_us(),
+            filters=parsed({f"{ESCAPE}{name}": {"eq": value} for name, value in within.items()}),
+            exclude_ids=frozenset([one.memory_id]),
+            compressed=False,
+            of_origin=wanted(None, batch.trust),
+        )
         hits = await retrieval.retrieve(scope.services.log, live, query)
         ids = [hit.memory_id for hit in hits]
         await scope.recalled(live, one.content[:QUERY_CHARACTERS_MAX], ids)
@@ -201,19 +208,6 @@ def _once(said: Sequence[Memory]) -> list[Memory]:
         for one in said
         if one.memory_type == short_term.KIND.NAME or (one.role, one.content) not in recent
     ]
-
-
-def _query(scope: Scope, message: Memory, trust: Trust, within: Mapping[str, Any]) -> Query:
-    return Query(
-        text=message.content[:QUERY_CHARACTERS_MAX],
-        kinds=[long_term.KIND],
-        top_k=NEAR,
-        now_us=scope.now_us(),
-        filters=parsed({f"{ESCAPE}{name}": {"eq": value} for name, value in within.items()}),
-        exclude_ids=frozenset([message.memory_id]),
-        compressed=False,
-        of_origin=wanted(None, trust),
-    )
 
 
 def _spoken(one: Memory) -> Spoken:

@@ -105,7 +105,10 @@ class CallableExtractor(CallersFunction[Extract]):
             said = await self._returned(conversation)
             if isinstance(said, str | bytes) or not isinstance(said, Iterable):
                 raise TypeError(f"it returned {type(said).__name__}: return a list of proposals")
-            return [_proposal(one) for one in said]
+            found = [Proposal(text=one) if isinstance(one, str) else one for one in said]
+            if other := [one for one in found if not isinstance(one, Proposal)]:
+                raise TypeError(f"{other[0]!r:.80} is neither a Proposal nor a text")
+            return found
         except MemoryActorsError:
             raise
         except Exception as error:
@@ -113,11 +116,3 @@ class CallableExtractor(CallersFunction[Extract]):
                 f"extractor {self._name} failed with {type(error).__name__}: see its cause, and "
                 "mend it; the messages are new still"
             ) from error
-
-
-def _proposal(said: object) -> Proposal:
-    if isinstance(said, str):
-        return Proposal(text=said)
-    if isinstance(said, Proposal):
-        return said
-    raise TypeError(f"{said!r:.80} is neither a Proposal nor a text")

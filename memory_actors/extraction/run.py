@@ -1,36 +1,24 @@
 """`user.extract(...)`: new messages are read, and what an extractor proposes is carried out.
 
-An extraction reads batch by batch; each is one command, so it is whole or not at all, and an
-extraction that breaks off is continued by the next one. Each user has at most one extraction at a
+Each batch is one command, so it is whole or not at all. Each user has at most one extraction at a
 time: two would read the same messages twice, and pay twice.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 from anyio import to_thread
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
-from memory_actors.base.errors import (
-    ExtractorError,
-    InvalidInputError,
-    MemoryActorsError,
-    UnusableProposalsError,
-)
+from memory_actors.base import errors, validation
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Metadata
 from memory_actors.base.reports import Extraction
-from memory_actors.base.validation import (
-    check_count,
-    check_flag,
-    check_names,
-    check_optional_name,
-    own_metadata,
-)
 from memory_actors.extraction.batches import (
     MessageBatch,
     MessageShown,
@@ -38,15 +26,89 @@ from memory_actors.extraction.batches import (
     read_before,
     shown,
 )
-from memory_actors.extraction.proposals import checked, proposed
-from memory_actors.extraction.protocol import Extractor, Proposal, Spoken
+from memory_actors.extraction.protocol import Action, Extractor, Proposal, Spoken
 from memory_actors.extraction.recorded import read_and_found, told
-from memory_actors.kinds.extracting import Extract, Proposed
+from memory_actors.kinds.extracting import Extract, Proposed, Target
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
 from memory_actors.kinds.provenance import Extracted, together
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
+
+FACT_CHARACTERS_MAX: Final = 2_000
+"""A fact is a sentence: what is longer is no fact."""
+REASON_CHARACTERS_MAX: Final = 200
+
+
+def checked(
+    said: Proposal, seen: MessageShown, spoken: Mapping[str, Spoken]
+) -> tuple[Proposal, str]:
+    """Return a proposal, and why it is not carried out; "" if it may be.
+
+    One whose fields are not what they must be comes back as one that says nothing.
+    """
+    try:
+        one = _well_formed(said)
+    except errors.InvalidInputError as error:
+        action = next((one for one in get_args(Action) if one == said.action), "unknown")
+        return msgspec.structs.replace(Proposal(), action=action), str(error)
+    return one, _refused(one, seen, spoken)
+
+
+def _well_formed(said: Proposal) -> Proposal:
+    """Return a proposal with fields of its types, or raise `InvalidInputError`."""
+    if said.action not in get_args(Action):
+        raise errors.InvalidInputError(f"there is no such action: {said.action!r:.80}")
+    if not isinstance(said.message_ids, list | tuple):
+        raise errors.InvalidInputError("message_ids must be a list of ids")
+    if not isinstance(said.occurred_at, datetime | None):
+        raise errors.InvalidInputError("occurred_at must be a datetime")
+    validation.time_us(said.occurred_at, "occurred_at")
+    return msgspec.structs.replace(
+        said,
+        action=validation.check_text(said.action, "action"),
+        text=None if said.text is None else validation.check_text(said.text, "text"),
+        replaces=None
+        if said.replaces is None
+        else validation.check_text(said.replaces, "replaces"),
+        message_ids=tuple(validation.check_text(one, "message_ids") for one in said.message_ids),
+        reason=validation.check_text(said.reason, "reason"),
+    )
+
+
+def _refused(one: Proposal, seen: MessageShown, said: Mapping[str, Spoken]) -> str:
+    if not set(one.message_ids) <= said.keys():
+        return "it names a message that is not among those that were read"
+    if one.action != "add" and one.replaces not in seen.digests:
+        known = one.replaces in {fact.memory_id for fact in seen.conversation.facts}
+        return "that fact is more trusted than the messages" if known else "it names no known fact"
+    if one.action == "forget":
+        return ""
+    if one.text is None or len(one.text) > FACT_CHARACTERS_MAX:
+        return f"a fact needs a text of at most {FACT_CHARACTERS_MAX:,} characters"
+    try:
+        validation.content_bytes(one.text)
+    except errors.InvalidInputError as error:
+        return str(error)
+    return ""
+
+
+def proposed(one: Proposal, new: MemoryAdded | None, seen: MessageShown, why: str) -> Proposed:
+    """Return the log's record of a proposal: its outcome, or `why` it was refused."""
+    target = None
+    if not why and one.action != "add" and one.replaces is not None:
+        target = Target(memory_id=one.replaces, digest=seen.digests[one.replaces])
+    shown_ids = [each.memory_id for each in seen.conversation.messages]
+    named = [each for each in shown_ids if not one.message_ids or each in one.message_ids]
+    return Proposed(
+        action=one.action,
+        memory_id=None if new is None else new.memory_id,
+        target=target,
+        message_ids=tuple(named),
+        reason=one.reason[:REASON_CHARACTERS_MAX],
+        refused=why[:REASON_CHARACTERS_MAX],
+    )
+
 
 BATCHES_MAX: Final = 10
 """The default limit of one call: up to 200 messages, and as many requests to a model."""
@@ -67,21 +129,21 @@ class ExtractRequest(NamedTuple):
     dry_run: bool = False
 
     def checked(self, scope: Scope) -> "ExtractRequest":
-        """Validate the request; the session defaults to that of the handle.
-
-        :raises InvalidInputError: an argument is invalid.
-        """
-        session_id, ids = check_optional_name(self.session_id, "session_id"), self.message_ids
-        check_count(self.batches_max, "batches_max")
-        check_flag(self.dry_run, "dry_run")
+        """Validate the request; the session defaults to that of the handle."""
+        session_id, ids = (
+            validation.check_optional_name(self.session_id, "session_id"),
+            self.message_ids,
+        )
+        validation.check_count(self.batches_max, "batches_max")
+        validation.check_flag(self.dry_run, "dry_run")
         if ids is None:
             session_id = session_id or scope.on.session_id
         elif session_id is not None:
-            raise InvalidInputError("name a session to read, or messages, but not both")
+            raise errors.InvalidInputError("name a session to read, or messages, but not both")
         else:
-            ids = check_names(ids, "message_ids")
-        within = own_metadata(self.within)
-        metadata = own_metadata({**own_metadata(self.metadata), **within})
+            ids = validation.check_names(ids, "message_ids")
+        within = validation.own_metadata(self.within)
+        metadata = validation.own_metadata({**validation.own_metadata(self.metadata), **within})
         return self._replace(
             session_id=session_id, message_ids=ids, metadata=metadata, within=within
         )
@@ -94,19 +156,17 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) ->
     extractor = scope.services.extractor
     asked = asked.checked(scope)
     if extractor is None:
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             "this store has no extractor: open it with extractor=, a function or a "
             "name such as 'ollama:MODEL'; the command line takes one from MEMORY_ACTORS_EXTRACTOR"
         )
     run = _Run(scope, facts, extractor, asked)
     with scope.measured("Extract", "any", kinds=()):
-        async with scope.services.extracting(scope.stream):
+        async with scope.services.turn("extract", scope.stream):
             return await run.extract()
 
 
 class _Run:
-    """One extraction."""
-
     def __init__(
         self, scope: Scope, facts: LongTermMemory, extractor: Extractor, asked: ExtractRequest
     ):
@@ -123,7 +183,6 @@ class _Run:
         self._texts: dict[str, str] = {}
 
     async def extract(self) -> Extraction:
-        """Read up to so many batches as are asked for."""
         asked, read = self._asked, await read_before(self._scope)
         state = (await self._scope.state()).at(self._now_us)
         # In a thread: there may be 10,000 turns in long-term memory.
@@ -152,7 +211,7 @@ class _Run:
         proposals: Sequence[Proposal] | str
         try:
             proposals = await self._proposals(seen)
-        except UnusableProposalsError as error:
+        except errors.UnusableProposalsError as error:
             if len(batch.messages) > 1:
                 return batch.halves()
             proposals = str(error)
@@ -172,38 +231,31 @@ class _Run:
         return [] if done.data.message_ids == batch.message_ids else [batch]
 
     async def _check_unchanged(self, live: LiveUser, batch: MessageBatch, origins: Origins) -> None:
-        """Refuse to remember what was erased, or purged, while the extractor was asked.
-
-        :raises ExtractorError: it was.
-        """
+        """Refuse to remember what was erased, or purged, while the extractor was asked."""
         head = await self._scope.services.log.head(live.stream)
         erased = any(one.row.version <= head.erased_version for one in batch.messages)
         if erased or together(live.state.provenance, batch.message_ids) != origins:
-            raise ExtractorError(
+            raise errors.ExtractorError(
                 "the messages were erased, purged or pushed out while they were read: nothing of "
                 "them is remembered; extract again"
             )
 
     async def _proposals(self, seen: MessageShown) -> Sequence[Proposal]:
-        """Return the extractor's proposals.
-
-        :raises ExtractorError: the extractor timed out, or its answer is no list of proposals.
-        """
         name = self._extractor.name
         try:
             async with asyncio.timeout(ANSWERED_WITHIN_S):
                 said = await self._extractor.extract(seen.conversation)
-        except MemoryActorsError:
+        except errors.MemoryActorsError:
             raise
         except Exception as error:
-            raise ExtractorError(
+            raise errors.ExtractorError(
                 f"extractor {name} failed with {type(error).__name__}: see its cause; the messages "
                 "are new still"
             ) from error
         if not isinstance(said, Sequence) or not all(isinstance(one, Proposal) for one in said):
-            raise ExtractorError(f"extractor {name} returned no list of Proposals: mend it")
+            raise errors.ExtractorError(f"extractor {name} returned no list of Proposals: mend it")
         if len(said) > PROPOSALS_MAX:
-            raise UnusableProposalsError(
+            raise errors.UnusableProposalsError(
                 f"extractor {name} made {len(said):,} proposals of a few messages (max: "
                 f"{PROPOSALS_MAX}): that is nonsense, and none was carried out"
             )
@@ -216,7 +268,6 @@ class _Run:
         proposals: Sequence[Proposal] | str,
         origins: Origins,
     ) -> Extract:
-        """Return a command that applies the proposals, or records why there are none."""
         now_us = self._scope.now_us()
         said = {one.memory_id: one for one in seen.conversation.messages}
         memories: list[MemoryAdded] = []
@@ -247,7 +298,6 @@ class _Run:
         )
 
     def _fact(self, one: Proposal, said: Mapping[str, Spoken], now_us: int) -> MemoryAdded:
-        """Return the fact that a proposal is about, true since the last of its messages."""
         times = [said[each].said_at for each in one.message_ids or said]
         item = Item(
             content=str(one.text),

@@ -1,11 +1,10 @@
 """The changes of one user's memories between two moments.
 
-The states at both moments say what was there, the events between them who did what. Some changes
-have no event because the clock makes them: a session that fell silent expires by itself.
+Some changes have no event because the clock makes them: a silent session expires by itself.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import OnDropped
@@ -16,7 +15,7 @@ from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import StateThen, state_then
 from memory_actors.history.why import steps_of
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event
 from memory_actors.kinds.kind import Events, Found, Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
@@ -27,7 +26,7 @@ PAGE = 512  # events read at a time
 
 Key: TypeAlias = tuple[str, str]
 """The name of a kind and the id of a memory."""
-Touched: TypeAlias = dict[Key, list[Recorded[Any]]]
+Touched: TypeAlias = dict[Key, list[Recorded[Event]]]
 """Events by what they are about."""
 
 
@@ -44,7 +43,15 @@ async def diff(
     since = max(first.moment.version, head.erased_version)
     touched = await _touched(log, stream, since, last.moment.version)
     ids = [*touched, *_gone_by_the_clock(first, last, touched)]
-    texts = await _texts(log, stream, (first, last), ids, dropped)
+    versions = {
+        version
+        for name, memory_id in ids
+        for end in (first, last)
+        if (row := end.find(KIND_BY_NAME[name], memory_id)) is not None
+        for version in KIND_BY_NAME[name].sources(row)
+    }
+    read = pages(log, stream, versions, dropped)
+    texts = {recorded.version: recorded async for page in read for recorded in page}
     found = [_change(first, last, one, touched.get(one, []), texts) for one in ids]
     return Diff(
         user_id=user_id,
@@ -58,7 +65,6 @@ async def diff(
 
 
 async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touched:
-    """Return the events between two versions by what they are about, the last touched last."""
     touched: Touched = {}
     while after < until:
         page = await log.read_stream(stream, after, min(PAGE, until - after), dropped="mark")
@@ -72,10 +78,7 @@ async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touc
 
 
 def _keys(event: object) -> list[Key]:
-    """Return the memories that an event is about; none if they are no longer known.
-
-    That is an event of a memory that was compressed later, and the event which did that names it.
-    """
+    """Return the memories that an event is about; none of a dropped one."""
     kind = None if isinstance(event, Dropped) else kind_of_event(event)
     if kind is None:
         return []
@@ -83,7 +86,6 @@ def _keys(event: object) -> list[Key]:
 
 
 def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> list[Key]:
-    """Return the memories that expired in between without an event."""
     return [
         (kind.NAME, row.memory_id)
         for kind in KINDS
@@ -96,27 +98,9 @@ def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> l
 # --- one change
 
 
-async def _texts(
-    log: EventStore,
-    stream: str,
-    ends: Sequence[StateThen],
-    keys: Iterable[Key],
-    dropped: OnDropped,
-) -> Events:
-    """Return the events with the texts of what was there at either moment."""
-    versions = set[int]()
-    for name, memory_id in keys:
-        kind = KIND_BY_NAME[name]
-        rows = (end.find(kind, memory_id) for end in ends)
-        versions.update(one for row in rows if row is not None for one in kind.sources(row))
-    read = pages(log, stream, versions, dropped)
-    return {recorded.version: recorded async for page in read for recorded in page}
-
-
 def _change(
-    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
+    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Event]], texts: Events
 ) -> Change | None:
-    """Return the change of a memory; or None if it is unchanged."""
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]
     old, new = first.find(kind, memory_id), last.find(kind, memory_id)
     if old is not None and old == new:

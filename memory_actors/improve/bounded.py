@@ -1,11 +1,9 @@
 """Collections that never hold more than they may: `BoundedList`, `BoundedDict`.
 
-Theory. The size of a collection is the sum over its items of `max(1, size_fn(item))`, taken when an
-item is added (an empty one counts as 1, or there could be any number of them), plus its markers.
-It is at most `max_size` at every moment: room is made first, then the item is added.
-
-An evicted item that is large leaves a `Marker`. Markers take at most an eighth of the size; the
-oldest gives way to a new one, and all of them to an item, before anything that is protected does.
+The size of a collection is the sum over its items of `max(1, size_fn(item))`, plus its markers. It
+is at most `max_size` at every moment: room is made first, then the item is added. Markers take at
+most an eighth of it; the oldest gives way to a new one, and all of them to an item, before anything
+that is protected does.
 
 Everything takes constant time: keys are in linked lists (`OrderedDict`: unlike that of a plain
 `dict`, its beginning is found in constant time after any number of deletions).
@@ -37,6 +35,7 @@ from memory_actors.base.validation import check_choice, check_count
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+T = TypeVar("T")
 
 MARKERS_PART: Final = 8
 """Markers take at most one of so many parts: they are for audits, items are for use."""
@@ -129,7 +128,6 @@ class _Bounded(Generic[K, V]):
 
     @property
     def max_size(self) -> int:
-        """The limit."""
         return self._max_size
 
     @property
@@ -143,7 +141,15 @@ class _Bounded(Generic[K, V]):
 
     def _put(self, key: K, item: V) -> None:
         """Add an item under a key, behind all others; the one that was there under it goes."""
-        size = self._size_of(item)
+        given: object = self._size_fn(item)
+        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            raise InvalidInputError(f"size_fn gave {given!r:.80}: a size is a whole number from 0")
+        if given > self._max_size:
+            raise InvalidInputError(
+                f"the item has size {given:,} (max_size: {self._max_size:,}): shorten it, or "
+                "raise the limit"
+            )
+        size = max(1, given)
         error = self._is_error is not None and self._is_error(item)
         self._remove(key)
         self._order[key] = (self._errors if error else self._plain)[key] = None
@@ -152,17 +158,6 @@ class _Bounded(Generic[K, V]):
         self._size += size
         for left, evicted in gone:  # last, so that a hook sees a collection that is in order
             self._tell(left, evicted)
-
-    def _size_of(self, item: V) -> int:
-        size: object = self._size_fn(item)
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise InvalidInputError(f"size_fn gave {size!r:.80}: a size is a whole number from 0")
-        if size > self._max_size:
-            raise InvalidInputError(
-                f"the item has size {size:,} (max_size: {self._max_size:,}): shorten it, or "
-                "raise the limit"
-            )
-        return max(1, size)
 
     def _use(self, key: K) -> V:
         item = self._items[key]
@@ -219,11 +214,7 @@ class _Bounded(Generic[K, V]):
     def _text(self, item: V) -> str | None:
         if self._text_fn is None:
             return item if isinstance(item, str) else None
-        try:
-            return self._text_fn(item)
-        except Exception as error:  # the item leaves in any case
-            _logger.error("an evicted item gave no text", error=reason(error))
-            return None
+        return self._called("an evicted item gave no text", self._text_fn, item)
 
     def _drop_marker(self, key: K) -> None:
         size = self._markers.pop(key).size
@@ -231,12 +222,15 @@ class _Bounded(Generic[K, V]):
         self._size -= size
 
     def _tell(self, *evicted: Any) -> None:
-        if self._on_evict is None:
-            return
+        if self._on_evict is not None:
+            self._called("an eviction hook failed", self._on_evict, *evicted)
+
+    def _called(self, failure: str, hook: Callable[..., T], *about: Any) -> T | None:
         try:
-            self._on_evict(*evicted)
-        except Exception as error:  # whoever added an item is not to blame
-            _logger.error("an eviction hook failed", error=reason(error))
+            return hook(*about)
+        except Exception as error:  # whoever added an item is not to blame, and others leave
+            _logger.error(failure, error=reason(error))
+            return None
 
 
 class BoundedList(_Bounded[int, V]):

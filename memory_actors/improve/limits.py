@@ -1,9 +1,4 @@
-"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends.
-
-A run without `stop` ends by itself: when the critic finds nothing, when the reviser leaves the text
-as it was, when the best score is `patience` rounds old, and after `max_iterations` revisions. A
-number is a target score beside these. A function decides alone, but for `max_iterations`.
-"""
+"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -130,17 +125,15 @@ class Watch:
         now = self._monitor.statistics()
         self._peak_bytes = max(self._peak_bytes, now.current_bytes)
         self._monitor.admit()
-        soft = now.soft_limit_bytes
-        if soft is None:
+        if (soft := now.soft_limit_bytes) is None:
             return None
-        if self._warned:
-            self._warned = now.current_bytes > SOFT_AGAIN * soft
+        used, before = now.current_bytes, self._warned
+        self._warned = used > SOFT_AGAIN * soft if before else used >= soft
+        if before or not self._warned:
             return None
-        self._warned = now.current_bytes >= soft
-        if not self._warned:
-            return None
-        used = f"{now.current_bytes / MIB:,.1f} MiB"
-        return f"the process holds {used} of memory (soft limit: {soft / MIB:,.1f} MiB)"
+        return (
+            f"the process holds {used / MIB:,.1f} MiB of memory (soft limit: {soft / MIB:,.1f} MiB)"
+        )
 
     @property
     def peak_mb(self) -> float:
@@ -152,38 +145,24 @@ class Watch:
 # --- the end
 
 
-class Ends:
-    """Says after each critique and each revision whether a run is over.
+def checked_stop(stop: Stop) -> Stop:
+    """Return a target score, a plain function or None, or raise `InvalidInputError`."""
+    if callable(stop) and is_async(stop):
+        raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
+    return stop if stop is None or callable(stop) else check_share(stop, "stop")
 
-    :raises InvalidInputError: a target that is no score, a function that is async, or a patience
-        that is not positive.
-    """
 
-    def __init__(self, stop: Stop, patience: int, max_iterations: int):
-        if callable(stop) and is_async(stop):
-            raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
-        self._asked = stop if callable(stop) else None
-        self._target = None if stop is None or callable(stop) else check_share(stop, "stop")
-        self._patience = check_count(patience, "patience", 1)
-        self._max_iterations = max_iterations
-
-    def after_critique(self, state: records.State) -> records.StoppedBecause | None:
-        """Return why a run is over; None: it goes on."""
-        if self._asked is not None:
-            because: records.StoppedBecause | None = "stop" if self._asked(state) else None
-        else:
-            because = self._by_itself(state)
-        if because is None and state.round > self._max_iterations:
-            return "max_iterations"
-        return because
-
-    def _by_itself(self, state: records.State) -> records.StoppedBecause | None:
-        if state.critique.found_nothing:
-            return "nothing_found"
-        if self._target is not None and state.score >= self._target:
-            return "target_reached"
-        return "no_rise" if state.round - state.best_round >= self._patience else None
-
-    def after_revision(self, *, changed: bool) -> records.StoppedBecause | None:
-        """Return why a run is over; None: it goes on."""
-        return "unchanged" if not changed and self._asked is None else None
+def ended_because(
+    stop: Stop, patience: int, max_iterations: int, state: records.State
+) -> records.StoppedBecause | None:
+    """Return why a run is over after a critique; None: it goes on."""
+    if callable(stop):
+        if stop(state):
+            return "stop"
+    elif state.critique.found_nothing:
+        return "nothing_found"
+    elif stop is not None and state.score >= stop:
+        return "target_reached"
+    elif state.round - state.best_round >= patience:
+        return "no_rise"
+    return "max_iterations" if state.round > max_iterations else None

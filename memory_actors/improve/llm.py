@@ -1,14 +1,11 @@
 """A critic and a reviser that ask a language model: any OpenAI-compatible endpoint.
 
-Theory. The text comes from people, tools and web pages, so what it says may be meant for the model.
-It is quoted (`quoting`), so that it cannot end the quotation, and the system prompt says that no
-instruction in it holds. The critique is quoted to the reviser too: it may repeat what the text
-says. Quoting makes an injection harder, not impossible.
+The text and its critique may hold instructions that are meant for the model. They are quoted, and
+the system prompt says that no instruction in them holds. That makes an injection harder, not
+impossible.
 
-The critic is asked for a JSON object. Models wrap it in words or in a code fence, so it is looked
-for; an answer without one still counts if it names its score (`score: 0.7`, `7/10`). A score above
-1 is out of 10 or 100; 1 is perfect, unless the answer says what it is out of. An answer with
-neither raises `LLMError`, and so does a revision that was cut off: half a text is no revision.
+Models wrap the JSON they are asked for in words or in a code fence, so it is looked for; an answer
+without it still counts if it names its score (`score: 0.7`, `7/10`).
 """
 
 import re
@@ -70,8 +67,6 @@ class _Judgement(msgspec.Struct, frozen=True):
 
 
 class _Asking(AsksModel):
-    """Asks a model about a text that is to be like its `goal`."""
-
     def __init__(
         self, model: str | None = None, *, goal: str = "", **connection: Unpack[ModelConnection]
     ):
@@ -182,7 +177,6 @@ def _in_words(answer: str) -> Critique:
 
 
 def _share(score: float, whole: str | None) -> float:
-    """Return a score from 0 to 1 of one that may be out of 10 or 100."""
     out_of = (
         float(whole) if whole else next((one for one in (1.0, 10.0, 100.0) if score <= one), 0.0)
     )
@@ -192,7 +186,6 @@ def _share(score: float, whole: str | None) -> float:
 
 
 def _finding(said: Any) -> CritiqueFinding | None:
-    """Return a finding from a model's sentence or object, or None if it is empty."""
     if isinstance(said, dict):
         texts = [one for one in said.values() if isinstance(one, str) and one.strip()]
         said = ": ".join(texts)

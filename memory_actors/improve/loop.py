@@ -1,12 +1,6 @@
-"""The loop: critique, score, revision, again, and what may be watched of it.
+"""The loop of a run: critique, score, revision, again.
 
-A run holds the present text, its critique, the best text and a bounded history, whatever the number
-of rounds. A step returns the events that it led to; they are yielded before the next one, so that a
-slow consumer slows the run.
-
-A revision that cannot stand (not a text, blank, over the limit) is refused: a warning, the text
-stays as it was, and the round counts as one without a rise. An answer that is no critique ends the
-run.
+A step returns its events, which are yielded before the next one: a slow consumer slows the run.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -23,9 +17,9 @@ from memory_actors.base.errors import (
     MemoryActorsError,
     MemoryLimitError,
 )
-from memory_actors.base.validation import plain, text_bytes
+from memory_actors.base.validation import check_count, plain, text_bytes
 from memory_actors.improve import limits, records
-from memory_actors.improve.bounded import BoundedList, Eviction, Marker, sha256
+from memory_actors.improve.bounded import BoundedList, Eviction, sha256
 from memory_actors.improve.local import LocalCritic, LocalReviser
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Critic, Event, Finished, Result, Reviser
@@ -178,13 +172,11 @@ def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) ->
 
 
 class _Run:
-    """The improvement of one text."""
-
     def __init__(self, text: str, improver: Improver):
         options = improver.options
         self._text, self._by, self._limits = text, improver, improver.limits
-        patience = options.get("patience", PATIENCE)
-        self._ends = limits.Ends(options.get("stop"), patience, self._limits.max_iterations)
+        self._stop = limits.checked_stop(options.get("stop"))
+        self._patience = check_count(options.get("patience", PATIENCE), "patience", 1)
         self._watch = limits.Watch(self._limits, options.get("monitor"))
         self._recorder = Recorder(options.get("record_to"))
         self._round = self._revisions = self._read_bytes = self._unkept = 0
@@ -257,12 +249,10 @@ class _Run:
             best_score=state.best_score,
             best_round=state.best_round,
         )
-        cut = critique is not given
-        return [
-            records.Critiqued(round=self._round, critique=critique, cut=cut),
-            scored,
-            *self._told(),
-        ]
+        critiqued = records.Critiqued(
+            round=self._round, critique=critique, cut=critique is not given
+        )
+        return [critiqued, scored, *self._told()]
 
     async def _revise(self) -> list[Event]:
         assert self._open is not None, "a critique comes first"
@@ -276,7 +266,7 @@ class _Run:
             return [records.Warned(round=self._round, message=refused), *self._told()]
         changed = revised != self._text
         self._text = revised = plain(revised)
-        self._because = self._ends.after_revision(changed=changed)
+        self._because = None if changed or callable(self._stop) else "unchanged"
         await self._note(records.Round(number=self._round, critique=self._open, text=revised))
         return [records.Revised(round=self._round, text=revised, changed=changed), *self._told()]
 
@@ -288,25 +278,22 @@ class _Run:
         return [Finished(result=result)]
 
     async def _fail(self, error: MemoryActorsError) -> list[Event]:
-        """End with an error, in which the result so far is left."""
         because: records.StoppedBecause = (
             "error" if isinstance(error, ImprovementError) else "memory_limit"
         )
-        open_ = self._open
-        if open_ is not None:
-            failed = records.Round(number=self._round, critique=open_, error=str(error))
+        failed = None
+        if self._open is not None:
+            failed = records.Round(number=self._round, critique=self._open, error=str(error))
             self._keep(failed)
-            await self._recorder.last_round(failed)
         result = self._result(because)
         error.result = result  # type: ignore[attr-defined]  # both kinds have it
-        await self._recorder.fail(because, str(error))
+        await self._recorder.fail(because, str(error), failed)
         failed_event = records.Failed(error=type(error).__name__, message=str(error), result=result)
         return [*self._told(), failed_event]
 
     # --- parts of a step
 
     async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
-        """Await the critic or the reviser, with a time limit."""
         limit_s = self._by.options.get("call_timeout_s", CALL_TIMEOUT_S)
         try:
             with anyio.move_on_after(limit_s):
@@ -335,7 +322,8 @@ class _Run:
 
     def _decided(self, state: records.State) -> records.StoppedBecause | None:
         try:
-            return self._ends.after_critique(state)
+            most = self._limits.max_iterations
+            return limits.ended_because(self._stop, self._patience, most, state)
         except Exception as error:
             raise ImprovementError(
                 f"stop raised {type(error).__name__}; see its cause, and mend it", result=None
@@ -347,7 +335,6 @@ class _Run:
             self._news.append(records.Warned(round=self._round, message=warning))
 
     async def _note(self, one: records.Round) -> None:
-        """Put a round into the record and into the history."""
         await self._recording(self._recorder.round(one))
         self._open = None
         self._keep(one)
@@ -388,12 +375,12 @@ class _Run:
             "iterations": self._revisions,
             "stopped_because": because,
         }
-        episode_id = self._recorder.episode_id
-        recorded = {} if episode_id is None else {"episode_id": episode_id}
-        entries: list[records.Round | Marker] = self._history.entries()
+        metadata: dict[str, Any] = {"memory_stats": stats}
+        if self._recorder.episode_id is not None:
+            metadata["episode_id"] = self._recorder.episode_id
         return Result(
             text=state.best_text if state else self._text,
             score=state.best_score if state else None,
-            history=tuple(entries),
-            metadata={"memory_stats": stats, **recorded},
+            history=tuple(self._history.entries()),
+            metadata=metadata,
         )

@@ -1,10 +1,8 @@
 """A run as an episode of a user, and back.
 
-Theory. The goal names the run; the first step has the text as it was given; then there is a step
-for each round: its critique as JSON is the observation, the revised text the outcome, and why there
-is none the error. The last step has the end: why, and which round was the best. An episode keeps
-some 50 of its steps, the first, the last and the errors among them; the log has all, and
-`recorded_run` reads them from there.
+The first step has the text as it was given; then there is a step for each round: its critique as
+JSON is the observation, the revised text the outcome, and why there is none the error. The last
+step has the end. An episode keeps some 50 of its steps; `recorded_run` reads all from the log.
 
 A step takes 256 KB. A round that takes more is written as JSON, in pieces; each piece stands
 between brackets, since a step may not be blank and a piece might be.
@@ -12,6 +10,7 @@ between brackets, since a step may not be blank and a piece might be.
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,42 +65,31 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
         raise `NotFoundError` for a text that the run did not have there; where a revision was
         refused they give an empty one, which is refused again.
         """
-        replay = _Replay(self)
-        return replay.critic, replay.reviser
+        left, current = deque(self.rounds), self.text
 
+        def the_round(text: str) -> records.Round:
+            if not left or text != current:
+                number = len(self.rounds) - len(left) + 1
+                raise NotFoundError(
+                    f"the recorded run has no such text as its number {number}: start with its "
+                    "own, and with the same options"
+                )
+            return left[0]
 
-class _Replay:
-    """A recorded run, and how far it has been said again."""
+        async def critic(text: str, /) -> records.Critique:
+            return the_round(text).critique
 
-    def __init__(self, run: RecordedRun):
-        self._rounds = run.rounds
-        self._text = run.text
-        self._place = 0
+        async def reviser(text: str, _critique: records.Critique, /) -> str:
+            nonlocal current
+            one = the_round(text)
+            left.popleft()
+            current = one.text or current
+            return one.text or ""
 
-    async def critic(self, text: str, /) -> records.Critique:
-        """Return the recorded critique."""
-        return self._round(text).critique
-
-    async def reviser(self, text: str, _critique: records.Critique, /) -> str:
-        """Return the recorded revision."""
-        one = self._round(text)
-        self._place += 1
-        if one.text is not None:
-            self._text = one.text
-        return one.text or ""
-
-    def _round(self, text: str) -> records.Round:
-        if self._place == len(self._rounds) or text != self._text:
-            raise NotFoundError(
-                f"the recorded run has no such text as its number {self._place + 1}: "
-                "start with its own, and with the same options"
-            )
-        return self._rounds[self._place]
+        return critic, reviser
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run that went as planned, as the last step has it."""
-
     stopped_because: str
     best_round: int
     score: float | None
@@ -133,7 +121,10 @@ class Recorder:
         start = self._user.episodes.start(f"Improve a text: {about}", metadata={"run": "improve"})
         self._begun = asyncio.create_task(start)  # goes on if we are cancelled: `fail` ends it
         await asyncio.shield(self._begun)
-        await self._write("given", text, None)
+        if records.utf8_bytes(text) > STEP_BYTES_MAX:
+            await self._pieces("given", msgspec.json.encode(text).decode())
+        else:
+            await self._step("given", outcome=text)
 
     async def round(self, one: records.Round) -> None:
         """Write a round."""
@@ -142,9 +133,9 @@ class Recorder:
         what = f"round {one.number}"
         critique = msgspec.json.encode(one.critique).decode()
         if records.utf8_bytes(critique) + one.size_bytes > STEP_BYTES_MAX:
-            await self._write_pieces(what, msgspec.json.encode(one).decode())
+            await self._pieces(what, msgspec.json.encode(one).decode())
         else:
-            await self._write(what, one.text, critique, one.error)
+            await self._step(what, observation=critique, outcome=one.text, error=one.error)
 
     async def finish(self, result: records.Result, best_round: int) -> None:
         """End the episode of a run that went as planned."""
@@ -157,22 +148,20 @@ class Recorder:
             score=result.score,
             sha256=sha256(result.text),
         )
-        await self._write("finished", None, msgspec.json.encode(end).decode())
+        await self._step("finished", observation=msgspec.json.encode(end).decode())
         fits = records.utf8_bytes(result.text) <= STEP_BYTES_MAX
         said = result.text if fits else f"the text of SHA-256 {end.sha256}, see the rounds"
         assert self.episode_id is not None
         await self._user.episodes.finish(self.episode_id, said)
         self._ended = True
 
-    async def last_round(self, one: records.Round) -> None:
-        """Write the round in which a run failed, if that can be done."""
-        with anyio.move_on_after(END_S, shield=True):
-            await self._or_log(self.round(one))
-
-    async def fail(self, because: records.StoppedBecause, message: str) -> None:
+    async def fail(
+        self, because: records.StoppedBecause, message: str, last: records.Round | None = None
+    ) -> None:
         """End the episode of a run that was cut off, if it has begun and not ended.
 
-        Not even a cancelled caller can cancel it; it gives up after 10 s.
+        Not even a cancelled caller can cancel it; it gives up after 10 s. `last` is the round in
+        which it failed.
         """
         if self._ended or self._begun is None:
             return
@@ -181,38 +170,28 @@ class Recorder:
             await asyncio.wait([self._begun])
             if self.episode_id is None or self._user is None:
                 return
+            if last is not None:
+                await _or_log(self.round(last))
             said = message if because == "closed_early" else f"{because}: {message}"
-            end = self._user.episodes.finish(self.episode_id, said, success=False)
-            await self._or_log(end)
+            await _or_log(self._user.episodes.finish(self.episode_id, said, success=False))
 
-    async def _or_log(self, write: Awaitable[object]) -> None:
-        try:
-            await write
-        except MemoryActorsError as error:  # there is another error already, and it matters more
-            _logger.warning("the end of a run is not in the log", error=reason(error))
-
-    async def _write(
-        self, action: str, text: str | None, critique: str | None, error: str | None = None
-    ) -> None:
-        """Write a step whole, or a text that is too long for one in pieces."""
-        if text is not None and critique is None and records.utf8_bytes(text) > STEP_BYTES_MAX:
-            await self._write_pieces(action, msgspec.json.encode(text).decode())
-            return
-        await self._step(action, observation=critique, outcome=text, error=error)
-
-    async def _write_pieces(self, what: str, document: str) -> None:
-        pieces = [
-            document[start : start + PIECE_CHARACTERS]
-            for start in range(0, len(document), PIECE_CHARACTERS)
-        ]
-        for number, piece in enumerate(pieces, start=1):
-            action = f"{what}, piece {number} of {len(pieces)}"
-            await self._step(action, outcome=f"[{piece}]")
+    async def _pieces(self, what: str, document: str) -> None:
+        starts = range(0, len(document), PIECE_CHARACTERS)
+        for number, start in enumerate(starts, start=1):
+            action = f"{what}, piece {number} of {len(starts)}"
+            await self._step(action, outcome=f"[{document[start : start + PIECE_CHARACTERS]}]")
 
     async def _step(self, action: str, **said: str | None) -> None:
         assert self._user is not None
         assert self.episode_id is not None
         await self._user.episodes.step(self.episode_id, action, **said)
+
+
+async def _or_log(write: Awaitable[object]) -> None:
+    try:
+        await write
+    except MemoryActorsError as error:  # there is another error already, and it matters more
+        _logger.warning("the end of a run is not in the log", error=reason(error))
 
 
 # --- back
@@ -227,8 +206,8 @@ async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
     events = await user.history(episode_id)
     if any("dropped_since" in event.data for event in events):
         raise InvalidInputError(f"retention has dropped texts of run {episode_id!r}")
-    begun = [event for event in events if event.event in _STARTED]
-    if not begun or begun[-1].data.get("metadata", {}).get("run") != "improve":
+    begun = next((one for one in reversed(events) if one.event in _STARTED), None)
+    if begun is None or begun.data.get("metadata", {}).get("run") != "improve":
         raise InvalidInputError(f"episode {episode_id!r} is no run of improve: see user.episodes")
     # By number: a restored episode tells its steps again.
     steps = {one.data["number"]: one.data for one in events if one.event == "episodic.step_added"}
@@ -237,11 +216,12 @@ async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
     rounds = tuple(documents.values())
     ends = [event.data for event in events if event.event == "episodic.finished"]
     status = "running" if not ends else "failed" if ends[-1]["failed"] else "done"
-    said = ends[-1].get("result") if ends else None
-    because = None if finished is None else finished.stopped_because
-    if finished is None and status == "failed":
+    said, because = ends[-1].get("result") if ends else None, None
+    if finished is not None:
+        because = finished.stopped_because
+    elif status == "failed":
         because = "closed_early" if said == "closed early" else str(said).partition(":")[0]
-    elif finished is not None and status == "done":
+    if finished is not None and status == "done":
         # The text that was judged best: the episode's own result may be too long.
         before = [one.text for one in rounds if one.number < finished.best_round and one.text]
         said = before[-1] if before else given

@@ -1,8 +1,6 @@
 """The records of a run: a critique of a text, rounds, the state, the result, and its events.
 
-The events come in this order: started; for each round critiqued, scored, and mostly revised;
-finished or error at the end. Evicted and warning come in between. The tag of an event is its `type`
-as JSON.
+The tag of an event is its `type` as JSON.
 """
 
 from typing import Any, Final, Literal, Protocol, TypeAlias

@@ -28,28 +28,19 @@ SAID_BY: Final = ("user", "assistant")
 
 
 def checked(handle: H, kind: type, advice: str) -> H:
-    """Return a handle which is of a kind, async or not: `UserMemory`, say.
-
-    :raises InvalidInputError: it is not; the message ends with the advice.
-    """
+    """Return a handle of a kind, async or not, or raise `InvalidInputError` with the advice."""
     if not isinstance(handle, kind | getattr(sync, kind.__name__)):
         raise InvalidInputError(f"{type(handle).__name__} is no {kind.__name__}: {advice}")
     return handle
 
 
 def checked_user(user: AnyUser) -> AnyUser:
-    """Return a user's memory.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return a user's memory, or raise `InvalidInputError` if it is none."""
     return checked(user, UserMemory, 'give memory.user("…")')
 
 
 def checked_memory(memory: AnyMemory) -> AnyMemory:
-    """Return a memory system.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return a memory system, or raise `InvalidInputError` if it is none."""
     return checked(memory, MemorySystem, "give what MemorySystem.open returned")
 
 

@@ -76,10 +76,7 @@ class AsyncMemoryActorsTool(BetaAsyncAbstractMemoryTool):
         self._user = checked_user(user)
 
     async def call(self, input: object) -> str:  # noqa: A002 - the SDK's name
-        """Carry out a command as a model gave it, and return the text for the model.
-
-        :raises ToolError: it is refused; the message is the text for the model.
-        """
+        """Carry out a command as a model gave it. See `MemoryActorsTool.call`."""
         return await reach(self._user, partial(carried_out, command=input))
 
     async def execute(self, command: Any) -> str:
@@ -98,30 +95,21 @@ class _Tool(MemoryTool):
 
 
 async def carried_out(user: UserMemory, command: object) -> str:
-    """Carry out a command and return the text for the model.
-
-    :raises ToolError: it is refused; the message is the text for the model.
-    """
+    """Carry out a command and return the text for the model; refusals raise `ToolError`."""
     if isinstance(command, Mapping):
         resolved = {name: _resolved(command[name]) for name in PATHS if name in command}
         command = {**command, **resolved}
     try:
         return await _Tool(user).execute(command)
     except MemoryToolError as error:
-        raise ToolError(worded(error)) from error
+        said = WORDS[error.why].format(**error.values) if error.why in WORDS else str(error)
+        raise ToolError(said.removeprefix("Error: ")) from error
 
 
 async def cleared(user: UserMemory) -> str:
     """Delete all files of a user, and say so."""
     await _Tool(user).clear()
     return CLEARED
-
-
-def worded(error: MemoryToolError) -> str:
-    """Return a refusal in the SDK's words."""
-    if error.why in WORDS:
-        return WORDS[error.why].format(**error.values)
-    return str(error).removeprefix("Error: ")
 
 
 def _resolved(path: object) -> object:

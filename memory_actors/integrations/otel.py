@@ -4,11 +4,9 @@
 
     instrument()  # once in a process, after the providers are set
 
-Each call that searches or changes a memory is a span (`search_memory`, `create_memory`,
-`update_memory`, `upsert_memory`, `delete_memory`), with the steps below it that are done in other
-tasks and threads: `append` to the log and `embed` by the model. A batch of several callers is one
-step, below the first of them and linked to the others. Queries, results and written texts are left
-out unless `capture_content` asks for them.
+Each call that searches or changes a memory is a span, with the steps below it that are done in
+other tasks and threads. A batch of several callers is one step, below the first of them and linked
+to the others. Texts are left out unless `capture_content` asks for them.
 
 The only importer of opentelemetry (extra `otel`). The conventions are in development:
 names may change.
@@ -155,8 +153,6 @@ class _Mark(NamedTuple):
 
 
 class _Tracing:
-    """Spans and durations of calls, and of the steps behind them."""
-
     def __init__(self, tracer: "Tracer", durations: "Histogram", capture_content: bool):
         self._tracer = tracer
         self._durations = durations
@@ -166,7 +162,6 @@ class _Tracing:
     def call(
         self, handle: Any, operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Iterator[Callable[[Any], None]]:
-        """Hold a call; yield what is told its result."""
         convention = CONVENTION[operation.name]
         always = {"gen_ai.operation.name": convention, "gen_ai.provider.name": PROVIDER}
         about = {"memory_actors.operation": operation.name, **_of_handle(handle)}
@@ -210,14 +205,12 @@ class _Tracing:
     # --- steps
 
     def here(self) -> _Mark | None:
-        """Return the place of the caller, None outside of a trace."""
         span = trace.get_current_span()
         return _Mark(trace.set_span_in_context(span), span) if span.is_recording() else None
 
     def step(
         self, name: str, callers: Sequence[Any], **attributes: int | str
     ) -> AbstractContextManager[object]:
-        """Hold a step below the first caller that is traced, linked to the others."""
         marks = [mark for mark in callers if mark is not None]
         if not marks:
             return trace.use_span(trace.INVALID_SPAN)
@@ -229,7 +222,6 @@ class _Tracing:
 
 
 def _of_handle(handle: Any) -> dict[str, str]:
-    """Return the scope of a call as attributes, for a handle of the engine or of a client."""
     scope = getattr(handle, "_scope", None)
     about = handle._on if scope is None else scope.on  # noqa: SLF001
     told = {
@@ -249,7 +241,6 @@ def _id_of(one: Any) -> str | None:
 
 
 def _record(one: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a memory in the form of the conventions: a found or a written one."""
     said = [getattr(one, name, None) for name in ("content", "text", "value")]
     said += [given.get(name) for name in TEXTS]
     told = {

@@ -127,7 +127,6 @@ async def _done(
 def _carried_out(
     order: tuple[str | Path, Work, dict[str, Any]], users: tuple[str, ...]
 ) -> list[UserDone]:
-    """Do the work for a batch of users, in a process of Ray's."""
     place, work, parts = order
 
     async def one(memory: MemorySystem, user_id: str) -> UserDone:
@@ -163,7 +162,6 @@ def _order(place: str | Path, work: Work, parts: dict[str, Any]) -> Any:
 
 
 def _opened(journal: str | Path, place: str | Path, work: Work) -> tuple[IO[bytes], frozenset[str]]:
-    """Open a journal, and return it with the users that it notes."""
     name = f"{work.__module__}.{getattr(work, '__qualname__', type(work).__qualname__)}"
     title = msgspec.json.encode({"work": name, "store": shown(place)}) + b"\n"
     try:

@@ -92,8 +92,6 @@ TOOLS: Final = (remember, recall, update_memory, delete_memory)
 
 
 def _bound(function: Callable[..., Awaitable[str]], user: AnyUser) -> Tool:
-    """Return a function without its first parameter, the user."""
-
     def blocking(*args: Any, **kwargs: Any) -> str:
         return sync.on_loop(user, partial(_answered, function, args=args, kwargs=kwargs))
 

@@ -1,14 +1,13 @@
 """Clients of OpenAI and Anthropic that remember: `wrap_openai(client, user)`, `wrap_anthropic`.
 
-A wrapped client is used as before. Each call gets the memories that fit the last message of the
-user. The message becomes a turn of the user's session, and so does the answer when it is complete.
-Tools, streams and all other methods pass through. The id of a turn follows from its text and the
-messages before it, so a repeated call, or one that continues after a tool, stores nothing twice.
+Each call gets the memories that fit the last message of the user. The message becomes a turn of the
+user's session, and so does the answer when it is complete. The id of a turn follows from its text
+and the messages before it, so a repeated call stores nothing twice.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from eventlog.core.logs import get_logger
 from memory_actors import sync
@@ -134,11 +133,33 @@ class Remembering:
             _logger.warning("an answer was not remembered", error=reason(error))
 
 
-class Wrapped:
+class _Around:
+    """Enters and leaves its target as a block, async or not."""
+
+    def __init__(self, target: Any):
+        self._target = target
+
+    def __enter__(self) -> Self:
+        self._target.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        return self._target.__exit__(*error)
+
+    async def __aenter__(self) -> Self:
+        await self._target.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await self._target.__aexit__(*error)
+
+
+class Wrapped(_Around):
     """A client, or a part of one, some of whose methods remember."""
 
     def __init__(self, target: Any, path: str, dialects: "Dialects", memory: Remembering):
-        self._target, self._path, self._dialects, self._memory = target, path, dialects, memory
+        super().__init__(target)
+        self._path, self._dialects, self._memory = path, dialects, memory
 
     def __getattr__(self, name: str) -> Any:
         found, path = getattr(self._target, name), f"{self._path}{name}"
@@ -157,20 +178,6 @@ class Wrapped:
         if any(one.startswith(f"{path}.") for one in self._dialects):
             return Wrapped(found, f"{path}.", self._dialects, self._memory)
         return found
-
-    def __enter__(self) -> "Wrapped":
-        self._target.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        return self._target.__exit__(*error)
-
-    async def __aenter__(self) -> "Wrapped":
-        await self._target.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self._target.__aexit__(*error)
 
 
 async def _asynchronous(
@@ -209,54 +216,39 @@ def _synchronous(
     return response
 
 
-class Streamed:
+class Streamed(_Around):
     """A stream of an answer, async or not, which is stored when it has been read to its end."""
 
     def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
-        self._stream, self._dialect, self._done = stream, dialect, done
+        super().__init__(stream)
+        self._dialect, self._done = dialect, done
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self._target, name)
 
     def __iter__(self) -> Iterator[Any]:
         said = []
-        for event in self._stream:
+        for event in self._target:
             said.append(self._dialect.delta(event))
             yield event
         self._done("".join(said))
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         said = []
-        async for event in self._stream:
+        async for event in self._target:
             said.append(self._dialect.delta(event))
             yield event
         await self._done("".join(said))
-
-    def __enter__(self) -> "Streamed":
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        return self._stream.__exit__(*error)
-
-    async def __aenter__(self) -> "Streamed":
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self._stream.__aexit__(*error)
 
 
 # --- what each endpoint calls its parts
 
 
 def _asks(message: Mapping[str, Any]) -> bool:
-    """Say whether a message has words of the user; results of tools have none."""
     return message.get("role") == "user" and bool(_text(message.get("content")).strip())
 
 
 def _text(content: Any) -> str:
-    """Return the words of a content: text, or parts of which some are text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
@@ -266,7 +258,6 @@ def _text(content: Any) -> str:
 
 
 def _told_in_messages(arguments: dict[str, Any], known: str) -> None:
-    """Add the memories after the system messages."""
     messages = list(arguments["messages"])
     place = 0
     while place < len(messages) and messages[place].get("role") in ("system", "developer"):

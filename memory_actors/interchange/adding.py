@@ -1,11 +1,9 @@
 """From the entries of a file to memories: what an import does with each.
 
-A memory that an import has added before is not added again, even if it was deleted since, or
-changed and exported again. The import merges memories that exist and have no id from this file: an
-entity by its name and type (it gets what is new of it, and what the file relates to it), a document
-and an entry of working memory by their key (the file's takes their place). An import ends no
-relationship that is there, unless the file has this very one with its end: the file's relationship
-is added beside it.
+A memory that an import has added before is not added again, even if it was deleted or changed
+since. Others are merged with what is there: an entity by its name and type (it gets what is new of
+it), a document and an entry of working memory by their key (the file's takes their place). An
+import ends no relationship that is there, unless the file has this very one with its end.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,13 +16,7 @@ import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.plumbing import from_origins, put_block, put_summary, writing_again
-from memory_actors.base.errors import (
-    ForgottenError,
-    InvalidInputError,
-    NotFoundError,
-    NotOfferedError,
-    QuotaExceededError,
-)
+from memory_actors.base import errors
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
@@ -47,8 +39,8 @@ OTHER_METADATA = "the metadata was not taken over: the memory of that id is ther
 OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps its own"
 T = TypeVar("T")
 
-_REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
-LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
+_REFUSALS = (errors.InvalidInputError, errors.NotFoundError, errors.QuotaExceededError)
+LeaveOut: TypeAlias = Callable[[str, object], None]
 
 
 class Entries:
@@ -63,7 +55,7 @@ class Entries:
         self._unchanged += not is_new
 
     async def _found(self, asked: Awaitable[T]) -> T | None:
-        with suppress(NotFoundError):
+        with suppress(errors.NotFoundError):
             return await asked
         return None
 
@@ -74,7 +66,6 @@ class Entries:
         return bool(await self._found(self._user.history(memory_id)))
 
     async def _has_gone(self, memory_id: str) -> bool:
-        """Say whether an id was used, and its memory lives no more."""
         return await self._living(memory_id) is None and await self._was_used(memory_id)
 
 
@@ -130,7 +121,7 @@ class Adder(Entries):
         """Add facts in one commit; False if it is refused, or a server takes them one by one."""
         try:
             receipts = await self._user.add_many([entry.item for entry in entries])
-        except (InvalidInputError, QuotaExceededError, NotOfferedError):
+        except (errors.InvalidInputError, errors.QuotaExceededError, errors.NotOfferedError):
             return False
         ids: set[str] = set()
         for entry, receipt in zip(entries, receipts, strict=True):
@@ -145,14 +136,14 @@ class Adder(Entries):
             if await self._was_added(entry, error):
                 await self._note(entry, None)
                 return
-            if entry.other_id is not None and isinstance(error, InvalidInputError):
+            if entry.other_id is not None and isinstance(error, errors.InvalidInputError):
                 item = msgspec.structs.replace(entry.item, memory_id=entry.other_id)
                 await self._add_one(entry._replace(item=item, other_id=None))
                 return
-            if isinstance(error, QuotaExceededError):
+            if isinstance(error, errors.QuotaExceededError):
                 error.args = (f"{entry.place}: {error}",)
                 raise
-            self._leave_out(entry, error)
+            self._leave_out(entry.place, error)
 
     async def _carried_out(self, entry: ReadLine) -> Receipt | None:
         match entry.parts:
@@ -183,7 +174,7 @@ class Adder(Entries):
         One that added nothing may have other metadata than the memory of its id: that is told.
         """
         if receipt is not None and receipt.operation == "forgotten":
-            self._leave_out(entry, ForgottenError("it was forgotten: `forgotten` lists what was"))
+            self._leave_out(entry.place, "it was forgotten: `forgotten` lists what was")
             return
         is_new = receipt is not None and receipt.operation != "unchanged"
         self._count(is_new and not again)
@@ -196,7 +187,7 @@ class Adder(Entries):
 
     async def _was_added(self, entry: ReadLine, error: Exception) -> bool:
         """Say whether what is refused is there all the same, or was: it may have changed since."""
-        is_refused = isinstance(error, QuotaExceededError | ForgottenError)
+        is_refused = isinstance(error, errors.QuotaExceededError | errors.ForgottenError)
         if is_refused or isinstance(entry.parts, EpisodeParts):
             return False
         memory = await self._living(entry.memory_id)
@@ -237,7 +228,7 @@ class Adder(Entries):
             receipt = await self._user.entities.add_entity(
                 parts.name, parts.type, parts.observations, **more
             )
-        except InvalidInputError:
+        except errors.InvalidInputError:
             there = named_otherwise(await self._living(str(item.memory_id)), parts)
             if there is None:
                 raise
@@ -258,7 +249,7 @@ class Adder(Entries):
             return await self._user.entities.relate(
                 source, target=target, exclusive=False, **said, **_own(item)
             )
-        except NotFoundError:
+        except errors.NotFoundError:
             if await self._has_gone(source) or await self._has_gone(target):
                 return None
             raise
@@ -287,7 +278,7 @@ class Adder(Entries):
         whole = msgspec.structs.replace(parts, agent_id=parts.agent_id or DEFAULT_AGENT)
         try:
             return await self._user.episodes.put(as_record(Episode, _memory(entry, whole)))
-        except InvalidInputError:
+        except errors.InvalidInputError:
             there = await self._living(entry.memory_id)
             if there is None and await self._was_used(entry.memory_id):
                 return None

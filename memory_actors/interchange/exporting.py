@@ -1,16 +1,11 @@
 """Memories to files: our own JSON lines, and the files of other programs.
 
-Our own lines. One line for each living memory, kind by kind: long-term memory, entities, the
-relationships between them, episodes, documents, each oldest first; then the messages of each
-session in the order they came, then working memory in the order it was last set. Imported into an
-empty store, an export gives the same memories, and their export the same lines.
+Our lines are those of living memories, kind by kind, each oldest first. Imported into an empty
+store, they give the same memories, and their export the same lines. Not carried over: when the log
+got a memory; what is gone, the history included; the time a session has left; the tier.
 
-Not carried over: when the log got a memory; what is gone, the history included; the time a session
-has left, which is an hour from its import; the tier. Relationships that say the same and were
-contradicted at the moment they began are reduced to one.
-
-Other programs. Each has a writer here, and its place in `TARGETS`. Data that the program has no
-place for is left out, and the report says why.
+Other programs have a writer here, and a place in `TARGETS`. Data that the program has no place for
+is left out, and the report says why.
 """
 
 from abc import ABC, abstractmethod
@@ -136,7 +131,6 @@ class LinesWriter(TargetWriter):
 
 
 def _metadata_for_others(memory: Memory) -> dict[str, Any]:
-    """Return metadata for a program that knows no kinds, sources and trust: they are beside it."""
     said: dict[str, Any] = {"memory_type": str(memory.memory_type)}
     if memory.origins:
         said |= {"sources": [one.source for one in memory.origins if one.source]}
@@ -239,12 +233,6 @@ RECORDS_A_LINE: Final = 1_000  # Chroma takes some 5,000; and so a line fits in 
 CHARACTERS_A_LINE_MAX: Final = 8 << 20
 
 
-def _flat(fields: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    said = {name: value for name, value in fields.items() if value is not None}
-    others = {name: one for name, one in said.items() if not isinstance(one, str | int | float)}
-    return said | {name: msgspec.json.encode(one).decode() for name, one in others.items()}
-
-
 class ChromaWriter(TargetWriter):
     """Writes batches."""
 
@@ -260,8 +248,13 @@ class ChromaWriter(TargetWriter):
         """Write any memory."""
         own = {"user_id": user_id, "session_id": memory.session_id, "role": memory.role}
         when = {"occurred_at": memory.occurred_at.isoformat()}
-        metadata = _flat({**_metadata_for_others(memory), **own, **when})
-        row = (memory.memory_id, memory.content, metadata)
+        fields = {**_metadata_for_others(memory), **own, **when}
+        flat = {
+            name: one if isinstance(one, str | int | float) else msgspec.json.encode(one).decode()
+            for name, one in fields.items()
+            if one is not None
+        }
+        row = (memory.memory_id, memory.content, flat)
         for column, value in zip(self._batch.values(), row, strict=True):
             column.append(value)
         self._characters += len(memory.content)

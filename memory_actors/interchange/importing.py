@@ -1,28 +1,22 @@
 """From the files of another program to memories. The readers are in `sources`.
 
-A file is read twice. First all of it, which adds nothing: a file that is damaged, or names nobody,
-is refused here, and a dry run ends here. Then its records are added, in batches, as the lines of
-our own files are (see `adding`). Memory use is therefore independent of the file's size, and a
-refused record leaves no other one half imported. An import that a full quota or a crash cut off is
-run again.
+A file is read twice: first all of it, which adds nothing, so that a damaged file is refused here
+and a dry run ends here; then in batches, as the lines of our own files are (see `adding`). Memory
+use does not grow with the file.
 
-A record's id depends on its content, not on the time of the import: a second import of the same
-file adds nothing, and one of a newer export adds only new records. A record keeps an id that is one
-in all the world. One whose text has changed since is another memory, with another id: which of them
-holds is for `supersedes` to say. A record with a name of its own (an entity, a relationship, a
-document) stays the same memory instead.
+A record's id follows from its content; a record keeps an id that is one in all the world. So a
+second import of a file adds nothing, and one of a newer export only new records. One whose text has
+changed is another memory: which of them holds is for `supersedes` to say. A record with a name of
+its own (an entity, a relationship, a document) stays the same memory instead.
 
-Users. Each record goes to the user it names; records that name nobody go to `user_id`.
-
-Trust. The origin of each memory is the program it comes from, and nobody vouches for it: its trust
-is unknown unless the caller says otherwise. Origins and trust that a file claims for itself are
-data, kept as metadata.
+The origin of each memory is the program, and its trust is unknown unless the caller says otherwise.
+Origins and trust that a file claims for itself are kept as metadata.
 """
 
 import hashlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -88,7 +82,7 @@ class ImportPlan:
 
     async def report(self, user_id: str | None = None) -> ImportReport:
         """Report an import into an empty store; records that name nobody go to `user_id`."""
-        return await self._look(None, user_id, None)
+        return await self._each(None, user_id, None, dry_run=True)
 
     def _new_reading(self) -> SourceReading:
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
@@ -141,45 +135,39 @@ class ImportPlan:
                 f"{self.nobodys:,} of {self.records:,} records of {self._path} name no user: say "
                 "whose they are with user_id (--user), or which field says it with user_field"
             )
-        if dry_run:
-            return await self._look(memory, user_id, progress)
-        reading, adders = self._new_reading(), dict[str, Adder]()
-        async for user, lines in self._by_user(reading, user_id, progress):
-            assert user is not None, "checked before anything is added"
-            if user not in adders:
-                adders[user] = Adder(memory.user(user), reading.leave_out_line)
-            await adders[user].add(lines)
-        reports = [adders[user].report() for user in sorted(adders)]
-        return together(reports, reading.notes(), left_out=reading.left_out)
+        return await self._each(memory, user_id, progress, dry_run=dry_run)
 
-    async def _look(
-        self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
+    async def _each(
+        self,
+        memory: MemorySystem | None,
+        user_id: str | None,
+        progress: Progress | None,
+        *,
+        dry_run: bool,
     ) -> ImportReport:
-        """Report the result of an import; a memory of None is an empty one."""
-        reading, lookers = self._new_reading(), dict[str | None, Looker]()
-        async for user, lines in self._by_user(reading, user_id, progress):
-            if user not in lookers:
-                there = None if memory is None or user is None else memory.user(user)
-                lookers[user] = Looker(user, there, reading.leave_out_line)
-            await lookers[user].look(lines)
-        reports = [lookers[user].report() for user in sorted(lookers, key=str)]
-        return together(reports, reading.notes(), left_out=reading.left_out, dry_run=True)
-
-    async def _by_user(
-        self, reading: SourceReading, user_id: str | None, progress: Progress | None
-    ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
-        """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
-        batches, done = self._batches(reading), 0
+        """Add the entries of each user, batch by batch, or look at them; no memory is empty."""
+        reading, count = self._new_reading(), 0
+        batches, takers = self._batches(reading), dict[str | None, Adder | Looker]()
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             whose: dict[str | None, list[ReadLine]] = {}
             for entry in batch:
                 user = user_id if entry.user is None else entry.user
                 whose.setdefault(user, []).append(entry.line)
             for user, lines in whose.items():
-                yield user, lines
-            done += len(batch)
+                if user not in takers:
+                    there = None if memory is None or user is None else memory.user(user)
+                    takers[user] = (
+                        Adder(there, reading.leave_out)
+                        if there is not None and not dry_run
+                        else Looker(user, there, reading.leave_out)
+                    )
+                await takers[user].add(lines)
+            count += len(batch)
             if progress is not None:
-                progress(done, self.records)
+                progress(count, self.records)
+        reports = [takers[user].report() for user in sorted(takers, key=str)]
+        done = together(reports, reading.notes(), reading.left_out)
+        return msgspec.structs.replace(done, dry_run=dry_run)
 
     def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
         return in_batches(
@@ -235,7 +223,6 @@ class ImportPlan:
 def _made_id(
     program: str, found: SourceRecord, fields: Mapping[str, Any], seen: Counter[bytes]
 ) -> str:
-    """Return an id that is the same whenever this record is read."""
     said = [] if found.replaces else [fields.get("content"), fields.get("data")]
     if found.key is None:
         said += [fields.get(name) for name in ("timestamp", "session", "role")]
@@ -304,7 +291,6 @@ def _fits(program: str, path: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether the first line of a file is one of our own."""
     with suppress(InvalidInputError), open_file(path) as file:
         line = file.readline(BATCH_BYTES_MAX).removeprefix(BOM_UTF8)
         return bool(LineReader().read(line, str(path)))

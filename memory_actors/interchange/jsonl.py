@@ -1,16 +1,14 @@
 """Import from files of JSON lines. The format of a line is in `records`; exporting.py writes them.
 
 Lines are read and added in batches, so memory does not grow with the file. A bad line is left out,
-and the report names it; a bad character in a text becomes U+FFFD. A file of which no line is
-understood is refused. An id that the user has used before adds nothing, so an import that was cut
-off, by a full quota or a crash, is simply run again. `adding` describes how lines are merged with
-existing memories.
+and the report names it. An id that the user has used before adds nothing, so an import that was cut
+off is simply run again.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 import anyio.to_thread
 import msgspec
@@ -18,17 +16,11 @@ import msgspec
 from memory_actors.api.plumbing import put_forgotten
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import ForgottenFact
+from memory_actors.interchange import records
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import nothing_understood
 from memory_actors.interchange.noting import ImportReport
-from memory_actors.interchange.records import (
-    ForgottenLine,
-    LineReader,
-    Progress,
-    ReadLine,
-    in_batches,
-)
 from memory_actors.interchange.sources.port import SourceReading
 from memory_actors.sharing.system import UserMemory
 
@@ -38,15 +30,8 @@ LINE_BYTES_MAX: Final = 128 << 20  # an episode of 50 steps of 256 KiB, every ch
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class _Entry(NamedTuple):
-    line: ReadLine
-    size_bytes: int
-    end_bytes: int
-    """The place in the file at which its line ends."""
-
-
 async def import_jsonl(
-    user: UserMemory, path: str | Path, *, progress: Progress | None = None
+    user: UserMemory, path: str | Path, *, progress: records.Progress | None = None
 ) -> ImportReport:
     """Add the memories of a file to a user's; `progress` hears bytes.
 
@@ -56,17 +41,17 @@ async def import_jsonl(
     :raises QuotaExceededError: no room for what a line says; what came before it is kept.
     """
     reading, forgotten = SourceReading(), list[ForgottenFact]()
-    adder = Adder(user, reading.leave_out_line)
+    adder = Adder(user, reading.leave_out)
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
-        batches = in_batches(
-            _entries(file, str(path), reading, forgotten), lambda entry: entry.size_bytes,
+        batches = records.in_batches(
+            _entries(file, str(path), reading, forgotten), lambda entry: entry[1],
             count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            await adder.add([entry.line for entry in batch])
+            await adder.add([line for line, _, _ in batch])
             if progress is not None:
-                progress(batch[-1].end_bytes, total_bytes)
+                progress(batch[-1][2], total_bytes)
     if forgotten:  # last: a memory that was kept says such a fact, and more
         await put_forgotten(user, forgotten)
     report = adder.report(reading.notes())
@@ -77,12 +62,12 @@ async def import_jsonl(
 
 def _entries(
     file: IO[bytes], name: str, reading: SourceReading, forgotten: list[ForgottenFact]
-) -> Iterator[_Entry]:
-    """Yield each line that is a memory as an entry; the others are left out.
+) -> Iterator[tuple[records.ReadLine, int, int]]:
+    """Yield each line that is a memory, its size and the place of its end, both in bytes.
 
     Lines that say a forgotten fact are added to `forgotten`.
     """
-    reader, done_bytes, number = LineReader(reading), 0, 0
+    reader, done_bytes, number = records.LineReader(reading), 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
         place = f"{name}, line {number}"
@@ -94,12 +79,12 @@ def _entries(
             data = data.removeprefix(_BYTE_ORDER_MARK)
         if data.strip():
             try:
-                if data.startswith(ForgottenLine.START):
-                    forgotten.append(ForgottenLine.read(data))
+                if data.startswith(records.ForgottenLine.START):
+                    forgotten.append(records.ForgottenLine.read(data))
                     continue
                 entry = reader.read(data, place)
             except InvalidInputError as error:
                 reading.leave_out(place, error)
             else:
                 reading.understood += 1
-                yield _Entry(entry, len(data), done_bytes)
+                yield entry, len(data), done_bytes

@@ -1,15 +1,11 @@
 """LoCoMo: very long conversations between two people, with questions about them.
 
-A file is a list of conversations (or one). Each becomes a user, each turn a memory:
+A file is a list of conversations (or one). Each becomes a user, its `sample_id`, and each turn a
+memory: `speaker: text`, and ` [photo: caption]` where a photo was shared. Its id is the turn's
+`dia_id` (`D3:12`), its time the date of the session, taken as UTC, plus a second a turn.
 
-- user: the conversation's `sample_id`; memory id: the turn's `dia_id`, for example `D3:12`
-- content: `speaker: text`, and ` [photo: caption]` where a photo was shared
-- session: `session_<n>`; role: the speaker; metadata: `dia_id` and `session` (the number)
-- occurred_at: the date of the session, taken as UTC, plus a second a turn to keep the order
-
-A question's evidence are the turns that answer it. They are read from its `evidence` wherever it
-says `D<session>:<turn>`; ids that are not in the conversation are dropped, and so are questions
-that have none left.
+A question's evidence are the turns that answer it: all `D<session>:<turn>` in its `evidence` that
+are in the conversation. Questions that have none are dropped.
 """
 
 import re

@@ -1,9 +1,7 @@
 """A dry run of an import: the effect of each entry, without adding it.
 
-An entry is compared with what is there, and with what the entries before it would have added. It
-counts as `adding` counts it: as added if anything of it is new, else as unchanged; what memory
-refuses for itself is left out. How much room there is has no say: an import that finds none is
-refused at that place, and is run again later.
+An entry is compared with what is there, and with what the entries before it would have added, and
+counted as `adding` counts it. How much room there is has no say.
 """
 
 from collections.abc import Sequence
@@ -34,8 +32,6 @@ class _Entity(NamedTuple):
 
 
 class _Nobody:
-    """A user who has nothing yet, and so finds nothing."""
-
     def __getattr__(self, _name: str) -> "_Nobody":
         return self
 
@@ -63,19 +59,17 @@ class Looker(Entries):
         """By id, and by what they say: source, relation, target and begin."""
         self._documents: dict[tuple[str, str], Told] = {}
 
-    async def look(self, entries: Sequence[ReadLine]) -> None:
+    async def add(self, entries: Sequence[ReadLine]) -> None:
         """Count entries; add none."""
         for entry in entries:
             try:
                 self._count(await self._is_new(entry))
             except (InvalidInputError, NotFoundError) as error:
-                self._leave_out(entry, error)
+                self._leave_out(entry.place, error)
 
     def report(self) -> ImportReport:
         """Report the counts so far."""
-        return ImportReport(
-            users=self._users, added=self._added, unchanged=self._unchanged, dry_run=True
-        )
+        return ImportReport(users=self._users, added=self._added, unchanged=self._unchanged)
 
     async def _is_new(self, entry: ReadLine) -> bool:
         match entry.parts:
@@ -88,7 +82,6 @@ class Looker(Entries):
         return await self._is_new_text(entry.memory_id, entry)
 
     async def _is_new_text(self, memory_id: str, entry: ReadLine) -> bool:
-        """Say whether no memory has this id, or this one is to have its other id for that."""
         said = hash(entry.item.content)
         there = await self._living(memory_id)
         known = self._texts.get(memory_id) if there is None else hash(there.content)

@@ -16,6 +16,10 @@ from memory_actors.base.validation import check_name, time_us
 
 NOTES_MAX: Final = 100  # a file may have any number of fields
 NAME_CHARACTERS_MAX: Final = 60
+SHOWN_CHARACTERS_MAX: Final = 300
+STRANGE_RECORDS_MAX: Final = 10_000
+"""The limit for records before the first one is understood: beyond it the file is of another
+format, or an attack."""
 EPOCH: Final = re.compile(r"\d{10}(?:\d{3}){0,3}(?:\.\d+)?")
 ZONE_NAME: Final = re.compile(r"\[[\w/+-]+\]\Z|(?<=\d) UTC\Z")
 """The name of a zone behind its offset, as Java writes it, or of the one that is meant anyway."""
@@ -49,7 +53,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def together(
-    reports: Iterable[ImportReport], notes: Iterable[ImportNote] = (), **more: Any
+    reports: Iterable[ImportReport], notes: Iterable[ImportNote] = (), left_out: int = 0
 ) -> ImportReport:
     """Return several reports as one, with more notes before theirs."""
     several = list(reports)
@@ -59,24 +63,47 @@ def together(
         unchanged=sum(one.unchanged for one in several),
         unindexed=sum(one.unindexed for one in several),
         notes=(*notes, *(note for one in several for note in one.notes)),
-        **more,
+        left_out=left_out,
     )
 
 
-class Notes:
-    """Counts what was not understood or not taken over."""
+class SourceReading:
+    """Hears from a reader what it did not understand, or did not take over."""
 
-    def __init__(self) -> None:
+    def __init__(self, user_field: str | None = None) -> None:
+        self.user_field = user_field
+        """The field that is to name the user, where the caller says so."""
+        self.left_out = self.understood = 0
         self._counted: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
 
     def note(self, says: str) -> None:
         """Count one thing."""
         known = says in self._counted or len(self._counted) < NOTES_MAX
         self._counted[says if known else "other things were not understood, either"] += 1
 
+    def leave_out(self, place: str, why: object) -> None:
+        """Count a record that was not understood at all, or cannot be added.
+
+        :raises InvalidInputError: there are thousands of them, and nothing else.
+        """
+        says = f"left out: {str(why)[:SHOWN_CHARACTERS_MAX]}"
+        if len(self._first) < NOTES_MAX:
+            self._first.setdefault(says, f" (first: {place})")
+        self.note(says)
+        self.left_out += 1
+        if self.left_out >= STRANGE_RECORDS_MAX and not self.understood:
+            raise InvalidInputError(
+                f"{place}: none of {self.left_out:,} records is understood ({says}): is this the "
+                "right file? `--map` names fields that are called otherwise"
+            )
+
     def notes(self) -> tuple[ImportNote, ...]:
-        """Return the counted notes, in order."""
-        return tuple(ImportNote(says, lines) for says, lines in sorted(self._counted.items()))
+        """Return the counted notes, in order, each with the first place it left out."""
+        return tuple(
+            ImportNote(says + self._first.get(says, ""), lines)
+            for says, lines in sorted(self._counted.items())
+        )
 
 
 def field_note(name: str, value: object, fields: Mapping[str, Any]) -> str:
@@ -122,10 +149,7 @@ def time_of_others(when: object) -> Any:
 
 
 def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:
-    """Return a time as a file gives it, in a form that the memory takes.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return a time of a file in a form that the memory takes, or raise `InvalidInputError`."""
     if timestamp is None or isinstance(timestamp, str):
         return timestamp if timestamp is None else check_name(timestamp, what)
     try:
@@ -138,8 +162,5 @@ def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | No
 
 
 def micros_of(timestamp: str | float | None, what: str) -> int | None:
-    """Return such a time in microseconds since 1970.
-
-    :raises InvalidInputError: it is none.
-    """
+    """Return such a time in microseconds since 1970, or raise `InvalidInputError`."""
     return time_us(datetime_of(timestamp, what), what)

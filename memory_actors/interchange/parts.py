@@ -119,10 +119,7 @@ HAVE_VALUE: Final = (MemoryType.WORKING, MemoryType.STRUCTURED)
 
 
 def parts_of(kind: MemoryType, data: object) -> Parts:
-    """Parse `data` by the kind of its line.
-
-    :raises InvalidInputError: it does not say what this kind needs, or more.
-    """
+    """Parse `data` by the kind of its line, or raise `InvalidInputError`."""
     if not isinstance(data, dict):
         raise InvalidInputError(f"'data' must be a JSON object, not {type(data).__name__}")
     parts = read(data, HAVE_DATA[kind](data), "data")
@@ -143,10 +140,7 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
 
 
 def read(given: object, kind: type[T], name: str) -> T:
-    """Return a field of a line as a struct.
-
-    :raises InvalidInputError: it does not say what the struct holds, or more.
-    """
+    """Return a field of a line as a struct, or raise `InvalidInputError`."""
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:

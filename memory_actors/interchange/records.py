@@ -52,7 +52,7 @@ from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
 from memory_actors.base.reports import ForgottenFact
-from memory_actors.interchange.noting import Notes, datetime_of, field_note, micros_of
+from memory_actors.interchange.noting import SourceReading, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
     HAVE_VALUE,
@@ -186,10 +186,7 @@ class ForgottenLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, data: bytes) -> ForgottenFact:
-        """Return what was forgotten.
-
-        :raises InvalidInputError: that is not what the line says.
-        """
+        """Return what was forgotten, or raise `InvalidInputError`."""
         try:
             return msgspec.json.decode(data, type=cls).forgotten
         except msgspec.DecodeError as error:
@@ -247,15 +244,12 @@ def _said(memory: Memory) -> dict[str, Any]:
 class LineReader:
     """Turns lines into entries. One for each file: it counts equal lines."""
 
-    def __init__(self, notes: Notes | None = None) -> None:
+    def __init__(self, notes: SourceReading | None = None) -> None:
         self._seen: Counter[bytes] = Counter()
-        self._notes = Notes() if notes is None else notes
+        self._notes = SourceReading() if notes is None else notes
 
     def read(self, data: bytes, place: str) -> ReadLine:
-        """Parse a line. `place` names it.
-
-        :raises InvalidInputError: it is not JSON, or not a memory.
-        """
+        """Parse a line, which `place` names, or raise `InvalidInputError`."""
         fields = _json_object(data)
         for other, own in SAME_AS.items():
             if other in fields and own not in fields:
@@ -269,10 +263,7 @@ class LineReader:
         return self.entry(fields, place)
 
     def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
-        """Parse the fields of a line, all of which are ours.
-
-        :raises InvalidInputError: they are no memory.
-        """
+        """Parse the fields of a line, all of which are ours, or raise `InvalidInputError`."""
         _check_origins(fields)
         try:
             line: Line = msgspec.convert(fields, _WholeLine)
@@ -355,7 +346,6 @@ def _check_origins(fields: Mapping[str, Any]) -> None:
 
 
 def _plain_in(line: Line, name: str) -> Any:
-    """Return a plain field of a line as an item has it."""
     value = getattr(line, name)
     if name in _TIMES:
         return datetime_of(value, name)
@@ -378,7 +368,6 @@ def _given(line: Line, name: str) -> bool:
 
 
 def _content(line: Line, kind: MemoryType) -> str:
-    """Return the text of a line; of one that says it as JSON, that JSON, or nothing."""
     if line.content is not None:
         is_long = kind in (MemoryType.LONG_TERM, MemoryType.STRUCTURED)
         validation.content_bytes(

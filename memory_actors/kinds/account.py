@@ -1,12 +1,8 @@
 """The tier of a user, their legal holds, and the quotas that have raised an alert.
 
-A part of the user's state like the kinds of memory, but it holds none. An alert is raised once when
-a quota's use passes a threshold, and again only after it has fallen five points below it: the level
-of each quota is state, each change of it an event, recorded with the write that caused it. A bound
-that evicts by design is full for most of its life, and raises none.
-
-While a user is under a hold, nothing expires, no retention rule applies, and no words leave the
-log. Only the log has the subject and the time of a hold: see users/holds.py.
+An alert is raised once when a quota's use passes a threshold, and again only after it has fallen
+five points below it. A bound that evicts by design raises none. Under a hold, nothing expires, no
+retention rule applies, and no words leave the log (`users/holds.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

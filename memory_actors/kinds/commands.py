@@ -1,12 +1,10 @@
 """Commands: requests to change a user's memory, and what most of them are made of.
 
-A command has the time, ids and, for an eviction, the order of last use: so a decision needs no
-clock, no random source and no log. Each kind has subclasses of these; the name of a command's class
-is in the meta of its events.
+Each kind has subclasses of these. The name of a command's class is in the meta of its events.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -164,12 +162,27 @@ class Restore(Command, frozen=True, kw_only=True):
         return replace(self, past=await outside.events_about(self.memory_ids))
 
 
+C = TypeVar("C", bound=Command)
+
+
+def plain(base: type[C], name: str) -> type[C]:
+    """Return the command of a kind that adds nothing to the base but its name."""
+    command = msgspec.defstruct(name, [], bases=(base,), frozen=True, kw_only=True)
+    return cast("type[C]", command)
+
+
 def is_known(
-    command: Add, memory_id: str, living: object | None, is_same: Callable[[object], bool]
+    command: Add,
+    memory_id: str,
+    living: object | None,
+    like: type | tuple[type, ...],
+    key: Callable[[Any], object],
+    value: object,
 ) -> bool:
     """Say whether an id stands for what a command adds already, even if that was deleted since.
 
-    `living` has the id now, if anything has; `is_same` is asked of that, or of the first event.
+    `living` has the id now, if anything has. That, or the first event of the id, has to be `like`
+    what is added, and have the same `value` of `key`.
 
     :raises InvalidInputError: it stands for something else.
     """
@@ -178,7 +191,7 @@ def is_known(
     known = living if first is None or isinstance(first, Dropped) else first
     if known is None:  # of a dropped event nobody can tell, and an id is never used again
         return first is not None
-    if not is_same(known):
+    if not isinstance(known, like) or key(known) != value:
         refuse_id(memory_id)
     return True
 

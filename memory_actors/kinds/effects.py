@@ -1,24 +1,23 @@
 """Events of a kind of memory, each declared with its effect on the memories that it names.
 
-The declaration stands at the definition: the effect on the memory that an event is about (its
-`memory_id`, or each of its `memory_ids`), and that on others, by the field that names them. Both
-give the keys under which the log finds the events about a memory. Provenance, purges and audits
-ask here what an event did. The answer is by tag where retention has dropped the event itself.
+Provenance, purges and audits ask here what an event did; by tag, where retention has dropped it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from eventlog import EventRegistry
+from eventlog import EventRegistry, Recorded
 
 Event: TypeAlias = msgspec.Struct
 """An event of any kind."""
 E = TypeVar("E", bound=type)
+P = TypeVar("P", bound=msgspec.Struct)
 Keys = Callable[[Any], Iterable[str]]
 
 
@@ -77,9 +76,8 @@ class KindRegistry(EventRegistry):
     ) -> Callable[[E], E]:
         """Return a class decorator that registers an event with its effect on memories.
 
-        `others` gives the effect on memories that further fields name. An event that `says`
-        nothing only takes words away, or says how memories stand to each other. The keys are the
-        ids in all these fields, unless given.
+        `others` gives the effect on memories that further fields name; the keys are all these ids,
+        unless given. An event that does not `say` takes words away, or relates memories.
         """
 
         def register(cls: E) -> E:
@@ -90,6 +88,11 @@ class KindRegistry(EventRegistry):
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
 
         return register
+
+    def plain(self, base: type[P], tag: str, effect: Effect) -> type[P]:
+        """Return the event of a kind that adds nothing to the base but its tag."""
+        event = msgspec.defstruct(tag, [], bases=(base,), frozen=True, kw_only=True)
+        return cast("type[P]", self.about(tag, effect)(event))
 
 
 def _keys(cls: type, others: Mapping[str, Effect]) -> Keys:
@@ -131,3 +134,57 @@ def says(event: object, memory_id: str) -> bool:
 def verb_of(tag: str) -> str:
     """Return the last part of a tag: the word for what happened."""
     return tag.rpartition(".")[2]
+
+
+# --- the past of a memory that is purged
+
+Past: TypeAlias = Sequence[Recorded[Event]]
+"""Every event about one memory, in order."""
+
+
+class TaintedPast(NamedTuple):
+    """Every event about one memory, and which of them have words of the source that is purged."""
+
+    memory_id: str
+    events: Past
+    tainted: Callable[[Recorded[Event]], bool]
+
+    @property
+    def clean(self) -> list[Recorded[Event]]:
+        """The events without those of the source."""
+        return [one for one in self.events if not self.tainted(one)]
+
+    def cleaned(
+        self,
+        begins: type[msgspec.Struct],
+        stays: Callable[[object], bool] | None = None,
+        *,
+        text: str = "content",
+        **emptied: Any,
+    ) -> list[Recorded[Event]]:
+        """Return the events without the source's words, from a beginning on; [] if none is left.
+
+        A beginning of the source is kept, with these fields `emptied`, where a later event of
+        somebody else `stays` without it: one that begins the memory anew, or gives another `text`.
+        """
+
+        def gives_text(event: object) -> bool:
+            own = getattr(event, "memory_id", None) == self.memory_id
+            return isinstance(event, begins) or (own and getattr(event, text, None) is not None)
+
+        stays = stays or gives_text
+        said = (not self.tainted(one) and stays(one.data) for one in self.events)
+        last = max((n for n, says in enumerate(said) if says), default=-1)
+        kept: list[Recorded[Event]] = []
+        begun = False
+        for place, one in enumerate(self.events):
+            is_beginning = isinstance(one.data, begins)
+            if not self.tainted(one):
+                kept.append(one)
+                begun = begun or is_beginning
+            elif is_beginning and not begun and place < last:
+                data: Any = replace(one.data, metadata={}, **emptied)
+                kept.append(replace(one, data=data))
+                begun = True
+        first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))
+        return kept[first:]

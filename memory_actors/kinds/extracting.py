@@ -1,16 +1,12 @@
 """Extractions: what an extractor proposed of messages becomes events of long-term memory.
 
-All proposals for some messages are one command and one append: facts are added, older ones are
-superseded by them, others are forgotten. Each proposal is decided as the command that it stands
-for; one that fits no longer what is there is refused by itself. An event behind theirs says which
-messages were read and what became of each proposal, so a replay asks nobody.
-
-Nothing is overwritten: a fact that is superseded or forgotten is in the log as it was, and undoing
-an extraction brings it back, again in one append. Memories that were changed since are left alone.
+All proposals are one command and one append. Each is decided as the command that it stands for; one
+that no longer fits is refused by itself. Undoing an extraction is one append, too, and leaves
+memories alone that were changed since.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -22,21 +18,8 @@ from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
 from memory_actors.kinds.effects import Event
-from memory_actors.kinds.kind import is_summary, tentative
-from memory_actors.kinds.long_term import (
-    AddMemories,
-    DeleteMemory,
-    LongTerm,
-    MemoryAdded,
-    MemoryDeleted,
-    MemoryRestored,
-    MemoryRow,
-    MemoryUnmarked,
-    Pair,
-    RestoreMemories,
-    SupersedeMemories,
-    is_true_anew,
-)
+from memory_actors.kinds.kind import is_summary
+from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded, MemoryRow
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
 from memory_actors.kinds.tombstones import MARK
@@ -103,8 +86,8 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
         """Return the command with what the extraction did, and the past of what it forgot."""
         about = await outside.events_about([self.extraction_id])
         done = about[self.extraction_id]
-        added = _ids(done, "added")  # by one batch, and forgotten by a later one: not there before
-        ids = tuple(one for one in _ids(done, "forgotten") if one not in added)
+        added = ids_of(done, "added")  # what a later batch forgot again
+        ids = tuple(one for one in ids_of(done, "forgotten") if one not in added)
         known = await Restore.informed(replace(self, done=done, memory_ids=ids), state, outside)
         adders = {
             one: past[0].meta.get("extraction", "") if past else ""
@@ -124,30 +107,35 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 # --- extract
 
 
-class _Decided(NamedTuple):
-    events: Sequence[Event]
-    state: LongTerm
-
-
-def _extract(
+def extract(
     command: Extract, state: LongTerm, provenance: Provenance, limits: Limits
 ) -> Sequence[Event]:
+    """Turn the proposals into events.
+
+    :raises QuotaExceededError: what is new has no room.
+    """
     same = _same(command, state, provenance)
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
-    added = _then(state, long_term.KIND.decide(add, state, limits))
-    events, state = [*added.events], added.state
+    events = [*long_term.KIND.decide(add, state, limits)]
+    state = _after(state, events)
     if command.waits:
-        events = [*review.held(add, added.events, _replaced(command))]
+        targets = {one.memory_id: one.target for one in command.proposed}
+        replaced = {
+            new: (old.memory_id, old.digest)
+            for new, old in targets.items()
+            if new is not None and old is not None
+        }
+        events = [*review.held(add, events, replaced)]
     outcomes = []
     for proposed in command.proposed:
         outcome = _outcome(proposed, same)
         if command.waits:
             outcomes.append(_waiting(outcome))
             continue
-        done = _then(state, _changes(outcome, proposed, state, limits))
-        events, state = [*events, *done.events], done.state
-        outcomes.append(_in_truth(outcome, proposed, done.events))
+        done = _changes(outcome, proposed, state, limits)
+        events, state = [*events, *done], _after(state, done)
+        outcomes.append(_in_truth(outcome, proposed, done))
     said = Extracted(
         extraction_id=command.extraction_id,
         extractor=command.extractor,
@@ -155,12 +143,6 @@ def _extract(
         outcomes=tuple(outcomes),
     )
     return [*events, said]
-
-
-def _replaced(command: Extract) -> dict[str, tuple[str, bytes]]:
-    """Return the fact that each proposed fact is to replace, by its id: id and digest."""
-    targets = {one.memory_id: one.target for one in command.proposed if one.target is not None}
-    return {new: (one.memory_id, one.digest) for new, one in targets.items() if new is not None}
 
 
 def _waiting(outcome: Outcome) -> Outcome:
@@ -176,11 +158,7 @@ def _waiting(outcome: Outcome) -> Outcome:
 def _same(
     command: Extract, state: LongTerm, provenance: Provenance
 ) -> dict[str, MemoryRow | MemoryAdded]:
-    """Return the duplicate of each proposed fact, by its id: a known fact or the first one.
-
-    Duplicates have the same text and the same sources. Metadata and sessions do not count: the call
-    sets them, not the extractor.
-    """
+    """Return the duplicate of each proposed fact, by its id: a known fact or the first one."""
     add = replace(command.add, origins_of=provenance.origins)
     wanted = {text for one in add.memories for text in _texts(one)}
     living = (row for row in state.held.rows.values() if not is_summary(row))
@@ -194,26 +172,21 @@ def _same(
     same: dict[str, MemoryRow | MemoryAdded] = {}
     for one in add.memories:
         found = (row for text in _texts(one) for row in known.get(text, ()))
-        holding = (row for row in found if not is_true_anew(add, one, row, state))
+        holding = (row for row in found if not long_term.is_true_anew(add, one, row, state))
         same[one.memory_id] = next(holding, None) or first.setdefault(one.same or one.digest, one)
     return same
 
 
 def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
-    """Return the digests of a text normalised and as it is.
-
-    Memories from before texts were normalised only have the second.
-    """
+    """Return the digests of a text normalised, which older memories lack, and as it is."""
     return (one.same, one.digest) if one.same else (one.digest,)
 
 
-def _then(state: LongTerm, events: Sequence[Event]) -> _Decided:
-    behind = [one for n, event in enumerate(events) for one in tentative([event], 0, _BEHIND + n)]
-    return _Decided(events, long_term.KIND.fold(state, behind))
+def _after(state: LongTerm, events: Sequence[Event]) -> LongTerm:
+    return long_term.KIND.after(state, events, version=_BEHIND)
 
 
 def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) -> Outcome:
-    """Return the outcome of a proposal, if its target can be changed."""
     outcome = Outcome(
         action=proposed.action,
         came="refused",
@@ -242,12 +215,12 @@ def _changes(
         return []
     if outcome.came == "forgotten":
         free = not row.pinned and not is_summary(row)
-        delete = DeleteMemory(now_us=0, memory_id=row.memory_id)
+        delete = long_term.DeleteMemory(now_us=0, memory_id=row.memory_id)
         return long_term.KIND.decide(delete, state, limits) if free else []
     newer = rows.get(outcome.memory_id or "")
     if newer is None or newer.memory_id == row.memory_id:
         return []
-    pair = Pair(
+    pair = long_term.Pair(
         memory_id=row.memory_id,
         superseded_by_id=newer.memory_id,
         older_digest=row.digest,
@@ -255,11 +228,12 @@ def _changes(
         similarity=0.0,
         evidence=outcome.reason or "an extractor says so",
     )
-    return long_term.KIND.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
+    return long_term.KIND.decide(
+        long_term.SupersedeMemories(now_us=0, pairs=(pair,)), state, limits
+    )
 
 
 def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Event]) -> Outcome:
-    """Return an outcome as it is where the older fact could not be changed."""
     if changed or proposed.target is None or outcome.came == "refused":
         return outcome
     why = "the older fact is pinned, newer, or not what it was"
@@ -275,17 +249,17 @@ def _outcomes(done: Sequence[Recorded[Event]]) -> list[Outcome]:
     return [one for each in done if isinstance(each.data, Extracted) for one in each.data.outcomes]
 
 
-def _ids(done: Sequence[Recorded[Event]], came: str) -> list[str]:
+def ids_of(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     """Return the ids of the facts of which this came."""
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
-def held_by(command: UndoExtraction) -> list[str]:
-    """Return the ids of the facts that an extraction has left to a review."""
-    return _ids(command.done, "pending")
+def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    """Turn an undo into events.
 
-
-def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    :raises QuotaExceededError: what comes back has no room.
+    :raises NotFoundError: there is no such extraction.
+    """
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
     ]
@@ -299,10 +273,11 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
     gone = tuple(row.memory_id for row in unchanged)
-    went = _then(state, [MemoryDeleted(memory_id=one) for one in gone])
-    back, lost = _back(command, went.state, limits)
-    returned = _then(went.state, back)
-    again = _unmarked([one for one in outcomes if one.memory_id not in gone], returned.state)
+    went = [long_term.MemoryDeleted(memory_id=one) for one in gone]
+    left = _after(state, went)
+    back, lost = _back(command, left, limits)
+    left = _after(left, back)
+    again = _unmarked([one for one in outcomes if one.memory_id not in gone], left)
     said = ExtractionUndone(
         extraction_id=command.extraction_id,
         gone=gone,
@@ -315,35 +290,34 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
         ),
         lost=tuple(lost),
     )
-    return [*went.events, *back, *again, said]
+    return [*went, *back, *again, said]
 
 
 def _back(
     command: UndoExtraction, state: LongTerm, limits: Limits
-) -> tuple[list[MemoryRestored], list[str]]:
-    """Return the events by which the forgotten facts come back, and those that cannot.
-
-    :raises QuotaExceededError: there is no room for all of them.
-    """
-    back: list[MemoryRestored] = []
+) -> tuple[list[long_term.MemoryRestored], list[str]]:
+    """Return the events by which the forgotten facts come back, and the ids of lost ones."""
+    back: list[long_term.MemoryRestored] = []
     lost: list[str] = []
     for memory_id in command.memory_ids:
         past = command.past.get(memory_id, ())
         ended_by = past[-1].meta.get("extraction") if past else None
         if memory_id in state.held.rows or ended_by != command.extraction_id:
             continue  # somebody brought it back, or deleted it again since
-        one = RestoreMemories(now_us=command.now_us, memory_ids=(memory_id,), past=command.past)
+        one = long_term.RestoreMemories(
+            now_us=command.now_us, memory_ids=(memory_id,), past=command.past
+        )
         try:
             (event,) = long_term.KIND.decide(one, state, limits)
         except NotFoundError:
             lost.append(memory_id)
             continue
-        assert isinstance(event, MemoryRestored), "no summary is forgotten"
+        assert isinstance(event, long_term.MemoryRestored), "no summary is forgotten"
         if event.content == MARK:  # its words were taken out of the log since
             lost.append(memory_id)
             continue
         event = replace(event, origins=of_past(memory_id, standing(memory_id, past)))
-        state = _then(state, [event]).state
+        state = _after(state, [event])
         back.append(event)
     return back, lost
 
@@ -356,12 +330,8 @@ def _taken_back(past: Sequence[Recorded[Event]], by_adder: Sequence[Recorded[Eve
     )
 
 
-def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmarked]:
-    """Return the events that undo the marks that known facts put on others.
-
-    Other marks stay, of other extractions and by other facts. One by a fact that goes with the
-    extraction needs nothing: it counts no more.
-    """
+def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[long_term.MemoryUnmarked]:
+    """Return the events that undo the marks that known facts put on others."""
     rows = state.held.rows
     marks = {
         # Older records did not store the digest of a known fact.
@@ -371,23 +341,7 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
         for known in [rows.get(one.memory_id)]
     }
     return [
-        MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
+        long_term.MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
         for older, newer, digest in marks
         if (newer, digest) in [(mark.by, mark.digest) for mark in rows[older].superseded]
     ]
-
-
-# --- decide
-
-
-def decide(
-    command: Extract | UndoExtraction, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises QuotaExceededError: what is new, or comes back, has no room.
-    :raises NotFoundError: there is no such extraction to undo.
-    """
-    if isinstance(command, Extract):
-        return _extract(command, state, provenance, limits)
-    return _undo(command, state, limits)

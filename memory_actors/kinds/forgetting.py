@@ -1,14 +1,11 @@
 """Forgetting: a fact is taken out of every kind, in one append. A purge, by text and not by source.
 
-A memory that says nothing else goes. One that says more loses the part where that leaves a text of
-its kind: a sentence, a clause, an observation, a step, a value in a document. Otherwise the memory
-is kept, and named. A summary of something that said the fact goes, as in a purge.
-
-The events before this one still have the words. Rewriting them is the store's work: see
-`api/forgetting.py`.
+A memory that says nothing else goes. One that says more loses the part, where that leaves a text of
+its kind; otherwise it is kept, and named. The store rewrites the words in earlier events
+(`api/forgetting.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -38,14 +35,7 @@ from memory_actors.kinds.episodic.events import goal_of
 from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.kinds.purging import Purge, Purging
-from memory_actors.kinds.structured import (
-    DocumentUpdated,
-    UpdateDocument,
-    document_text,
-    value_json,
-    value_of,
-)
-from memory_actors.kinds.tombstones import Tombstone, Tombstones, state_of, texts_in, trimmed
+from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes
 
 
@@ -71,11 +61,9 @@ class Forgetting(Purging):
     _command: Forget
 
     @cached_property
-    def _stones(self) -> Tombstones:
-        return state_of(self._command.tombstones)
-
-    def _is_said(self, text: str) -> bool:
-        return self._stones.of(text) is not None
+    def _is_said(self) -> Callable[[str], bool]:
+        stones = state_of(self._command.tombstones)
+        return lambda text: stones.of(text) is not None
 
     def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         """Say whether one of the texts of an event says the fact, and nothing else."""
@@ -86,9 +74,9 @@ class Forgetting(Purging):
 
     def take_out(self, living: Found) -> None:
         """Take the fact out of one memory."""
-        kind, row = living
+        row = living.row
         if row.memory_id in self._command.chosen:
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            self._remove(living)
         elif is_summary(row):
             self._undo(living)
         else:
@@ -109,7 +97,6 @@ class Forgetting(Purging):
             self._shorten(found, tentative(self._events[-1:], 0, found.row.version))
 
     def _shorten(self, living: Found, past: Sequence[Recorded[Event]]) -> None:
-        """Leave a memory what else it says."""
         kind, row = living
         try:
             left = self._left_of(kind, row, {one.version: one for one in past})
@@ -117,17 +104,14 @@ class Forgetting(Purging):
             self._kept.append((kind.NAME, row.memory_id))
             return
         if left is None:
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            self._remove(living)
         elif left:
             self._carry_out(kind, left)
             self._changed.append((kind.NAME, row.memory_id))
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
     def _left_of(self, kind: Kind, row: Any, events: Events) -> Sequence[Event] | None:
-        """Return the events that leave a memory the rest of its text, or None without a rest.
-
-        :raises _StaysError: it says the fact, and more, and has to stay as it is.
-        """
+        """Return the events that leave a memory the rest of its text, or None without a rest."""
         metadata = self._pruned(row.metadata) or {}
         if isinstance(row, EntityRow):
             if metadata != row.metadata:
@@ -143,10 +127,7 @@ class Forgetting(Purging):
         return kind.decide(command, self._states[kind.NAME], self._limits)
 
     def _pruned(self, value: Any) -> Any:
-        """Return a value without the fact, None if nothing is left.
-
-        :raises _StaysError: a text in it cannot lose the fact.
-        """
+        """Return a value without the fact, None if nothing is left."""
         if isinstance(value, str):
             left = trimmed(value, self._is_said)
             if left is None:
@@ -181,33 +162,30 @@ def said_by(kind: Kind, row: Any, events: Events) -> Any:
     if kind is working.KIND:
         return row.value
     if kind is structured.KIND:
-        return value_of(row, events)
+        return structured.value_of(row, events)
     if kind is episodic.KIND and not is_summary(row):
         return goal_of(events[row.version].data)
     return kind.content(row, events)
 
 
 def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int) -> Command:
-    """Return the command that leaves a memory a value.
-
-    :raises _StaysError: its kind does not take one.
-    """
+    """Return the command that leaves a memory a value."""
     about: dict[str, Any] = {"now_us": now_us, "memory_id": row.memory_id, "metadata": metadata}
     if kind is working.KIND:
         size_bytes = entry_bytes(row.key, left)
         of = {"memory_id": row.memory_id, "key": row.key, "metadata": metadata}
         return SetKey(now_us=now_us, entry=KeySet(**of, value=left, size_bytes=size_bytes))
     if kind is structured.KIND:
-        said = value_json(left)
-        change = DocumentUpdated(
+        said = structured.value_json(left)
+        change = structured.DocumentUpdated(
             memory_id=row.memory_id,
             value=left,
             size_bytes=len(said.encode()),
-            digest=text_digest(document_text(row.collection, row.key, left)),
+            digest=text_digest(structured.document_text(row.collection, row.key, left)),
             value_digest=text_digest(said),
             metadata=metadata,
         )
-        return UpdateDocument(now_us=now_us, change=change)
+        return structured.UpdateDocument(now_us=now_us, change=change)
     if kind is context.KIND:
         return EditEntry(**about, text=left)
     if kind not in (short_term.KIND, long_term.KIND):

@@ -1,30 +1,14 @@
 """Grants: who may read, write and manage a scope, a part of the state of each user.
 
-A scope is a stream as a user is: `memory.user("project:x")`. It may be a project, a team, an agent.
+A scope is a stream, as a user is. A call speaks for a subject ("person:ada", "agent:planner",
+"key:1f0c…") if its handle says so; otherwise it is the embedding process's own, and is not checked.
+A key of a server speaks for itself and for its user. An `agent_id` opens nothing. The rule is
+`Grants.right_of`: a person may do everything in the scope of their own name; a scope that never had
+a grant is open to every person and agent, and to no key; once it had one, grants alone count.
 
-Who speaks. A call speaks for a subject, "person:ada", "agent:planner" or "key:1f0c…" (an API key by
-its id), if its handle says so: `memory.user("project:x", by="ada")`; a name alone is a person. A
-call whose handle says nothing is the embedding process's own, and is not checked. A key of a server
-speaks for itself and for its user. An `agent_id` is a label that anybody may write on a call, so it
-opens nothing.
-
-The rule is `Grants.right_of`:
-
-- a person may do everything in the scope of their own name;
-- a scope that never had a grant is open to every person and agent, and to no key;
-- once it had one, a subject may do what its grant says. Revoking the last grant opens nothing.
-
-`write` includes `read`, and `manage` both, as well as grants themselves and the tier.
-
-Where it is checked. Every operation on a user's memory passes `users/handles/scope.py`: a read as
-it takes the state, a write once more as it is decided, in the order of the stream. Both ask the
-newest state of the only actor of the scope, so that a revoked grant ends at the next read at every
-door: this process, its clients, HTTP, MCP, other nodes.
-
-A memory that is written in the scope of somebody else has the subject among its origins, like a
-source (`provenance.py`). A hit names it, `sources=["person:ada"]` finds it, and a purge removes it.
-`Wrote` says once that a subject without a grant has written. The log finds these events by the
-subject, so that erasing a person visits only scopes that know them (`upkeep/erasing.py`).
+`users/handles/scope.py` checks every operation against the newest state: a read as it takes the
+state, a write once more as it is decided. The subject of a write in somebody else's scope is among
+the origins of the memory; `Wrote` lets erasure find the scopes that know a person.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

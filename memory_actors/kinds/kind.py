@@ -25,9 +25,17 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, Metadata, QuotaUse
 from memory_actors.kinds.commands import Command, Delete, Restore, Update
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, KindRegistry, effect
+from memory_actors.kinds.effects import (
+    BEGINS,
+    ENDS,
+    Effect,
+    Event,
+    KindRegistry,
+    Past,
+    TaintedPast,
+    effect,
+)
 from memory_actors.kinds.passages import Passage
-from memory_actors.kinds.tainted import Past, TaintedPast
 
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
@@ -39,8 +47,14 @@ ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place 
 # --- events
 
 
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory was deleted by its user."""
+
+    memory_id: str
+
+
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest memories were deleted to make room. Each kind has a subclass of its own."""
+    """The oldest memories were deleted to make room."""
 
     memory_ids: tuple[str, ...]
     cause: str
@@ -57,8 +71,10 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 def tentative(events: Iterable[Any], now_us: int = 0, version: int = 0) -> list[Recorded[Any]]:
-    """Return events that have no place in the log yet as a fold takes them."""
-    return [Recorded("", version, version, now_us, "", event, 0, 0, b"") for event in events]
+    """Return events that have no place in the log yet as a fold takes them, from a version on."""
+    return [
+        Recorded("", n, n, now_us, "", event, 0, 0, b"") for n, event in enumerate(events, version)
+    ]
 
 
 # --- state
@@ -140,6 +156,10 @@ class Part(ABC, Generic[S]):
     @abstractmethod
     def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
         """Return the state after events of this part; total over them."""
+
+    def after(self, state: S, events: Iterable[Event], now_us: int = 0, version: int = 0) -> S:
+        """Return the state after events that have no place in the log yet."""
+        return self.fold(state, tentative(events, now_us, version))
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""

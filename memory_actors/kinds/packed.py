@@ -1,12 +1,9 @@
 """Rows by id, most of them as bytes: a row takes what a snapshot has of it and a place in a table.
 
-A user of many memories has few that change. Therefore one byte string holds the rows, in the order
-of their texts' versions, and each is decoded on access, in a microsecond; beside them is a
-persistent map of the rows that have changed since. `packed` puts both into one such piece again.
-The piece is also what a snapshot holds: nothing of it is decoded when it is read.
-
-A row is found by its id, which is its first field, through a table of open addressing, as
-interning.py has one, and by a key that several rows may share, as duplicates do.
+One byte string holds the rows in the order of their texts' versions, and each is decoded on access,
+in a microsecond. A persistent map beside it has the rows that changed since. Snapshots have this
+byte string. A row is found by its id, its first field, through a table of open addressing, and by a
+key that several rows may share, as duplicates do.
 """
 
 from bisect import bisect_left
@@ -183,7 +180,6 @@ class PackedRows(Mapping[str, R]):
         return sorted([*found, *self._keys.get(key, ())])
 
     def _keyed(self) -> "Map[int, tuple[str, ...]]":
-        """Return the ids of changed rows by their key."""
         ids: dict[int, tuple[str, ...]] = {}
         for memory_id, row in self.changes.items():
             if row is not None and (key := self._form.key(row)) != NO_KEY:
@@ -292,7 +288,6 @@ class RowsMutation(Generic[R]):
         return row
 
     def _forget(self, row: R) -> None:
-        """Forget the key of a changed row."""
         if self._keys is None or (key := self._form.key(row)) == NO_KEY:
             return
         left = tuple(one for one in self._keys[key] if one != row.memory_id)
@@ -312,7 +307,6 @@ def _place(row: Row) -> tuple[int, str]:
 
 
 def _merged(form: Form[R], base: _Base[R], fresh: list[R], gone: list[int]) -> Packed:
-    """Return the rows of a base without those that have gone, and with fresh ones, in order."""
     numbers = range(base.count)
     last = base.place(base.count - 1) if base.count else (-1, "")
     places = [

@@ -1,8 +1,7 @@
 """Passages: the parts of a long text that are embedded and found on their own.
 
-A model reads 256 tokens, and one vector for a page of text is near to nothing that the page says.
-Therefore a text longer than the model's input is cut at lines, sentences or words. The cuts follow
-from the text alone: a fold makes them again, and nothing of them is stored.
+A text longer than the model's input is cut at lines, sentences or words. The cuts follow from the
+text alone, and nothing of them is stored.
 """
 
 from collections.abc import Iterator

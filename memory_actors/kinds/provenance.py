@@ -1,13 +1,8 @@
 """Sources, agent and lifetime of each memory: a part of the state that follows all events.
 
-A write is said to come from a source, trusted or not; that stands in the meta of its events. This
-part folds it: a memory has the origins of everything said in it since it began, or began anew with
-a value put over it. Restored memories and summaries name their origins in their own events, because
-a caller who restores or creates one is not its source. A memory of which nobody said where it comes
-from takes no room here.
-
-The agent of a memory is the one whose handle wrote it first. A memory with a time to live expires
-at a time that its add has put into an event; one that is gone has neither.
+A memory has the origins of everything said in it since it began, or began anew with a value put
+over it. They are in the meta of its events; restored memories and summaries name them in the event,
+because the caller who makes one is not its source.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -142,7 +137,7 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 def follow(
-    state: Provenance, events: Iterable[Recorded[Any]], keys: Callable[[Any], Iterable[str]]
+    state: Provenance, events: Iterable[Recorded[Event]], keys: Callable[[Any], Iterable[str]]
 ) -> Provenance:
     """Fold events of all parts, in order; `keys` gives the memories that one is about."""
     draft, agents = state.origins.mutate(), state.agents.mutate()
@@ -187,7 +182,7 @@ def _names_agent(event_type: type) -> bool:
 def _evolve(
     draft: MapMutation[str, Origins],
     memory_id: str,
-    recorded: Recorded[Any],
+    recorded: Recorded[Event],
     said: Origins,
     what: Effect,
 ) -> None:
@@ -211,7 +206,7 @@ def _set(draft: MapMutation[str, V], memory_id: str, value: V | None) -> None:
         draft.pop(memory_id, None)
 
 
-def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
+def of_past(memory_id: str, past: Sequence[Recorded[Event]]) -> Origins:
     """Return the origins that a memory has after these events, whether or not it lives."""
     origins: Origins = ()
     for recorded in past:
@@ -226,7 +221,7 @@ def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
     return () if origins == (UNSAID,) else origins
 
 
-def agent_of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> str | None:
+def agent_of_past(memory_id: str, past: Sequence[Recorded[Event]]) -> str | None:
     """Return the agent that began the last life of a memory, as far as the log has it."""
     told = [one for one in past if not isinstance(one.data, Dropped)]
     began = [one for one in told if effect(one.tag, one.data, memory_id) in BEGINS]
@@ -258,7 +253,7 @@ class ProvenancePart(Part[Provenance]):
     Dump = ProvenanceDump
     initial = Provenance()
 
-    def fold(self, state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
+    def fold(self, state: Provenance, events: Iterable[Recorded[Event]]) -> Provenance:
         """Fold the events of this part. Events of extractions change nothing."""
         return follow(state, events, lambda _event: ())
 
@@ -326,7 +321,8 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
 
     One whose time is over by now lives as long again as it was to live.
     """
-    back = [one.memory_id for one in events if _effect_of(one) in BEGINS]
+    named = [(one, getattr(one, "memory_id", "")) for one in events]
+    back = [memory_id for one, memory_id in named if effect("", one, memory_id) in BEGINS]
     found = [(one, _last_lifetime(one, command.past.get(one, ()))) for one in back]
     return [
         LifetimeSet(
@@ -338,11 +334,7 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
     ]
 
 
-def _effect_of(event: Any) -> Effect:
-    return effect("", event, getattr(event, "memory_id", ""))
-
-
-def _last_lifetime(memory_id: str, past: Iterable[Recorded[Any]]) -> tuple[int, int]:
+def _last_lifetime(memory_id: str, past: Iterable[Recorded[Event]]) -> tuple[int, int]:
     """Return the expiry that a memory had as it went last, and how long it was to live; or 0."""
     set_to = ended = (0, 0)
     for recorded in past:

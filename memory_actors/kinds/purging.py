@@ -1,38 +1,32 @@
 """Purges: the words of a source are taken out of a user's memory, over all kinds, in one append.
 
 Each memory becomes what it would be had the source not spoken: its life is told again from the log
-without the source's events. A memory with no other source is deleted; where others had a say it
-says what they have said last. Other memories are unaffected: a kind's own events carry it out, so
-replay, indexes and audits know them.
+without the source's events. A memory with no other source is deleted. A summary that has an
+original of the source goes; its other originals come back if there is room.
 
-A summary that has an original of the source goes, for its text cannot be taken apart. The other
-originals come back, and are free to be compressed again, into a summary without the source.
-Originals without room stay deleted, and `restore` brings them back: taking out is never refused for
-want of room.
-
-A purge leaves the words that it took out in the log, and says some others anew. The next purge must
-skip both: the words because they are purged, and the restated words because earlier events have
-them. Only a whole memory said anew counts: it names its origins, and what came before it may have
-been dropped by retention.
+The next purge skips the words that this one took out, and those that it restated. Only a whole
+memory said anew counts: it names its origins, and retention may have dropped what came before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from msgspec.structs import replace
 
 from eventlog import Dropped, Recorded
+from eventlog.core.records import DAY_US
 from memory_actors.base.origins import Origins, matches, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Right, Trust
+from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.effects import ENDS, Event, effect
+from memory_actors.kinds.effects import ENDS, Event, TaintedPast, effect, says
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import Found, Kind, is_summary, tentative
+from memory_actors.kinds.kind import Found, Kind, Row, is_summary
 from memory_actors.kinds.provenance import Provenance, SourcePurged
-from memory_actors.kinds.tainted import TaintedPast
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
 _PURGED_SOURCE, _PURGED_TRUST = "purged_source", "purged_trust"
@@ -90,20 +84,15 @@ def made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
 # --- events of a source, and what earlier purges have made of them
 
 
-class _Earlier(NamedTuple):
-    """A purge that had to do with a memory."""
-
-    version: int
-    source: str | None
-    trust: Trust | None
+_Earlier: TypeAlias = tuple[int, str | None, Trust | None]
+"""The version, the source and the trust of a purge."""
 
 
 def _purges_in(past: Sequence[Recorded[Event]]) -> list[_Earlier]:
-    """Return the purges among events."""
-    purges = []
+    purges: list[_Earlier] = []
     for one in filter(_is_by_a_purge, past):
-        source, trust = (one.meta.get(name) for name in (_PURGED_SOURCE, _PURGED_TRUST))
-        purges.append(_Earlier(one.version, source, None if trust is None else Trust(trust)))
+        trust = one.meta.get(_PURGED_TRUST)
+        purges.append((one.version, one.meta.get(_PURGED_SOURCE), Trust(trust) if trust else None))
     return purges
 
 
@@ -119,7 +108,8 @@ def _is_of(recorded: Recorded[Event], source: str | None, trust: Trust | None) -
 def _is_purged(recorded: Recorded[Event], purges: Sequence[_Earlier]) -> bool:
     """Say whether one of these purges has taken out the words of an event."""
     return any(
-        recorded.version < one.version and _is_of(recorded, one.source, one.trust) for one in purges
+        recorded.version < version and _is_of(recorded, source, trust)
+        for version, source, trust in purges
     )
 
 
@@ -181,19 +171,11 @@ class Purging:
 
     def decided(self) -> Sequence[Event]:
         """Take the words out of the memories, and return the events; none if nothing has them."""
-        for living in self._living():
-            if self._find(living.row.memory_id) is not None:  # else it went with an entity
-                self.take_out(living)
-        return self._all_events()
-
-    def _living(self) -> list[Found]:
-        """Return the living memories, relationships before the entities that they join."""
-        found = [self._find(memory_id) for memory_id in self._command.memory_ids]
-        living = [one for one in found if one is not None]
-        return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
-
-    def _all_events(self) -> list[Event]:
-        """Return the events, with one behind them that says what they come to."""
+        living = filter(None, map(self._find, self._command.memory_ids))
+        # Relationships before the entities that they join.
+        for one in sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow)):
+            if self._find(one.row.memory_id) is not None:  # else it went with an entity
+                self.take_out(one)
         if not (self._events or self._kept):
             return []
         said = SourcePurged(
@@ -222,7 +204,7 @@ class Purging:
         left = provenance.of_past(row.memory_id, past.clean)
         events = kind.without(past, row, self._states[kind.NAME], self._limits)
         if events is None or not self._fits(kind, events, row):
-            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            self._remove(living)
             return
         self._carry_out(kind, _said_by(left, kind, events))
         self._changed.append((kind.NAME, row.memory_id))
@@ -235,10 +217,11 @@ class Purging:
         row = living.row
         kind = cast("CompactedKind", living.kind)  # it has summaries
         self._delete(kind, [kind.UNDONE(memory_id=row.memory_id)])
+        originals = made_of(row.memory_id, self._command.past[row.memory_id])
         if not self._command.bring_back:
-            self._left_out += made_of(row.memory_id, self._command.past[row.memory_id])
+            self._left_out += originals
             return
-        for memory_id in reversed(made_of(row.memory_id, self._command.past[row.memory_id])):
+        for memory_id in reversed(originals):
             if self._find(memory_id) is None:
                 self._bring_back(kind, memory_id)
 
@@ -280,6 +263,10 @@ class Purging:
                 return Found(kind, row)
         return None
 
+    def _remove(self, living: Found) -> None:
+        kind, row = living
+        self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+
     def _delete(self, kind: Kind, events: Sequence[Event]) -> None:
         for event in events:
             for memory_id in kind.registry.keys(event):
@@ -290,8 +277,8 @@ class Purging:
         self._events += events
         self._states[kind.NAME] = self._after(kind, events)
 
-    def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
-        return kind.fold(self._states[kind.NAME], tentative(events, self._command.now_us))
+    def _after(self, kind: Kind, events: Sequence[Event]) -> Any:
+        return kind.after(self._states[kind.NAME], events, self._command.now_us)
 
     def _fits(self, kind: Kind, events: Sequence[Event], row: Any) -> bool:
         """Say whether no limit is passed by events that was not passed already."""
@@ -308,3 +295,81 @@ def _said_by(origins: Origins, kind: Kind, events: Sequence[Event]) -> Sequence[
     if kind.NATURE.names_origins_by_text:
         return events
     return [replace(one, origins=origins) if hasattr(one, "origins") else one for one in events]
+
+
+# --- retention rules: the command carries the rule, the old memories, and their past
+
+
+class ApplyRetention(Purge, frozen=True, kw_only=True):
+    """Delete those of some memories that a rule matches, and that nobody has written since."""
+
+    rule: RetentionRule
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return the meta of its events: the cause is the rule."""
+        rule = self.rule
+        told = [one for one in (rule.memory_type, rule.source, f"{rule.days:g} days") if one]
+        return {"command": type(self).__name__, "cause": f"retention: {', '.join(told)}"}
+
+    def matches(self, kind: Kind, row: Row, state: Provenance) -> bool:
+        """Say whether the rule no longer allows a memory; without its past, whether it may not."""
+        rule, origins = self.rule, state.of(row.memory_id)
+        if rule.memory_type not in (None, kind.NAME):
+            return False
+        if _written_us(row, self.past) >= self.now_us - int(rule.days * DAY_US):
+            return False
+        return rule.source is None or (
+            bool(origins) and all(fnmatchcase(one.source or "", rule.source) for one in origins)
+        )
+
+
+def applied(
+    rules: Iterable[RetentionRule], user_id: str, kinds: Sequence[Kind], state: Any, now_us: int
+) -> list[ApplyRetention]:
+    """Return the commands that apply rules to a user. Looks at every memory: for a thread."""
+    commands = list[ApplyRetention]()
+    for rule in rules:
+        if not fnmatchcase(user_id, rule.user_id or "*"):
+            continue
+        command = ApplyRetention(now_us=now_us, rule=rule, memory_ids=())
+        old = [
+            row.memory_id
+            for kind in kinds
+            for row in kind.rows(state.of(kind))
+            if command.matches(kind, row, state.provenance)
+        ]
+        for start in range(0, len(old), PURGED_AT_ONCE):
+            ids = tuple(old[start : start + PURGED_AT_ONCE])
+            commands.append(replace(command, memory_ids=ids))
+    return commands
+
+
+class Retaining(Purging):
+    """The work of an `ApplyRetention`."""
+
+    _command: ApplyRetention
+
+    def take_out(self, living: Found) -> None:
+        """Delete a memory that the rule no longer allows."""
+        if self._command.matches(*living, self._provenance):
+            self._remove(living)
+
+
+def _written_us(row: Row, past: Mapping[str, Sequence[Recorded[Event]]]) -> int:
+    """Return when a memory was last written or said again; without its past, no later time.
+
+    A summary is as old as the newest words that it was made of.
+    """
+    about: Iterable[str] = (row.memory_id,)
+    if is_summary(row):
+        if not past:
+            return 0
+        about = made_of(row.memory_id, past.get(row.memory_id, ()))
+    written = [
+        one.recorded_at_us
+        for each in about
+        for one in past.get(each, ())
+        if isinstance(one.data, Dropped) or says(one.data, each)
+        if effect(one.tag, one.data, each) not in ENDS
+    ]
+    return max(written, default=row.created_at_us)

@@ -1,12 +1,9 @@
 """Review: memories that wait until somebody approves them.
 
-An add that needs a review is decided as any other. Then a `MemoryHeld` with the words takes the
-place of the event that would begin the memory. A pending memory is in the state of no kind, so no
-read, index, prompt, summary, duplicate or newer fact can see it. An approval is the same add again,
-which is decided by what is there then. A rejection puts tombstones; the end of its time does not.
-
-Pending memories count. A decision knows the limits without the room that they take (`left`), and
-usage and totals have it.
+An add that needs a review is decided as any other; then a `MemoryHeld` with the words takes the
+place of the event that would begin the memory. A pending memory is in the state of no kind, so
+nothing can see it. An approval is the same add again. Pending memories count: a decision gets the
+limits without the room that they take (`left`), and usage and totals include it.
 """
 
 from collections import Counter
@@ -32,8 +29,7 @@ from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
 from memory_actors.kinds.kind import Events, Kind, Part
-from memory_actors.kinds.long_term.commands import AddMemories
-from memory_actors.kinds.long_term.events import MemoryAdded
+from memory_actors.kinds.long_term.events import AddMemories, MemoryAdded
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tombstones import PutTombstones
 
@@ -103,7 +99,7 @@ class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return (entry_text(words.raw) if isinstance(words, BlockInserted) else words.content,)
 
     @property
-    def text_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the text."""
         return max(self.counted.values())
 

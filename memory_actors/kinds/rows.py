@@ -1,7 +1,6 @@
 """Rows, which most kinds are built on: made of events, and kept by id with their sums.
 
-A field that an event, a row and a command have in common has one name, so one is made of the other
-by `derived`, and only the fields that differ are spelled out.
+Fields that an event, a row and a command share have one name, so `derived` makes one of the other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds.commands import Update
 from memory_actors.kinds.kind import Row, Updated, last_true_us
@@ -31,7 +31,6 @@ U = TypeVar("U", bound=Updated)
 
 @cache
 def _foreign(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> frozenset[str]:
-    """Return the names of the fields of `source` that a class has not."""
     return frozenset(source.__struct_fields__).difference(cls.__struct_fields__)
 
 
@@ -61,8 +60,7 @@ and the source of a relationship are its own."""
 def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> dict[str, Any]:
     """Return the data of a memory: the fields of its record that not each memory has, as JSON.
 
-    They are `fields`, or else of the first of the `sources` that has them; a time may be there in
-    microseconds.
+    They are `fields`, or of the first of the `sources` that has them; a time also in microseconds.
     """
     names = [name for name in record.__struct_fields__ if name not in _OF_ANY]
     return {name: fields[name] if name in fields else _json_of(name, sources) for name in names}
@@ -151,16 +149,18 @@ class HeldRows(msgspec.Struct, Generic[R], frozen=True):
     groups: Groups = Map()
     """Ids by group and key, where rows have such: documents by collection, entities by name."""
 
-    @classmethod
-    def of(cls, rows: Iterable[R], place: Place[R] | None = None) -> "HeldRows[R]":
-        """Return these rows with their sums."""
-        draft = Draft[R](HeldRows(), place)
-        for row in rows:
-            draft.put(row)
-        return draft.finish()
-
     def __len__(self) -> int:
         return len(self.rows)
+
+    def living(self, noun: str, memory_id: str) -> R:
+        """Return a row.
+
+        :raises NotFoundError: it is not there.
+        """
+        row: R | None = self.rows.get(memory_id)
+        if row is None:
+            raise NotFoundError(f"no {noun} {memory_id!r}: it was never there, or it was deleted")
+        return row
 
     def in_order(self) -> list[R]:
         """Return the rows in the order of their texts' versions."""
@@ -187,6 +187,11 @@ class Draft(Generic[R]):
         self.stored_bytes = held.stored_bytes
         self.groups = held.groups.mutate()
         self.place = place
+
+    def get(self, memory_id: str) -> R | None:
+        """Return a row, or None."""
+        row: R | None = self.rows.get(memory_id)
+        return row
 
     def put(self, row: R) -> R | None:
         """Add a row, or replace the one with its id, and return that one."""
@@ -241,8 +246,7 @@ def oldest(
 ) -> tuple[str, ...] | None:
     """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
 
-    Oldest by the time it was true last, then by the order of arrival. None if all together are too
-    few.
+    By the time it was true last, then by arrival. None if all together are too few.
     """
     tenth = max(1, count // PRUNE_DIVISOR)
     unpinned = [row for row in rows if not row.pinned]

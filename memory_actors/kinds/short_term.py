@@ -1,10 +1,10 @@
 """Short-term memory: the last messages of each session, first in, first out, gone after a while.
 
-A session expires a fixed time after its last message. Reads leave out expired messages, whatever
-the state still has; the next command of the kind names it in an event, and then it goes.
+Reads leave out expired messages at once. The next command of the kind names them in an event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,14 +15,13 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain
+from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
-from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.rows import Draft, derived, new_row, update_of, updated_row
 
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
@@ -116,8 +115,6 @@ class ShortTerm(Keyed[MessageRow], frozen=True):
 
 
 class _SessionsDraft(KeyedDraft[MessageRow]):
-    """A state that changes in place, for one fold."""
-
     __slots__ = ("_ids", "next_expiry_us", "sessions")
 
     def __init__(self, state: ShortTerm, place: None):
@@ -191,12 +188,8 @@ class AddMessage(Add, frozen=True, kw_only=True):
     message: MessageAdded
 
 
-class UpdateMessage(Update, frozen=True, kw_only=True):
-    """Replace a message's content, its metadata, or both."""
-
-
-class DeleteMessage(Delete, frozen=True, kw_only=True):
-    """Delete a message."""
+UpdateMessage = plain(Update, "UpdateMessage")
+DeleteMessage = plain(Delete, "DeleteMessage")
 
 
 def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> SessionsExpired:
@@ -235,7 +228,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
             draft.sessions[event.session_id] = replace(session, expires_at_us=expires_us)
             draft.next_expiry_us = min(before_us or expires_us, expires_us)
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[MessageRow]) -> MessageRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[MessageRow]) -> MessageRow:
         """Return the row of a message."""
         return new_row(MessageRow, recorded, began=recorded.version)
 
@@ -289,11 +282,9 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def _add(self, command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         new = command.message
-
-        def is_same(one: object) -> bool:
-            return isinstance(one, MessageAdded) and one.content == new.content
-
-        if is_known(command, new.memory_id, None, is_same) or new.memory_id in state.held.rows:
+        said = attrgetter("content"), new.content
+        was_added = is_known(command, new.memory_id, None, MessageAdded, *said)
+        if was_added or new.memory_id in state.held.rows:
             return []
         session = state.sessions.get(new.session_id, Session())
         for noun, name, used in (
@@ -317,7 +308,6 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         return [_expired(state, state.by_expiry()[:over], "quota"), added]
 
     def _first_out(self, new: MessageAdded, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
-        """Return the oldest messages, as many as have to leave the session."""
         session = state.sessions.get(new.session_id, Session())
         over_count = len(session.ids) + 1 - limits.short_term_messages
         over_bytes = session.size_bytes + new.size_bytes - limits.short_term_bytes
@@ -327,7 +317,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
             gone += 1
         return session.ids[:gone]
 
-    def _update(self, command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    def _update(self, command: Update, state: ShortTerm, limits: Limits) -> list[Event]:
         row = self.living(state, command.memory_id)
         session = state.sessions[row.session_id]
         size = session.size_bytes - row.size_bytes + command.size_bytes

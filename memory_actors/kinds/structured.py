@@ -1,8 +1,6 @@
 """Structured memory: JSON documents in collections, each under a key, queried by field.
 
-A put replaces the document that has its collection and key, which keeps its id. Values stay in the
-log; a query reads those of one collection. Full means full, as in long-term memory: a put beyond
-the limit is refused, or, if it asks for pruning, the oldest tenth of what is not pinned goes first.
+A put replaces the document of its collection and key, which keeps its id. Values stay in the log.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +15,13 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
-from memory_actors.kinds.kind import Decide, Events, Life, Pruned
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, plain
+from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.kind import Decide, Deleted, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
+    Draft,
     changed_pin,
     derived,
     kept,
@@ -31,7 +30,6 @@ from memory_actors.kinds.rows import (
     reworded,
     same_json,
 )
-from memory_actors.kinds.tainted import TaintedPast
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 
@@ -83,16 +81,8 @@ class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     pinned: bool | None = None
 
 
-@registry.about("structured.deleted", Effect.DELETED)
-class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A document was deleted by its user."""
-
-    memory_id: str
-
-
-@registry.about("structured.pruned", Effect.PRUNED)
-class DocumentsPruned(Pruned, frozen=True, kw_only=True):
-    """The oldest documents were deleted to make room."""
+DocumentDeleted = registry.plain(Deleted, "structured.deleted", Effect.DELETED)
+DocumentsPruned = registry.plain(Pruned, "structured.pruned", Effect.PRUNED)
 
 
 # --- state
@@ -177,12 +167,8 @@ class UpdateDocument(Command, frozen=True, kw_only=True):
     change: DocumentUpdated
 
 
-class DeleteDocument(Delete, frozen=True, kw_only=True):
-    """Delete a document."""
-
-
-class RestoreDocuments(Restore, frozen=True, kw_only=True):
-    """Bring back documents that were pruned or deleted."""
+DeleteDocument = plain(Delete, "DeleteDocument")
+RestoreDocuments = plain(Restore, "RestoreDocuments")
 
 
 # --- the kind
@@ -195,7 +181,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
     NOUN = "document"
     MISSING = "it was never there, or it was deleted"
     DELETE, RESTORE = DeleteDocument, RestoreDocuments
-    DELETED = DocumentDeleted
+    DELETED, PRUNED = DocumentDeleted, DocumentsPruned
     place = attrgetter("collection", "key")
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
     Dump = StructuredDump
@@ -204,9 +190,9 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], rows: Living[DocumentRow]) -> DocumentRow:
+    def begun(self, recorded: Recorded[Any], draft: Draft[DocumentRow]) -> DocumentRow:
         """Return the row of a document that was put or restored."""
-        old = rows.get(recorded.data.memory_id)
+        old = draft.rows.get(recorded.data.memory_id)
         if old is None or isinstance(recorded.data, DocumentRestored):
             return new_row(DocumentRow, recorded)
         return new_row(DocumentRow, recorded, created_at_us=old.created_at_us)
@@ -240,14 +226,9 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         old = state.held.named(put.collection, put.key)
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
-
-        def is_of_key(one: object) -> bool:
-            if not isinstance(one, DocumentPut | DocumentRow):
-                return False
-            return (one.collection, one.key) == (put.collection, put.key)
-
-        own_id = command.document.memory_id
-        is_known(command, own_id, old or self.find(state, own_id), is_of_key)
+        own_id, like = command.document.memory_id, (DocumentPut, DocumentRow)
+        living = old or self.find(state, own_id)
+        is_known(command, own_id, living, like, StructuredKind.place, (put.collection, put.key))
         if (
             old is not None
             and (put.value_digest, put.pinned) == (old.value_digest, old.pinned)
@@ -255,12 +236,12 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         ):
             return []
         others = (row for row in self.rows(state) if row is not old)
-        victims = self.make_room(
+        pruned = self.make_room(
             state, limits, 1, put.size_bytes,
             instead_of=[] if old is None else [old],
             may_go=others if command.auto_prune else None,
         )  # fmt: skip
-        return [DocumentsPruned(memory_ids=victims, cause="quota"), put] if victims else [put]
+        return [*pruned, put]
 
     def _update(
         self, command: UpdateDocument, state: Structured, limits: Limits
@@ -275,9 +256,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         self.make_room(state, limits, 1, change.size_bytes, instead_of=[row])
         return [replace(change, metadata=metadata, pinned=pinned)]
 
-    def _restore(
-        self, command: RestoreDocuments, state: Structured, limits: Limits
-    ) -> Sequence[Event]:
+    def _restore(self, command: Restore, state: Structured, limits: Limits) -> Sequence[Event]:
         back = [self._as_it_was(life) for life in self.gone(command, state)]
         seen: set[tuple[str, str]] = set()
         for event in back:

@@ -1,14 +1,9 @@
 """Tombstones: digests of what a user had forgotten, so that it does not come back by another way.
 
-A tombstone has no text. It has a digest of the normalised text under a random key, which is the
-user's, lies in the same stream, and is erased with the user. Two texts say the same if they differ
-in case, spelling of characters, white space or the punctuation at their end. A text also says a
-fact if one of its sentences does, or one of two clauses that "and" joins.
-
-A tombstone may also have the embedding of the text, rounded to a byte a dimension, and the least
-cosine at which another text is similar. The code tells roughly the topic of the text.
-
-A decision refuses a forgotten text, so no order of commands lets one in: see `user_state.py`.
+A digest is keyed, by a random key in the same stream, which is erased with the user. Texts that
+differ in case, spelling, white space or final punctuation have the same digest. A text also says a
+fact if one of its sentences does, or one of two clauses that "and" joins. A tombstone may also have
+the embedding of the text, and the least cosine at which another text is similar.
 """
 
 import hashlib
@@ -307,7 +302,6 @@ def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
 
 
 def _digests_in(value: Any) -> Iterator[bytes]:
-    """Yield the digests of texts in an event as plain data."""
     if isinstance(value, Mapping):
         if value.get("digest"):
             yield value["digest"]
@@ -329,7 +323,7 @@ class TombstonesPart(Part[Tombstones]):
     Dump = TombstonesPut
     initial = Tombstones()
 
-    def fold(self, state: Tombstones, events: Iterable[Recorded[Any]]) -> Tombstones:
+    def fold(self, state: Tombstones, events: Iterable[Recorded[Event]]) -> Tombstones:
         """Fold events into the state."""
         by_digest = dict(state.by_digest)
         for recorded in events:

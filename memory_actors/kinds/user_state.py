@@ -1,7 +1,4 @@
-"""One user's memory: every kind of it, in one stream of events, under one decider.
-
-ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
-"""
+"""One user's memory: every kind of it, in one stream of events, under one decider."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +21,6 @@ from memory_actors.kinds import (
     grants,
     long_term,
     provenance,
-    recall_events,
     review,
     short_term,
     structured,
@@ -33,7 +29,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Delete, Outside, Restore
-from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress
+from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
@@ -43,24 +39,18 @@ from memory_actors.kinds.forgetting import Forget, Forgetting
 from memory_actors.kinds.grants import Grants, Wrote
 from memory_actors.kinds.kind import BaseKind, Found, Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded
-from memory_actors.kinds.provenance import (
-    EXPIRED_AT_ONCE,
-    ExpireMemories,
-    Provenance,
-    SourcePurged,
-    agent_of_past,
-    expired,
-    lifetimes,
-    lifetimes_again,
-    of_past,
-    together,
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.purging import (
+    ApplyRetention,
+    Purge,
+    Purging,
+    Retaining,
+    anonymous,
+    standing,
 )
-from memory_actors.kinds.purging import Purge, Purging, anonymous, standing
-from memory_actors.kinds.retention import ApplyRetention, Retaining
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
-from memory_actors.kinds.summaries import Compressed
 from memory_actors.kinds.tombstones import Tombstones
 from memory_actors.kinds.working import Working
 
@@ -131,7 +121,7 @@ class UserState(msgspec.Struct, frozen=True):
         """Return the state as it reads at a time: without what has expired."""
         state = self
         if 0 < self.provenance.next_expiry_us <= now_us and not self.account.holds:
-            gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
+            gone = provenance.expired(now_us, KINDS, self.by_kind(), self.provenance)
             state = fold(self, tentative(gone, now_us))
         for kind in KINDS:
             before = state.of(kind)
@@ -167,13 +157,27 @@ _PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
 PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 
+_RECALLS = EventRegistry()
+
+
+@_RECALLS.event("recall.made", keys=lambda event: event.memory_ids)
+class RecallMade(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Memories were returned for a query, if reads are audited. See users/recalls.py."""
+
+    query: str
+    """The text that was asked, or a keyed hash of it."""
+    memory_ids: tuple[str, ...]
+    """In the order they were returned; as the query."""
+    hashed: bool
+
+
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
     # The length of an event's text decides whether it is stored compressed.
     registry = EventRegistry(
         text_bytes=lambda event: getattr(event, "text_bytes", getattr(event, "size_bytes", None))
     )
-    registry.include(recall_events.registry)
+    registry.include(_RECALLS)
     for part in PARTS:
         registry.include(part.registry)
     return registry
@@ -184,27 +188,21 @@ def kind_of_event(event: object) -> Kind | None:
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
 
-def kind_of_tag(tag: str) -> Kind | None:
-    """Return the kind by an event's tag, which remains when its payload is dropped."""
-    return KIND_BY_NAME.get(_PART_OF_TAG[tag].NAME)
-
-
-def kind_of(recorded: Recorded[Any]) -> Kind | None:
-    """Return the kind of the memory, pending or not, that an event is about."""
+def kind_of(recorded: Recorded[Event]) -> Kind | None:
+    """Return the kind of the memory, pending or not, that an event is about, also a dropped one."""
     event = recorded.data
-    return KIND_BY_NAME[event.kind] if isinstance(event, MemoryHeld) else kind_of_tag(recorded.tag)
+    name = event.kind if isinstance(event, MemoryHeld) else _PART_OF_TAG[recorded.tag].NAME
+    return KIND_BY_NAME.get(name)
 
 
-def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
-    """Return the state after events, those of each part at once: no part depends on another.
+def fold(state: UserState, events: Iterable[Recorded[Event]]) -> UserState:
+    """Return the state after events, those of each part at once; provenance follows all of them.
 
-    But where each memory comes from depends on all events, in their order.
-    Events whose payload is gone are passed over. No living memory depends on them: what retention
-    has dropped is of one memory that was compressed later, and what was erased was erased with
-    everything before it.
+    Events whose payload is gone are skipped. No living memory depends on them: retention drops what
+    was compressed later, and erasure erases everything before it, too.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part: defaultdict[Part[Any], list[Recorded[Any]]] = defaultdict(list)
+    by_part: defaultdict[Part[Any], list[Recorded[Event]]] = defaultdict(list)
     for recorded in whole:
         by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
     by_part.pop(provenance.PART, None)
@@ -250,7 +248,7 @@ class AddTurn(Command, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
-UNCHECKED = (AddMemories, Extract, Compress, Delete, ExpireMemories, Purge)
+UNCHECKED = (AddMemories, Extract, Compress, Delete, provenance.ExpireMemories, Purge)
 """Commands whose events say nothing forgotten: `_without_forgotten` has seen to that, or they say
 what living memories do."""
 
@@ -307,7 +305,6 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 
 
 def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
-    """Return the events of a command, whatever they say."""
     part = PART_OF_COMMAND.get(type(command))
     if part is None:
         return _of_several_kinds(command, state, mine)
@@ -324,19 +321,16 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
         return review.held(command, events, growth_bytes=growth_bytes)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
-        events = [*events, *lifetimes(command, events, same, state.provenance)]
+        events = [*events, *provenance.lifetimes(command, events, same, state.provenance)]
     if isinstance(command, Restore):
-        events = [*events, *lifetimes_again(command, events)]
+        events = [*events, *provenance.lifetimes_again(command, events)]
         if KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
             return events
     return [_with_origins(event, command, state) for event in events]
 
 
 def _without_forgotten(command: Command, forgotten: Tombstones) -> Command:
-    """Return a command of many facts without those that were forgotten.
-
-    :raises ForgottenError: there are some, and the command does not skip them.
-    """
+    """Return a command of many facts without those that were forgotten, or refuse it."""
     if not forgotten.by_digest:
         return command
     if isinstance(command, Extract):
@@ -366,10 +360,7 @@ def _unforgotten(
 
 
 def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombstones) -> None:
-    """Refuse events that say something forgotten.
-
-    :raises ForgottenError: one does, or would restore a memory whose words were taken out.
-    """
+    """Refuse events that say something forgotten, or restore what was taken out."""
     if isinstance(command, Restore):  # its texts have no embeddings: digests alone are compared
         tombstones.refuse(events, None, msgspec.structs.replace(forgotten, similar=()))
     elif forgotten.by_digest and not isinstance(command, UNCHECKED):
@@ -382,12 +373,11 @@ _WORK: Mapping[type[Purge], type[Purging]] = {
 
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
-    """Return the events of a command about several kinds."""
     if isinstance(command, Reject):
         state.review.check(command.memory_ids)
         ended = review.ended(state.review, command.memory_ids, "rejected")
         return [*ended, *tombstones.put(command, state.tombstones, mine)]
-    if isinstance(command, ExpireMemories | ApplyRetention) and state.account.holds:
+    if isinstance(command, provenance.ExpireMemories | ApplyRetention) and state.account.holds:
         return []
     if isinstance(command, Purge):
         if command.keep_words:  # of memories; what is pending goes
@@ -398,17 +388,24 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
         if isinstance(command, ApplyRetention):  # what is pending has a time of its own
             return done
         return [*done, *_taken_out(command, state.review)]
-    if isinstance(command, ExpireMemories):
+    if isinstance(command, provenance.ExpireMemories):
         now_us = command.now_us
-        gone = expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
+        gone = provenance.expired(
+            now_us, KINDS, state.by_kind(), state.provenance, provenance.EXPIRED_AT_ONCE
+        )
         over = [one for one, held in state.review.pending.items() if held.until_us <= now_us]
-        return [*gone, *review.ended(state.review, sorted(over)[:EXPIRED_AT_ONCE], "expired")]
-    assert isinstance(command, Extract | UndoExtraction)
-    found = extracting.decide(command, state.long_term, state.provenance, mine)
+        return [
+            *gone,
+            *review.ended(state.review, sorted(over)[: provenance.EXPIRED_AT_ONCE], "expired"),
+        ]
     if isinstance(command, Extract):
-        return [*found, *lifetimes(command.add, found, None, state.provenance)]
-    ended = review.ended(state.review, extracting.held_by(command), "undone") if found else []
-    return [*ended, *found, *lifetimes_again(command, found)]
+        found = extracting.extract(command, state.long_term, state.provenance, mine)
+        return [*found, *provenance.lifetimes(command.add, found, None, state.provenance)]
+    assert isinstance(command, UndoExtraction)
+    found = extracting.undo(command, state.long_term, mine)
+    pending = extracting.ids_of(command.done, "pending")
+    ended = review.ended(state.review, pending, "undone") if found else []
+    return [*ended, *found, *provenance.lifetimes_again(command, found)]
 
 
 def _taken_out(command: Purge, state: Review) -> list[Event]:
@@ -420,15 +417,12 @@ def _taken_out(command: Purge, state: Review) -> list[Event]:
         ids = [each for each, held in pending if any(matches(one, *of) for one in held.origins)]
     ended = review.ended(state, ids, "purged")
     gone = tuple((state.pending[one].kind, one) for each in ended for one in each.memory_ids)
-    said = SourcePurged(source=command.source, trust=command.trust, gone=gone)
+    said = provenance.SourcePurged(source=command.source, trust=command.trust, gone=gone)
     return [*ended, said] if ended else []
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:
-    """Refuse a change of a memory that is no longer what was asked for.
-
-    :raises NotFoundError: its metadata do not match. One that has gone is the kind's to refuse.
-    """
+    """Refuse a change of a memory whose metadata no longer match the condition."""
     row = kind.find(state.of(kind), condition.memory_id)
     if row is not None and not condition.matches(row.shown_metadata):
         raise NotFoundError(
@@ -440,13 +434,13 @@ def _check(condition: Condition, kind: Kind, state: UserState) -> None:
 def _with_origins(event: Any, command: Command, state: UserState) -> Any:
     """Copy origins onto an event that restores or summarises existing memories."""
     if isinstance(event, Compressed):
-        origins = together(state.provenance, event.compressed_from_ids)
+        origins = provenance.together(state.provenance, event.compressed_from_ids)
         agents = {state.provenance.agents.get(one) for one in event.compressed_from_ids}
         agent_id = agents.pop() if len(agents) == 1 else None
     elif isinstance(command, Restore) and hasattr(event, "origins"):
         past = command.past.get(event.memory_id, ())
-        origins = of_past(event.memory_id, standing(event.memory_id, past))
-        agent_id = agent_of_past(event.memory_id, past)
+        origins = provenance.of_past(event.memory_id, standing(event.memory_id, past))
+        agent_id = provenance.agent_of_past(event.memory_id, past)
     else:
         return event
     if agent_id is not None and getattr(event, "agent_id", agent_id) is None:

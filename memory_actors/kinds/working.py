@@ -1,11 +1,11 @@
 """Working memory: a small dictionary of task state, least recently used entries last.
 
-Its values live in the state itself, so reading one touches no disk. Which entry was used last is
-known to the live actor only; a command that may have to evict carries the order, and the event
-names who went, so a replay needs to know nothing of reads.
+Its values are in the state, so a read touches no disk. Only the live actor knows the order of last
+use: a command that may have to evict carries it, and the event names the victims.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -17,12 +17,11 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
+from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature
 from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.rows import new_row, same_json
-from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.rows import Draft, new_row, same_json
 
 registry = KindRegistry()
 
@@ -147,7 +146,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[KeySet], _rows: Living[EntryRow]) -> EntryRow:
+    def begun(self, recorded: Recorded[KeySet], _draft: Draft[EntryRow]) -> EntryRow:
         """Return the row of a key that was set."""
         return new_row(EntryRow, recorded, occurred_at_us=recorded.recorded_at_us)
 
@@ -169,9 +168,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
         entry = command.entry
         for own_id in command.own_ids:
-            is_known(
-                command, own_id, None, lambda one: isinstance(one, KeySet) and one.key == entry.key
-            )
+            is_known(command, own_id, None, KeySet, attrgetter("key"), entry.key)
         old = self.named(state, entry.key)
         if old is not None:
             if same_json([old.value, old.metadata], [entry.value, entry.metadata]):

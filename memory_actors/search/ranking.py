@@ -14,10 +14,10 @@ Signals. The score of a passage is their weighed sum; `mixtures.py` has the weig
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: how much of it is a question, 0 to 1: a question seldom answers one; more if a user asks
-  among texts of other kinds
+  among texts of other kinds; half for any turn of a user among memories that nobody said
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
-  1 for any turn of a user that is the query
-- reply: 1 for a reply of an assistant, -4 if the query asks for what one said
+  1 for any turn of a user that is the query; among memories that nobody said, also for like ones
+- reply: 1 for a reply of an assistant; if the query asks for one, 4 for all others, and 0 for it
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
@@ -68,6 +68,8 @@ ECHO_FROM: Final = 0.6  # share of a question that any question on the same subj
 TOOLS: Final = frozenset({"tool", "system"})
 ASKED_ASIDE: Final = 3.0
 """A user's question among texts of other kinds counts so much more as one than a person's."""
+SAID_ASIDE: Final = 0.5
+"""The part of a question that any turn of a user is among memories that nobody said."""
 ECHOES_FROM: Final = 0.5  # of the query: what follows an earlier one is found by its own words
 
 
@@ -102,7 +104,8 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
     summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
     meaning = first.meaning[places]
     users = parts.traits.are_of((USER,), columns.speakers[rows])
-    echo = None if late is None else _echo(parts, labels, asks, meaning, users, question)
+    unsaid = first.mixture.documents + first.mixture.facts
+    echo = None if late is None else _echo(parts, labels, asks, meaning, users, unsaid, question)
     return Signals(
         labels,
         owners,
@@ -112,7 +115,7 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
         meaning=meaning,
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],
-        asks=_asks(asks, users, first.mixture.chat),
+        asks=_asks(asks, users, first.mixture.chat, unsaid),
         echo=echo,
         reply=None if first.reply is None else first.reply[places],
         next_turn=_next_turn(parts, rows, columns, late, echo),
@@ -126,14 +129,17 @@ def _echo(
     asks: Numbers,
     meaning: Numbers,
     users: Flags | None,
+    unsaid: float,
     question: EmbeddedQuery,
 ) -> Numbers | None:
     """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
 
-    A turn of the user that is no question counts only if it repeats the query.
+    Other turns of the user count by the share of memories that nobody said, since they are requests
+    there ("Set it like last time"). Elsewhere they count only if they repeat the query.
     """
-    asked = asks > 0
-    may = asked if users is None else asked | users
+    may = asks > 0
+    if users is not None:
+        may, asks = may | users, np.maximum(asks, users * np.float32(unsaid))
     alike = np.flatnonzero(may & (meaning > ECHO_MEANING_MIN))
     if not len(alike) or question.embedded.tokens is None:
         return None
@@ -145,14 +151,16 @@ def _echo(
     return echo
 
 
-def _asks(asks: Numbers, users: Flags | None, chat: float) -> Numbers:
+def _asks(asks: Numbers, users: Flags | None, chat: float, unsaid: float) -> Numbers:
     """Return how much passages ask; a user's question counts more, the less a store is a chat.
 
     Among texts of other kinds it is a question to the memory. In a chat it tells of the user.
+    Any turn of the user counts as part of a question among memories that nobody said.
     """
     if users is None:
         return asks
-    return np.where(users, np.float32(1 + ASKED_ASIDE * (1 - chat)) * asks, asks)
+    asked = np.float32(1 + ASKED_ASIDE * (1 - chat)) * asks
+    return np.where(users, np.maximum(asked, np.float32(SAID_ASIDE * unsaid)), asks)
 
 
 def _own_words(

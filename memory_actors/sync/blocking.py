@@ -20,6 +20,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from eventlog.core.waiting import OPENING_S_MAX
 from eventlog.files.datafile import within_limits
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, WrongLoopError
 from memory_actors.sharing import remote
@@ -112,8 +113,16 @@ class Loop:
 
         with self._closing:
             if not self._closed:
-                self.call(end)
-                self._thread.join()
+                try:
+                    self.call(end)
+                    self._thread.join()
+                except BaseException:
+                    _left.add(self._thread)
+                    raise
+
+
+_left: Final[set[threading.Thread]] = set()
+"""Threads that nobody waits for, as that was interrupted: they may have a store until they end."""
 
 
 def _run(started: "Future[BlockingPortal]") -> None:
@@ -190,6 +199,9 @@ class System(ClosableHandle):
     @classmethod
     def _opened(cls, open_: Callable[[], Awaitable[MemorySystem]]) -> Self:
         """Open it on a loop of its own; an interruption leaves nothing open, whenever it comes."""
+        for thread in set(_left):
+            thread.join(OPENING_S_MAX)
+            _left.discard(thread)
         with within_limits("a memory system"):
             loop, turn, opened = Loop(), asyncio.Lock(), AsyncExitStack()
 
@@ -253,7 +265,6 @@ def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple
 
 
 def _method(name: str, method: Any) -> object:
-    """Return a method that runs the one of its name on the loop."""
     if isinstance(method, staticmethod):
         return _static(method.__func__)
     if isasyncgenfunction(method):

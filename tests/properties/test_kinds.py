@@ -1,6 +1,5 @@
 """Each kind alone: a user who has no other, and what holds of some kinds only."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ from hypothesis.stateful import initialize, invariant
 from properties.test_user_decider import FILLED, SIZES, UserMachine
 from support.deciding import Decided
 
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import (
     context,
     entity,
@@ -156,8 +156,8 @@ class EpisodicMachine(OneKind):
         for row in episodic.KIND.rows(state):
             agents.setdefault(row.agent_id, {})[row.memory_id] = row.memory_id
         assert {agent: dict(ids) for agent, ids in state.held.groups.items()} == agents
-        assert dict(state.agents_by_count) == Counter(map(len, agents.values()))
-        assert state.fullest == max(map(len, agents.values()), default=0)
+        (episodes, _) = episodic.KIND.quotas(state, Limits(), None)
+        assert episodes.used == max(map(len, agents.values()), default=0)
 
     @invariant()
     def steps_are_numbered_without_gaps(self) -> None:

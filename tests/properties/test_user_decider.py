@@ -37,7 +37,7 @@ from memory_actors.kinds import (
     entity,
     episodic,
     long_term,
-    retention,
+    purging,
     short_term,
     snapshots,
     structured,
@@ -46,7 +46,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import AlertChanged, SetHold, SetTier
 from memory_actors.kinds.commands import Add, Command, Restore
-from memory_actors.kinds.compacting import Compress, UndoCompression
+from memory_actors.kinds.compacting import Compress, Compressed, CompressionUndone, UndoCompression
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
@@ -56,7 +56,6 @@ from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
 from memory_actors.kinds.structured import DocumentPut, PutDocument
-from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
 
@@ -263,8 +262,8 @@ class UserMachine(
         kind_named = None if name is None else MemoryType(name)
         limit = RetentionRule(days=seconds / 86_400, memory_type=kind_named)
         since_us = self.now_us - int(limit.days * DAY_US)
-        with patch.object(retention, "PURGED_AT_ONCE", 2):
-            commands = retention.applied([limit], "u", KINDS, self.state, self.now_us)
+        with patch.object(purging, "PURGED_AT_ONCE", 2):
+            commands = purging.applied([limit], "u", KINDS, self.state, self.now_us)
         if renews and (facts := self.rows(long_term.KIND)):
             self.updates_a_memory(number=0, text=facts[0].memory_id, metadata=None)
         before = living(self.state)

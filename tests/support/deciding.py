@@ -11,7 +11,7 @@ from memory_actors.base.errors import MemoryActorsError
 from memory_actors.kinds import user_state
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.retention import ApplyRetention
+from memory_actors.kinds.purging import ApplyRetention
 from memory_actors.kinds.user_state import KINDS, UserState
 
 REGISTRY = user_state.event_registry()

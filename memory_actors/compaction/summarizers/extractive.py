@@ -1,22 +1,12 @@
 """A summary out of the memories' own sentences: no LLM, the same text every time.
 
-Theory. A summary keeps the sentences that together cover the cluster (see `coverage`), in order of
-time and unchanged: nothing is worded anew, so nothing is made up. Two marks go in front of
-sentences, so that they still say who and when without their neighbours:
+A summary keeps the sentences that together cover the cluster (`coverage`), in order of time and
+unchanged. `[2025-08-02]` goes in front where the day changes, and the label of a memory, up to
+three words and a colon that two memories begin with, in front of its first sentence.
 
-- `[2025-08-02]` where the day changes, unless the cluster has only one: "yesterday" needs it;
-- the label of a memory, where it has one: `Ada: I moved to Porto.` for the second sentence of
-  `Ada: Hi! I moved to Porto.` A label is up to three words and a colon at the beginning of at least
-  two memories: who speaks, most often.
-
-Length: at most `words_max` words, heading included, and at most `share_max` of the bytes of the
-originals, or one sentence if the best one is longer than that. If no sentence makes the summary
-shorter than the originals, the beginning of the best one, with `…`. Originals of a few words are
-shorter than any heading: the summary is not, and the caller refuses it.
-
-Work is bounded whatever the size of the cluster: 1,000 memories and then 1,000 sentences, evenly
-over the cluster in order of time, and 2,000,000 characters. On one core 100 memories of 26 words
-take 15 ms, 10,000 take 70 ms.
+It has at most `words_max` words, heading included, and `share_max` of the originals' bytes, or one
+sentence if the best one is longer. Originals of a few words are shorter than any heading: then the
+caller refuses the summary. Work is bounded: 100 memories take 15 ms, 10,000 take 70.
 """
 
 import re
@@ -103,8 +93,6 @@ class ExtractiveSummarizer:
 
 
 class _Page(NamedTuple):
-    """The sentences there are to choose from, in order of time."""
-
     sentences: list[str]
     memories: list[int]
     """Of each sentence: which memory of the cluster it is of."""
@@ -115,7 +103,6 @@ class _Page(NamedTuple):
 
 
 def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:
-    """Return the sentences of a cluster, their places and costs, and their worth."""
     looked_at = evenly(len(cluster.texts), MEMORIES_MAX)
     characters = CHARACTERS_MAX // len(looked_at)
     texts = [cluster.texts[memory] for memory in looked_at]
@@ -147,10 +134,7 @@ def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:
 
 
 def _labels(texts: Sequence[str]) -> list[str]:
-    """Return the label of each text: what is, with its colon, at the head of two texts or more.
-
-    A text that says nothing else has none: it would say nothing.
-    """
+    """Return the label of each text, which two texts or more begin with; "" if it says no more."""
     found = [_LABEL.match(text.lstrip()[:_LABEL_CHARACTERS_MAX]) for text in texts]
     heads = ["" if label is None else label["label"] for label in found]
     heads = ["" if head == text.strip() else head for head, text in zip(heads, texts, strict=True)]

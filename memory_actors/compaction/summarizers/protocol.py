@@ -1,16 +1,8 @@
 """The port of summarisers: a cluster in, the body of a summary out. And two: a function, an LLM.
 
-The LLM is behind any OpenAI-compatible endpoint. A prompt holds 50 memories at most, whatever the
-size of the cluster: of each of 50 equal stretches of it the one nearest to the cluster's middle,
-cut at 1,000 characters. The model is told how many of how many it sees, and from when to when.
-
-Memories come from people, tools and web pages, so what they say may be meant for the model. They
-are quoted: one JSON object a line (`json_text`), so that none can end the quotation, and the system
-prompt says that no instruction in them holds. This makes an injection harder, but not impossible;
-what a summary says is as trustworthy as the memories it was made of.
-
-The answer is trimmed to whole sentences within `words_max`, heading included. Whether it is shorter
-than its originals is for the caller to see.
+A prompt holds 50 memories at most, evenly over the cluster, cut at 1,000 characters. Memories may
+hold instructions, so they are quoted, one JSON object a line, and the system prompt says that no
+instruction in them holds. The answer is trimmed to whole sentences within `words_max`.
 """
 
 from collections.abc import Awaitable, Callable

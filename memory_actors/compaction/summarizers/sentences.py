@@ -63,7 +63,6 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _ends_here(text: str, start: int, found: re.Match[str]) -> bool:
-    """Tell whether a stop, with a space behind it, ends the sentence that began at `start`."""
     following = text[found.end() : found.end() + 16].lstrip()[:1]
     if following.islower():
         return False
@@ -76,7 +75,6 @@ def _ends_here(text: str, start: int, found: re.Match[str]) -> bool:
 
 
 def _is_short_form(word: str, whole: str) -> bool:
-    """Tell whether a full stop after a word belongs to it; `whole` is the sentence so far."""
     bare = word.lstrip(_OPENERS)
     initial = len(bare) == 1 and bare.isupper() and bare != "I"
     return initial or bare.lower() in _ABBREVIATIONS or (whole == word and whole.isdigit())

@@ -1,27 +1,19 @@
 """Stores the turns, episodes, fixes and the summary of a session in the memory of its project.
 
 All of it follows from the transcript, and ids are made of the ids there: reading it again adds
-nothing. Turns before the last stored one are not looked at again. A summary is written with the
-first turn, and rewritten where the caller says so and more has come. The source of everything is
-`<host>:<session>`, so `purge` takes a session out again.
+nothing. The source of everything is `<host>:<session>`, so `purge` takes a session out again.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventlog.core.records import Returned
-from memory_actors.base.errors import (
-    ForgottenError,
-    InvalidInputError,
-    NotFoundError,
-    NotOfferedError,
-    QuotaExceededError,
-    SummarizerError,
-)
+from memory_actors.base import errors
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
 from memory_actors.integrations.coding_agents.pausing import is_paused
@@ -139,7 +131,7 @@ async def _added(user: UserMemory, items: Sequence[Item]) -> int:
     """Return how many items were new. One whose id says something else costs itself alone."""
     try:
         receipts = await user.add_many(items, auto_prune=True)
-    except InvalidInputError:
+    except errors.InvalidInputError:
         return sum([await _added(user, [item]) for item in items]) if len(items) > 1 else 0
     return sum(receipt.operation not in ("unchanged", "forgotten") for receipt in receipts)
 
@@ -151,7 +143,7 @@ async def _put(user: UserMemory, episode: Episode) -> bool:
     """
     try:
         return (await user.episodes.put(episode)).operation != "unchanged"
-    except (InvalidInputError, NotOfferedError, QuotaExceededError):
+    except (errors.InvalidInputError, errors.NotOfferedError, errors.QuotaExceededError):
         return False
 
 
@@ -159,7 +151,7 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
     """Return how many of some stored items said something else, and say this now."""
     changed = 0
     for item in items:
-        with suppress(NotFoundError, QuotaExceededError, ForgottenError):
+        with suppress(errors.NotFoundError, errors.QuotaExceededError, errors.ForgottenError):
             receipt = await user.update(str(item.memory_id), content=item.content)
             changed += receipt.operation != "unchanged"
     return changed
@@ -196,7 +188,7 @@ async def _summarise(
         extractive = ExtractiveSummarizer(words_max=SUMMARY_WORDS_MAX)
         try:
             summary = await (summarizer or extractive).summarize(cluster)
-        except SummarizerError:
+        except errors.SummarizerError:
             summary = await extractive.summarize(cluster)
     metadata = {"kind": SUMMARY, LAST_TURN: last.prompt.id}
     if known is not None:
@@ -217,31 +209,23 @@ def _id(session: Session, turn: Turn) -> str:
 
 
 def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
-    """Yield the prompt of a turn, its reply, and what was fixed in it."""
     its_id = _id(session, turn)
-    said = [(its_id, "user", turn.prompt.text, turn.prompt.time)]
-    if turn.reply is not None:
-        said.append((f"{its_id}{REPLY}", "assistant", turn.reply.text, turn.reply.time))
-    for memory_id, role, text, time in said:
-        yield Item(
-            content=cleaner.clean(text),
-            role=role,
-            memory_id=memory_id,
-            session_id=session.id,
-            occurred_at=time,
-        )
+    item = partial(Item, session_id=session.id, occurred_at=turn.prompt.time)
+    yield item(content=cleaner.clean(turn.prompt.text), role="user", memory_id=its_id)
+    if (reply := turn.reply) is not None:
+        text, its_own = cleaner.clean(reply.text), f"{its_id}{REPLY}"
+        yield item(content=text, role="assistant", memory_id=its_own, occurred_at=reply.time)
     for number, fix in enumerate(fixes):
-        yield Item(
-            content=_says(fix, cleaner),
-            memory_id=f"{its_id}:fix {number}",
-            session_id=session.id,
-            occurred_at=turn.prompt.time,
-            metadata={"kind": FIX},
-        )
+        parts = (fix.command, fix.passed, ", ".join(fix.changed))
+        command, passed, changed = (cleaner.clean(one, STEP_CHARACTERS_MAX) for one in parts)
+        after = f"changes to {changed}" if changed else "another attempt"
+        if passed != command:
+            after = f"{after}, as `{passed}`" if changed else f"`{passed}`"
+        said = f"`{command}` failed: {_failure(fix.error, cleaner)}\nIt worked after {after}."
+        yield item(content=said, memory_id=f"{its_id}:fix {number}", metadata={"kind": FIX})
 
 
 def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
-    """Return a turn as an episode: the prompt, each file and command, and the reply."""
     evicted = max(0, len(turn.runs) - STEPS_MAX)
     steps = []
     for number, run in enumerate(turn.runs[evicted:], evicted + 1):
@@ -266,14 +250,12 @@ def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
 
 
 def _failure(output: str, cleaner: Cleaner) -> str:
-    """Return the lines of an error that tell the most: the end, where programs say what failed."""
     lines = map(str.strip, cleaner.clean(output).splitlines())
     shown = "\n".join(line for line in lines if line)
     return shown if len(shown) <= ERROR_CHARACTERS_MAX else f"…{shown[-ERROR_CHARACTERS_MAX:]}"
 
 
 def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
-    """Yield the turns in which a command passed that had failed, each with what fixed it."""
     failed: dict[str, Fix] = {}
     for number, turn in enumerate(turns):
         found = []
@@ -283,28 +265,14 @@ def _fixes(turns: Sequence[Turn]) -> Iterator[tuple[int, list[Fix]]]:
                     fix.changed.extend([run.file] * (run.file not in fix.changed))
             if not run.command:
                 continue
-            program = _program(run.command)
+            last = CHAINED.split(run.command.strip())[-1].strip()
+            program = " ".join(ASSIGNMENT.sub("", last).split()[:2])  # of a command line
             if run.error:
                 failed.setdefault(program, Fix(run.command, run.error, []))
             elif (known := failed.pop(program, None)) is not None:
                 found.append(known._replace(passed=run.command))
         if found:
             yield number, found
-
-
-def _program(command: str) -> str:
-    """Return the first two words of the last command in a command line."""
-    last = CHAINED.split(command.strip())[-1].strip()
-    return " ".join(ASSIGNMENT.sub("", last).split()[:2])
-
-
-def _says(fix: Fix, cleaner: Cleaner) -> str:
-    command, passed = (cleaner.clean(one, STEP_CHARACTERS_MAX) for one in (fix.command, fix.passed))
-    changed = cleaner.clean(", ".join(fix.changed), STEP_CHARACTERS_MAX)
-    after = f"changes to {changed}" if changed else "another attempt"
-    if passed != command:
-        after = f"{after}, as `{passed}`" if changed else f"`{passed}`"
-    return f"`{command}` failed: {_failure(fix.error, cleaner)}\nIt worked after {after}."
 
 
 # --- backfill: the transcripts that a host has kept, each message once
@@ -333,7 +301,10 @@ async def backfill(
 
     It can be stopped and run again: what is stored is not stored twice.
     """
-    found = [(host, path) for host in hosts for path in _transcripts(host)]
+    found = list[tuple[str, Path]]()
+    for host in hosts:
+        with suppress(OSError):  # of one file that has them all
+            found += [(host, path) for path in transcripts(host)]
     captured: list[Captured] = []
     projects, skipped = set(), []
     for done, (host, path) in enumerate(found):
@@ -353,7 +324,9 @@ async def backfill(
             try:
                 if memory is not None:
                     new = await capture(memory, project, session, said)
-            except InvalidInputError:  # a session or a directory whose name no memory can have
+            except (
+                errors.InvalidInputError
+            ):  # a session or a directory whose name no memory can have
                 skipped.append(str(path))
             else:
                 captured.append(new)
@@ -368,10 +341,3 @@ async def backfill(
         projects=tuple(sorted(projects)),
         skipped=tuple(skipped),
     )
-
-
-def _transcripts(host: str) -> list[Path]:
-    try:
-        return list(transcripts(host))
-    except OSError:  # one file that has them all
-        return []

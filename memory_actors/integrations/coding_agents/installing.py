@@ -1,18 +1,16 @@
 """Telling a host of the hooks and of the MCP server: changes that are shown first, then made.
 
-Claude Code gets a plugin: a directory that its own `claude plugin` commands add and remove. For the
-other hosts these are edits of the user's configuration; everything else in a file stays.
+Claude Code gets a plugin, which its own commands add and remove; other hosts have files edited.
 """
 
 import json
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import platformdirs
 
@@ -20,8 +18,9 @@ from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
 from memory_actors.base.version import version
+from memory_actors.integrations.coding_agents.hook import Command
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.mcp import clients, jsonc
+from memory_actors.integrations.mcp import clients, config_text
 
 OURS: Final = re.compile(r"memory_actors.integrations.coding_agents")
 """Matches the command of a hook of ours."""
@@ -49,27 +48,7 @@ alone: $ARGUMENTS
 """
 
 
-class Command(NamedTuple):
-    """How hooks and the server find the memory: what stands in a configuration."""
-
-    data: str
-    user: str
-    team: str = ""
-
-    def hook(self, host: str) -> list[str]:
-        """Return the command line of a host's hooks. They import nothing of a project (`-E -P`)."""
-        script = str(Path(__file__).with_name("__main__.py"))
-        run = [sys.executable, "-S", "-E", "-P", script, host]
-        team = ["--team", self.team] if self.team else []
-        return [*run, "--data", self.data, "--user", self.user, *team]
-
-    @property
-    def server(self) -> list[str]:
-        """The command line of the MCP server."""
-        return [*clients.program(), "mcp", "--data", self.data, "--user", self.user]
-
-
-def changes_of(host: str, command: Command | None) -> list[clients.Change]:
+def changes_of(host: str, command: Command | None) -> "list[Change]":
     """Return the changes that add our hooks and our server to a host, or remove them (None).
 
     :raises InvalidInputError: a file is damaged.
@@ -81,7 +60,7 @@ def changes_of(host: str, command: Command | None) -> list[clients.Change]:
     if command is None:
         server = clients.removing(host, path)
     else:
-        server = clients.installing(host, path, command.server, replace=True)
+        server = clients.installing(host, path, _server(command), replace=True)
     changes = {path: server}
     if it.hooks_file is not None:
         place = path.parent / Path(it.hooks_file).expanduser()
@@ -89,8 +68,13 @@ def changes_of(host: str, command: Command | None) -> list[clients.Change]:
         changes[place] = clients.changing(place, edit, changes.get(place))
     if it.rules_file is not None:
         place = path.parent / it.rules_file
-        changes[place] = clients.changing(place, partial(_with_rules, command))
+        rules = "" if command is None else RULES
+        changes[place] = clients.changing(place, lambda text: rules + text.replace(RULES, ""))
     return [*changes.values()]
+
+
+def _server(command: Command) -> list[str]:
+    return [*clients.program(), "mcp", "--data", command.data, "--user", command.user]
 
 
 def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
@@ -110,7 +94,7 @@ def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
 def _with_hooks(host: str, command: Command | None, text: str) -> str:
     hooks, empty = {} if command is None else hooks_of(host, command), HOSTS[host].empty
     text = text if text.strip() or command is None else empty
-    read = jsonc.parsed(text, comments=True) if text.strip() else {}
+    read = config_text.parsed(text, comments=True) if text.strip() else {}
     there = read.get("hooks", {}) if isinstance(read, dict) else {}
     for event in HOSTS[host].events:
         known = there.get(event, []) if isinstance(there, dict) else []
@@ -118,9 +102,9 @@ def _with_hooks(host: str, command: Command | None, text: str) -> str:
             raise InvalidInputError(f"{event!r} of its hooks is no list")
         wanted = [one for entry in known for one in _without_ours(entry)] + hooks.get(event, [])
         if wanted != known and wanted:
-            text = jsonc.with_member(text, ("hooks", event), wanted, comments=True)
+            text = config_text.with_member(text, ("hooks", event), wanted, comments=True)
         elif wanted != known:
-            text = jsonc.without_member(text, ("hooks", event), comments=True)
+            text = config_text.without_member(text, ("hooks", event), comments=True)
     return "" if command is None and text == empty else text
 
 
@@ -141,10 +125,6 @@ def _with_plugin(host: str, command: Command | None, _text: str) -> str:
     return plugin.replace("COMMAND = []", f"COMMAND = {json.dumps(command.hook(host))}")
 
 
-def _with_rules(command: Command | None, text: str) -> str:
-    return ("" if command is None else RULES) + text.replace(RULES, "")
-
-
 # --- the plugin of Claude Code
 
 
@@ -155,7 +135,7 @@ def plugin_directory() -> Path:
 
 def plugin_files(command: Command) -> dict[str, str]:
     """Return the files of the plugin, by their path."""
-    server = command.server
+    server = _server(command)
     shown: dict[str, Any] = {
         ".claude-plugin/marketplace.json": {
             "name": clients.NAME,
@@ -210,14 +190,24 @@ class PluginChange(NamedTuple):
 
         :raises InvalidInputError: a file cannot be written, or a command that adds something fails.
         """
-        if self.command is not None:
-            _write_plugin(self.command)
+        try:
+            for path, text in plugin_files(self.command).items() if self.command else ():
+                place = plugin_directory() / path
+                make_directory(place.parent)
+                with written_whole(place, contested=True) as file:
+                    file.write(text.encode())
+        except OSError as error:
+            wrong = f"{error.filename} cannot be written: {error.strerror}"
+            raise InvalidInputError(wrong) from error
         failures = ["`claude` is not on the PATH: run these commands where it is."]
         if shutil.which("claude") is not None:
             failures = [*filter(None, map(_failure, self.commands))]
         if self.command is None:
             shutil.rmtree(plugin_directory(), ignore_errors=True)
         return failures
+
+
+Change: TypeAlias = clients.ConfigurationChange | PluginChange
 
 
 def plugin_change(command: Command | None) -> PluginChange:
@@ -234,17 +224,6 @@ def plugin_change(command: Command | None) -> PluginChange:
         ["claude", "plugin", "install", plugin],
     ]
     return PluginChange(command, commands)
-
-
-def _write_plugin(command: Command) -> None:
-    try:
-        for path, text in plugin_files(command).items():
-            place = plugin_directory() / path
-            make_directory(place.parent)
-            with written_whole(place, contested=True) as file:
-                file.write(text.encode())
-    except OSError as error:
-        raise InvalidInputError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 def _failure(command: Sequence[str]) -> str:

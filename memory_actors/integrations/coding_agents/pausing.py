@@ -28,10 +28,7 @@ def state_directory() -> str:
 
 
 def paused() -> frozenset[str]:
-    """Return the projects that are paused, by user id; `EVERYWHERE` stands for all.
-
-    :raises Unreadable: the file is damaged.
-    """
+    """Return the ids of the paused projects (`EVERYWHERE`: all), or raise `Unreadable`."""
     try:
         return frozenset(map(str, json.loads(read_small(_file(), PAUSED_BYTES_MAX))))
     except FileNotFoundError:
@@ -44,10 +41,7 @@ def paused() -> frozenset[str]:
 
 
 def pause(projects: Collection[str]) -> None:
-    """Pause these projects, and no others.
-
-    :raises OSError: the file cannot be written.
-    """
+    """Pause these projects alone, or raise `OSError`."""
     os.makedirs(state_directory(), mode=0o700, exist_ok=True)
     scratch = f"{_file()}.{os.getpid()}"
     with open(scratch, "w", encoding="utf-8") as file:

@@ -38,7 +38,6 @@ class Cleaner:
 
 
 def _of_env(values: Mapping[str, str], text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where a text has values of `.env` files, each with the name of its variable."""
     for value, name in values.items():
         if value in text:
             # A short one may be a part of other words.
@@ -48,7 +47,6 @@ def _of_env(values: Mapping[str, str], text: str) -> Iterator[tuple[int, int, st
 
 
 def _env_values(root: Path) -> dict[str, str]:
-    """Return the values of a project's `.env` files with their names."""
     found: dict[str, str] = {}
     try:
         files = sorted(root.glob(".env*"))[:ENV_FILES_MAX]

@@ -48,7 +48,6 @@ def _git_directory(git: str) -> str:
 
 
 def _remote(git: str) -> str | None:
-    """Return host and path of the remote `origin`, or of the first there is."""
     remotes = REMOTE.findall(_text(os.path.join(git, "config")))
     found = {name: url[1] for name, body in remotes if (url := URL.search(body))}
     address = ADDRESS.match(found.get("origin") or next(iter(found.values()), ""))

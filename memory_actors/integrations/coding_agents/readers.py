@@ -23,7 +23,7 @@ event_lines: VS Code and Windsurf, a line for each event. VS Code: `{type, data,
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import groupby
@@ -92,13 +92,12 @@ def _ran(tool: str, given: Json, error: str = "") -> Ran:
     return Ran(tool, given.at("command").text, file if tool in CHANGES else "", error)
 
 
+def _text_at(records: Iterable[Json], *place: str) -> str | None:
+    return next(filter(None, (one.at(*place).text for one in records)), None)
+
+
 def _first(*place: str) -> Callable[[Path], str | None]:
-    """Return a function that finds the first text at a place in the lines of a file."""
-
-    def found(path: Path) -> str | None:
-        return next(filter(None, (line.at(*place).text for _, line in lines(path))), None)
-
-    return found
+    return lambda path: _text_at((line for _, line in lines(path)), *place)
 
 
 def _changed_at(path: Path) -> datetime:
@@ -192,13 +191,11 @@ def _codex_run(call: Json) -> Ran:
 
 
 def _object(value: Json) -> Json:
-    """Return the object that a text holds as JSON; another value, such as a patch, as it is."""
     read = decoded(value.text.encode(errors="replace"))
     return read if isinstance(read.value, dict) else value
 
 
 def _codex_error(output: Json) -> str:
-    """Return the error in the result of a call, or an empty text."""
     read = _object(output)
     text = read.at("output").value or read.at("content").value or read.value
     said = text if isinstance(text, str) else str(text)
@@ -223,11 +220,6 @@ def _gemini_directory(path: Path) -> str | None:
         return None
 
 
-def _gemini_session(path: Path) -> str:
-    found = (line.at("sessionId").text for line in _gemini_records(path))
-    return next(filter(None, found), path.stem)
-
-
 def _gemini_cli(path: Path) -> Iterator[Entry]:
     records = _gemini_records(path)
     messages = [one for record in records for one in (record, *record.at("messages").items)]
@@ -246,7 +238,6 @@ def _gemini_cli(path: Path) -> Iterator[Entry]:
 
 
 def _gemini_records(path: Path) -> Iterator[Json]:
-    """Yield the lines of a transcript, or the one object of an older one."""
     if path.suffix == ".jsonl":
         yield from (line for _, line in lines(path))
     elif path.stat().st_size <= BYTES_MAX:
@@ -289,7 +280,6 @@ def _opencode_run(part: Json) -> Ran:
 
 
 def _rows(path: Path, query: str, *given: str) -> list[Any]:
-    """Return the rows of a query."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found:
             return found.execute(query, given).fetchall()
@@ -325,7 +315,11 @@ def _event_lines(path: Path) -> Iterator[Entry]:
 READERS: Final[Mapping[str, Reader]] = {
     "claude_code": Reader(_claude_code, _first("cwd")),
     "codex": Reader(_codex, _first("payload", "cwd"), lambda path: path.stem[-UUID_LENGTH:]),
-    "gemini_cli": Reader(_gemini_cli, _gemini_directory, _gemini_session),
+    "gemini_cli": Reader(
+        _gemini_cli,
+        _gemini_directory,
+        lambda path: _text_at(_gemini_records(path), "sessionId") or path.stem,
+    ),
     "opencode": Reader(
         _opencode,
         lambda path: next((row[0] for row in _rows(path.parent, DIRECTORY, path.name)), None),

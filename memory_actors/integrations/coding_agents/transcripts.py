@@ -1,7 +1,7 @@
 """The transcript of a session, whatever host wrote it: turns, each with what was run for it.
 
-A host writes one line of JSON for each message. `readers.py` yields them as `Prompt`, `Reply` and
-`Ran`; here those become turns. A line that cannot be read costs itself alone.
+`readers.py` yields `Prompt`, `Reply` and `Ran`; here those become turns. A line that cannot be read
+costs itself alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -146,7 +146,6 @@ def lines(path: Path) -> Iterator[tuple[int, Json]]:
 
 
 def _short_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; nothing in place of one that is too long."""
     while line := file.readline(LINE_BYTES_MAX):
         is_long = False
         while len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):

@@ -223,7 +223,6 @@ class _Merging:
         self.conflicts: list[Conflict] = []
 
     def settle(self, base: Base, archived: Mapping[str, alignment.Placed]) -> None:
-        """Decide on each entry of the base, then find what both sides added alike."""
         of_name = dict(self._of_base(base, archived))
         for name, digest in base:
             self._decide(name, digest, of_name.get(name))
@@ -235,7 +234,6 @@ class _Merging:
     def _of_base(
         self, base: Base, archived: Mapping[str, alignment.Placed]
     ) -> list[tuple[str, FileBlock]]:
-        """Match the file's blocks with the entries of the base."""
         digests = {digest for _, digest in base}
         if not digests:
             return []
@@ -288,7 +286,6 @@ def base_of(blocks: Iterable[alignment.Placed]) -> Base:
 
 
 def _but_for_spacing(raw: str) -> Iterator[bytes]:
-    """Yield the digests of a block as it is, then with other blank lines behind it."""
     yield text_digest(raw)
     body = raw.rstrip()
     for end in ENDS:

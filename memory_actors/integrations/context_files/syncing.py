@@ -19,18 +19,31 @@ way, to a separate file beside it.
 """
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
 
+import anyio
 import anyio.to_thread
 
+from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.api.plumbing import note_synced
+from memory_actors.api.plumbing import archive_digest, note_synced
 from memory_actors.base import text_files as files
 from memory_actors.base.context_documents import ContextEntry
-from memory_actors.base.errors import ContextFileError, StaleDocumentError, UnavailableError
+from memory_actors.base.errors import (
+    ContextFileError,
+    InvalidInputError,
+    MemoryActorsError,
+    StaleDocumentError,
+    SystemClosedError,
+    UnavailableError,
+)
+from memory_actors.base.text_files import real_path
 from memory_actors.integrations.context_files.merge import Base, Conflict, Merged, merge
 from memory_actors.kinds.context.alignment import Placed
 from memory_actors.kinds.context.markdown import heading_raw, render
@@ -124,7 +137,6 @@ def label_of(path: Path) -> str:
 
 
 def _check_text(text: str, path: Path) -> None:
-    """Refuse the mirror of an archive, and a text without line feeds."""
     if text.startswith(MARK):
         raise ContextFileError(f"{path} mirrors an archive: sync the document's own file")
     if "\r" in text.strip() and "\n" not in text:
@@ -145,7 +157,6 @@ class _Sync:
     archived: list[str] = field(default_factory=list)
 
     async def round(self) -> bool:
-        """Take the first step that is due; return whether there was none."""
         seen = await anyio.to_thread.run_sync(files.read, self.path)
         read = seen.text
         if read:
@@ -201,7 +212,6 @@ class _Sync:
         return False
 
     async def report(self) -> SyncReport:
-        """Write the mirror of the archive and say what was done."""
         mirror, warning = None, None
         entries = await self.document.archived()
         try:
@@ -219,3 +229,91 @@ class _Sync:
             archive_path=None if mirror is None else str(mirror),
             warning=warning,
         )
+
+
+INTERVAL_S = 0.5
+RETRY_S = 10.0  # after a failure, if nothing changes before: a full disk may have room again
+
+logger = get_logger(__name__)
+
+
+class _Sight(NamedTuple):
+    file: tuple[int, int, int] | None
+    document: bytes
+    archive: bytes
+
+
+async def watch(
+    document: ContextDocument,
+    path: str | Path,
+    *,
+    interval_s: float = INTERVAL_S,
+    auto_archive: bool = False,
+) -> AsyncIterator[SyncReport]:
+    """Sync now, and whenever one of the two has changed; yield what each sync did, if anything.
+
+    A sync that fails is logged as a warning, and tried again when something changes, or 10 s later.
+    Ends when the memory closes; close or cancel it to stop before.
+
+    :raises InvalidInputError: a bad path or interval.
+    """
+    if isinstance(interval_s, bool) or not isinstance(interval_s, int | float) or interval_s < 0:
+        raise InvalidInputError(f"interval_s must be a number of seconds, not {interval_s!r:.40}")
+    real_path(path)
+    watched = _Watched(document, Path(path), auto_archive=auto_archive)
+    while True:
+        try:
+            report = await watched.step()
+        except SystemClosedError:
+            return
+        if report is not None:
+            yield report
+        await anyio.sleep(interval_s)
+
+
+class _Watched:
+    def __init__(self, document: ContextDocument, path: Path, *, auto_archive: bool):
+        self._document = document
+        self._path = path
+        self._auto_archive = auto_archive
+        self._before: _Sight | None = None
+        self._settled: _Sight | None = None
+        self._retry_at_s = math.inf
+        self._warned = ""
+
+    async def step(self) -> SyncReport | None:
+        """Look; sync if something has changed and stands still.
+
+        Return a report if the sync changed anything.
+        """
+        text = render(block.raw for block in await self._document.blocks())
+        file = await anyio.to_thread.run_sync(_stat, self._path)
+        sight = _Sight(file, text_digest(text), await archive_digest(self._document))
+        still = self._before is None or sight.file == self._before.file
+        self._before = sight
+        if not still or (sight == self._settled and monotonic() < self._retry_at_s):
+            return None
+        try:
+            report = await sync(self._document, self._path, auto_archive=self._auto_archive)
+        except SystemClosedError:
+            raise
+        except MemoryActorsError as error:
+            message = str(error)
+            self._settled, self._retry_at_s = sight, monotonic() + RETRY_S
+            if message != self._warned:
+                logger.warning("a document and its file are not in step", error=message)
+            self._warned = message
+            return None
+        self._warned, self._retry_at_s = "", math.inf
+        # An idle sync settles the state that preceded it; after any other sync, the next look
+        # checks again.
+        self._settled = sight if report.quiet else None
+        return None if report.quiet else report
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:  # the sync says what is wrong with it
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -9,24 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from langgraph.store.base import (
-    GetOp,
-    ListNamespacesOp,
-    MatchCondition,
-    Op,
-    PutOp,
-    Result,
-    SearchItem,
-    SearchOp,
-    TTLConfig,
-    validate_op_namespace,
-)
+from langgraph.store import base
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import MemoryType
 from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_name, check_text
 from memory_actors.integrations.langgraph import items
-from memory_actors.integrations.langgraph.filters import Filter, documents_filter
+from memory_actors.integrations.langgraph.items import Filter, documents_filter
 from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
@@ -48,9 +37,9 @@ class Operations:
     _names: items.NamespaceNames
     _index: Index | None
     _clock: Callable[[], int]
-    _ttl: Callable[[], TTLConfig]
+    _ttl: Callable[[], base.TTLConfig]
 
-    async def batch(self, given: Sequence[Op]) -> list[Result]:
+    async def batch(self, given: Sequence[base.Op]) -> list[base.Result]:
         """Check operations, and carry them out.
 
         :raises InvalidNamespaceError: of one of them; nothing was done.
@@ -59,9 +48,9 @@ class Operations:
         self.check(given)
         return await self.carry_out(given)
 
-    async def carry_out(self, given: Sequence[Op]) -> list[Result]:
+    async def carry_out(self, given: Sequence[base.Op]) -> list[base.Result]:
         """Carry out checked operations: reads see what was there before, the last put counts."""
-        puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
+        puts = {(op.namespace, op.key): op for op in given if isinstance(op, base.PutOp)}
         values = {
             at: items.checked_value(op.value) for at, op in puts.items() if op.value is not None
         }
@@ -92,36 +81,36 @@ class Operations:
             )
         return swept
 
-    def check(self, given: Sequence[Op]) -> None:
+    def check(self, given: Sequence[base.Op]) -> None:
         """Raise for an operation that could never be carried out, before any is."""
         for op in given:
-            validate_op_namespace(op)
-            if isinstance(op, PutOp):
+            base.validate_op_namespace(op)
+            if isinstance(op, base.PutOp):
                 user_id, collection = self._names.place(op.namespace)
                 for name, what in ((user_id, "user"), (collection, "collection"), (op.key, "key")):
                     check_name(name, what)
                 if op.value is not None:
                     items.checked_value(op.value)
                     items.checked_metadata(op, self._clock())
-            if isinstance(op, SearchOp | ListNamespacesOp):
+            if isinstance(op, base.SearchOp | base.ListNamespacesOp):
                 check_count(op.limit, "limit")
                 check_count(op.offset, "offset")
-            if isinstance(op, SearchOp) and op.query is not None:
+            if isinstance(op, base.SearchOp) and op.query is not None:
                 check_text(op.query, "query")
 
     # --- reads
 
-    async def _read(self, op: Op) -> Result:
-        if isinstance(op, GetOp):
+    async def _read(self, op: base.Op) -> base.Result:
+        if isinstance(op, base.GetOp):
             found = await self._find(op.namespace, op.key)
             if found is None or (self._omits and found.is_over(self._clock())):
                 return None
             if op.refresh_ttl:
                 await self._refresh(found)
             return found.item()
-        if isinstance(op, SearchOp):
+        if isinstance(op, base.SearchOp):
             return await self._search(op)
-        return await self._list(op) if isinstance(op, ListNamespacesOp) else None
+        return await self._list(op) if isinstance(op, base.ListNamespacesOp) else None
 
     async def _find(self, namespace: Sequence[str], key: str) -> items.StoredItem | None:
         user_id, collection = self._names.place(namespace)
@@ -134,7 +123,7 @@ class Operations:
             return None  # it was found by its memory id
         return items.item_of(user_id, collection, key, document.value, document)
 
-    async def _search(self, op: SearchOp) -> list[SearchItem]:
+    async def _search(self, op: base.SearchOp) -> list[base.SearchItem]:
         query = op.query or ""
         if query.strip() and self._index is not None:
             index, matching = self._index, await self._matching(op)
@@ -149,7 +138,7 @@ class Operations:
             await self._all(self._refresh(found) for found, _ in page)
         return [found.search_item(score) for found, score in page]
 
-    async def _matching(self, op: SearchOp, limit: int = ALL) -> list[items.StoredItem]:
+    async def _matching(self, op: base.SearchOp, limit: int = ALL) -> list[items.StoredItem]:
         """Return the items that a search may return, those put last first; `limit` of each user."""
         users = await self._users(op.namespace_prefix)
         if op.filter:
@@ -165,7 +154,7 @@ class Operations:
         return sorted(found, key=lambda one: one.updated_at, reverse=True)
 
     async def _with_values(
-        self, user_id: str, op: SearchOp, asked: Filter
+        self, user_id: str, op: base.SearchOp, asked: Filter
     ) -> list[items.StoredItem]:
         documents, prefix, now_us = self._memory.user(user_id).documents, op.namespace_prefix, 0
         if self._omits:
@@ -182,7 +171,7 @@ class Operations:
         return found
 
     async def _by_retrieval(
-        self, op: SearchOp, query: str
+        self, op: base.SearchOp, query: str
     ) -> list[tuple[items.StoredItem, float | None]]:
         """Rank by our own retrieval; what it does not return comes behind what it does."""
         wanted = op.offset + op.limit
@@ -200,7 +189,7 @@ class Operations:
         return [*_best_first(hits), *others]
 
     async def _retrieved(
-        self, user_id: str, op: SearchOp, query: str, among: Set[str] | None
+        self, user_id: str, op: base.SearchOp, query: str, among: Set[str] | None
     ) -> list[tuple[items.StoredItem, float | None]]:
         user = self._memory.user(user_id)
         about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
@@ -217,7 +206,7 @@ class Operations:
         scores = {hit.memory_id: hit.score for hit in asked}
         return [(one, scores[one.memory_id]) for one in items.items_of(user_id, asked)]
 
-    async def _list(self, op: ListNamespacesOp) -> list[items.Namespace]:
+    async def _list(self, op: base.ListNamespacesOp) -> list[items.Namespace]:
         conditions = op.match_conditions or ()
         prefixes = [one.path for one in conditions if one.match_type == "prefix"]
         # The user is known where one of the prefixes says it, and not by a wildcard.
@@ -245,7 +234,7 @@ class Operations:
 
     # --- writes
 
-    async def _put(self, op: PutOp, value: dict[str, Any] | None) -> None:
+    async def _put(self, op: base.PutOp, value: dict[str, Any] | None) -> None:
         user_id, collection = self._names.place(op.namespace)
         user = self._memory.user(user_id)
         if value is None:
@@ -295,7 +284,6 @@ class Operations:
         return made
 
     async def _users(self, prefix: Sequence[str]) -> list[str]:
-        """Return the users who may have namespaces that begin so."""
         one = self._names.user_below(prefix)
         return [one] if one is not None else list(await self._memory.users())
 
@@ -303,8 +291,7 @@ class Operations:
     def _omits(self) -> bool:
         return bool(self._ttl().get("omit_expired"))
 
-    def _about(self, op: SearchOp) -> Filter:
-        """Return the filter of what the metadata says: the prefix, and that it has not expired."""
+    def _about(self, op: base.SearchOp) -> Filter:
         labels = enumerate(op.namespace_prefix)
         asked: list[Filter] = [{f"langgraph.namespace.{at}": {"eq": label}} for at, label in labels]
         if not asked:  # a label says it too, and each condition is asked of every document
@@ -317,12 +304,10 @@ class Operations:
 def _best_first(
     found: Iterable[tuple[items.StoredItem, float | None]],
 ) -> list[tuple[items.StoredItem, float | None]]:
-    """Return by score; those without one behind the others, in their order."""
     return sorted(found, key=lambda one: -1e9 if one[1] is None else one[1], reverse=True)
 
 
-def _matches(condition: MatchCondition, namespace: items.Namespace) -> bool:
-    """Tell whether a namespace begins or ends as a condition says; `*` is any one label."""
+def _matches(condition: base.MatchCondition, namespace: items.Namespace) -> bool:
     path, length = tuple(condition.path), len(condition.path)
     if condition.match_type not in ("prefix", "suffix"):
         raise InvalidInputError(f"match_type must be prefix or suffix: {condition.match_type!r}")

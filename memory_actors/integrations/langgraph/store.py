@@ -304,7 +304,6 @@ class Joined:
                         _fail(call[1], own)
 
     async def _carry_out(self, calls: Sequence[Call]) -> None:
-        """Carry out the operations of calls as one batch, each once, and answer them."""
         ops: list[Op] = []
         places: dict[object, int] = {}
         asked = [[_place(op, ops, places) for op in given] for given, _ in calls]

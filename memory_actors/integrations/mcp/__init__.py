@@ -15,9 +15,6 @@ TOOL_SETS = ("memory", "graph", "files", "review")
 
 
 def check_installed() -> None:
-    """See that the extra is there, without loading it.
-
-    :raises MissingExtraError: it is not.
-    """
+    """See that the extra is there, without loading it, or raise `MissingExtraError`."""
     if find_spec("mcp") is None:
         raise MissingExtraError("MCP needs mcp: run `pip install 'memory-actors[mcp]'`")

@@ -19,8 +19,6 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _OfMemory(_Answer, frozen=True, kw_only=True, rename=SYNONYMS):
-    """An answer about one memory."""
-
     memory_id: str
 
 

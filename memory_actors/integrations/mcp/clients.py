@@ -1,23 +1,22 @@
 """The clients that are told of our MCP server: where their configuration is, and what goes into it.
 
-A change is made first and shown (`Change.diff`), and written only if the file still is what was
-shown. Everything else in the file stays, byte for byte (`jsonc.py`, `toml_table.py`); a damaged
-file is refused.
+A change is shown as a diff, and written only if the file still is what was shown. All else in
+the file stays, byte for byte (`config_text.py`); a damaged file is refused.
 """
 
+import codecs
 import difflib
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.integrations.mcp import jsonc, toml_table
+from memory_actors.integrations.mcp.config_text import syntax_of
 
 NAME: Final = "memory-actors"
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
@@ -111,21 +110,6 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
     }  # fmt: skip
 
 
-class Change(Protocol):
-    """A change of somebody's configuration that is not made yet."""
-
-    @property
-    def diff(self) -> str:
-        """The change, as text for people."""
-
-    @property
-    def is_none(self) -> bool:
-        """True if there is nothing to do."""
-
-    def write(self) -> Sequence[str]:
-        """Make the change; return the failures that are left to the user."""
-
-
 class ConfigurationChange(NamedTuple):
     """A change to a file that is not written yet."""
 
@@ -211,55 +195,45 @@ def installing(
         `replace`.
     """
     it, before = CLIENTS[client], _read(path)
-    text, where, data = _text(path, before or b""), (it.key, NAME), it.entry(command)
-    is_toml, known = path.suffix == ".toml", None
+    data, syntax, known = it.entry(command), syntax_of(path, comments=it.comments), None
+    text = _text(path, before or b"")
     with _telling(path):
-        if text.strip():
-            parsed = toml_table.parsed if is_toml else partial(jsonc.parsed, comments=it.comments)
-            whole = parsed(text)
-            servers = whole.get(it.key) if isinstance(whole, dict) else None
-            known = servers.get(NAME) if isinstance(servers, dict) else None
+        whole = syntax.parsed(text) if text.strip() else {}
+        servers = whole.get(it.key) if isinstance(whole, dict) else None
+        known = servers.get(NAME) if isinstance(servers, dict) else None
     if known == data:
         return ConfigurationChange(path, before, before)
     if known is not None and not replace:
         raise InvalidInputError(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
-    with _telling(path):
-        if is_toml:
-            after = toml_table.with_table(None if before is None else text, where, data)
-        else:
-            after = jsonc.with_member(text, where, data, comments=it.comments)
-    ended = before is not None or after.endswith("\n")
-    return ConfigurationChange(path, before, _as(after if ended else f"{after}\n", before))
+    given = None if before is None else text
+    return changing(path, lambda _text: syntax.with_member(given, (it.key, NAME), data))
 
 
 def removing(client: str, path: Path) -> ConfigurationChange:
-    """Return the change that makes a client forget our server.
-
-    :raises InvalidInputError: the file is damaged.
-    """
-    it, before = CLIENTS[client], _read(path)
-    if before is None:
-        return ConfigurationChange(path, None, None)
-    had, is_toml = _text(path, before), path.suffix == ".toml"
-    with _telling(path):
-        if is_toml:
-            left = toml_table.without_table(had, (it.key, NAME))
-        else:
-            left = jsonc.without_member(had, (it.key, NAME), comments=it.comments)
-    alone = "" if is_toml else "\n"
-    if had.startswith(("{", "[")) and left == alone:  # `installing` made the file for our server
-        return ConfigurationChange(path, before, None)
-    return ConfigurationChange(path, before, _as(left, before))
+    """Return the change that makes a client forget our server, or raise `InvalidInputError`."""
+    it = CLIENTS[client]
+    syntax = syntax_of(path, comments=it.comments)
+    alone = "" if path.suffix == ".toml" else "\n"
+    return changing(
+        path,
+        lambda text: syntax.without_member(text, (it.key, NAME)),
+        # `installing` made such a file for our server
+        goes=lambda had, left: had.startswith(("{", "[")) and left == alone,
+    )
 
 
 def changing(
-    path: Path, change: Callable[[str], str], onto: ConfigurationChange | None = None
+    path: Path,
+    change: Callable[[str], str],
+    onto: ConfigurationChange | None = None,
+    *,
+    goes: Callable[[str, str], bool] = lambda _had, left: left.strip() in ("", "{}"),
 ) -> ConfigurationChange:
     """Return a change to a file that a function of its text makes, on top of another one.
 
-    A file in which nothing is left, or `{}`, goes.
+    `goes` tells from the text before and after whether nothing is left, so that the file goes.
 
     :raises InvalidInputError: the file is damaged.
     """
@@ -270,9 +244,11 @@ def changing(
         text = change(given)
     if text == given:
         return ConfigurationChange(path, before, now)
+    if goes(given, text):
+        return ConfigurationChange(path, before, None)
     ended = text if text.endswith("\n") or before is not None else f"{text}\n"
-    is_empty = text.strip() in ("", "{}")
-    return ConfigurationChange(path, before, None if is_empty else _as(ended, before))
+    marked = before is not None and before.startswith(codecs.BOM_UTF8)
+    return ConfigurationChange(path, before, ended.encode("utf-8-sig" if marked else "utf-8"))
 
 
 @contextmanager
@@ -306,9 +282,3 @@ def _text(path: Path, data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{path} is damaged and was left as it is: no UTF-8") from error
-
-
-def _as(text: str, before: bytes | None) -> bytes:
-    """Return a text as bytes, with the mark at the beginning that the file had."""
-    marked = before is not None and before.startswith(b"\xef\xbb\xbf")
-    return text.encode("utf-8-sig" if marked else "utf-8")

@@ -7,9 +7,8 @@ import msgspec
 
 from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall
 from memory_actors.integrations.memory_tool import MemoryTool
-from memory_actors.integrations.memory_tool.tool import command_parameters
+from memory_actors.integrations.memory_tool.tool import PARAMETERS, command_parameters
 
-TYPES: Final[dict[str, Any]] = {"string": str, "integer": int, "array": list[int]}
 COMMANDS: Final = {
     "view": (
         "View a directory or a file of your memory. View /memories before you begin.\n"
@@ -44,11 +43,9 @@ class FilesAnswer(msgspec.Struct, frozen=True):
 
 
 def _tool(command: str) -> Tool:
-    required, optional = command_parameters(command)
     takes = msgspec.defstruct(
         command.title().replace("_", ""),
-        [(name, _worded(schema)) for name, schema in required.items()]
-        + [(name, _worded(schema, optional=True), None) for name, schema in optional.items()],
+        [_field(*one) for one in command_parameters(command).items()],
         frozen=True, kw_only=True, forbid_unknown_fields=True,
     )  # fmt: skip
 
@@ -63,11 +60,13 @@ def _tool(command: str) -> Tool:
     )  # fmt: skip
 
 
-def _worded(schema: dict[str, Any], *, optional: bool = False) -> Any:
-    """Return the type of a parameter, with its words."""
-    kind = TYPES[schema["type"]]
-    words = schema["description"].rpartition(": ")[2]
-    return Annotated[kind | None if optional else kind, msgspec.Meta(description=words)]
+def _field(name: str, is_required: bool) -> tuple[Any, ...]:
+    """Return a parameter as a field of a struct, with its words for one command alone."""
+    kind, (meta,) = PARAMETERS[name].__origin__, PARAMETERS[name].__metadata__
+    words = msgspec.Meta(description=meta.description.rpartition(": ")[2])
+    if is_required:
+        return name, Annotated[kind, words]
+    return name, Annotated[kind | None, words], None
 
 
 TOOLS: Final[Sequence[Tool]] = tuple(map(_tool, COMMANDS))

@@ -1,8 +1,7 @@
 """`--tools graph`: the nine tools of the reference memory server, with its names and shapes.
 
-The graph is `user.entities`, so what is written here is also recalled, explained and replayed. Each
-tool answers as the reference does; docs/integrations/mcp.md says where it does not, and why, and a
-test runs both on the same calls.
+The graph is `user.entities`. Each tool answers as the reference does; docs/integrations/mcp.md says
+where it does not, and why, and a test runs both on the same calls.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -14,8 +13,7 @@ import msgspec
 from memory_actors.base.errors import MemoryActorsError, NotFoundError
 from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.validation import content_bytes
-from memory_actors.integrations.mcp import graph_shapes as shapes
-from memory_actors.integrations.mcp import graph_stored
+from memory_actors.integrations.mcp import graph_stored as stored
 from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall, builtins
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
@@ -48,46 +46,40 @@ async def _each(call: ToolCall, given: Sequence[T], step: Callable[[T], Awaitabl
 
 
 async def _create_entities(call: ToolCall) -> ToolAnswer:
-    """Create entities, but for those whose name is there."""
     user, new = call.user, call.given.entities
     _check(text for one in new for text in (one.name, one.type, *one.observations))
-    graph = await graph_stored.stored(user)
-    ids = {one.data["name"]: one.memory_id for one in graph.entities[::-1]}
-    mentioned = {name_key(one.data["name"]) for one in graph.mentioned}
-    created: list[shapes.GraphNode] = []
+    graph = await stored.graph_of(user)
+    there = {one.data["name"] for one in graph.entities}
+    created: list[stored.GraphNode] = []
     spelled: dict[str, str] = {}
 
-    async def create(one: shapes.GraphNode) -> None:
-        if one.name not in ids:
-            with suppress(NotFoundError):  # this name and type may be there in another spelling
-                spelled[one.name] = (await user.entities.get(one.name, one.type)).name
-                return
-            receipt = await user.entities.add_entity(one.name, one.type, one.observations)
-            ids[one.name] = receipt.memory_id
-            observations = list(dict.fromkeys(one.observations))
-            created.append(
-                shapes.GraphNode(name=one.name, type=one.type, observations=observations)
-            )
-        if name_key(one.name) in mentioned:
-            await graph_stored.replace_mentioned(user, ids[one.name])
-            mentioned.discard(name_key(one.name))
+    async def create(one: stored.GraphNode) -> None:
+        if one.name in there:
+            return
+        with suppress(NotFoundError):  # this name and type may be there in another spelling
+            spelled[one.name] = (await user.entities.get(one.name, one.type)).name
+            return
+        await user.entities.add_entity(one.name, one.type, one.observations)
+        there.add(one.name)
+        observations = list(dict.fromkeys(one.observations))
+        created.append(stored.GraphNode(name=one.name, type=one.type, observations=observations))
 
     await _each(call, new, create)
-    if created:
-        await graph_stored.settle(user)
+    if created or graph.mentioned:
+        await stored.settle(user)
     named = ", ".join(f"{name!r} is there as {known!r}" for name, known in spelled.items())
     note = f"Not created, as case, width and blanks tell no names apart: {named}."
-    return _answer(shapes.NodeList(created), created, note=note if spelled else None)
+    return _answer(stored.NodeList(created), created, note=note if spelled else None)
 
 
 async def _create_relations(call: ToolCall) -> ToolAnswer:
     """Create relations; a name that is no entity is mentioned from now on."""
     user, new = call.user, call.given.relations
     _check(text for one in new for text in (one.source, one.target, one.relation))
-    created: list[shapes.GraphRelation] = []
-    names = _Names(user, await graph_stored.stored(user))
+    created: list[stored.GraphRelation] = []
+    names = _Names(user, await stored.graph_of(user))
 
-    async def create(one: shapes.GraphRelation) -> None:
+    async def create(one: stored.GraphRelation) -> None:
         for attempts_left in reversed(range(ATTEMPTS)):
             try:
                 created.extend(await _related(user, names, one))
@@ -95,27 +87,26 @@ async def _create_relations(call: ToolCall) -> ToolAnswer:
             except NotFoundError:  # others have created, or deleted, what it names meanwhile
                 if not attempts_left:
                     raise
-                names.read(await graph_stored.stored(user))
+                names.read(await stored.graph_of(user))
 
     await _each(call, new, create)
     if names.has_mentioned:
-        await graph_stored.settle(user)
-    return _answer(shapes.Relations(created), created)
+        await stored.settle(user)
+    return _answer(stored.Relations(created), created)
 
 
 class _Names:
     """The entities that the relations of a call name: those of the graph, and new ones."""
 
-    def __init__(self, user: UserMemory, graph: graph_stored.Stored):
+    def __init__(self, user: UserMemory, graph: stored.Stored):
         self._user = user
         self.has_mentioned = False
         self.read(graph)
 
-    def read(self, graph: graph_stored.Stored) -> None:
-        """Begin again with the graph as it is now."""
+    def read(self, graph: stored.Stored) -> None:
         self._graph = graph
         self._new: dict[str, tuple[str, str]] = {}
-        self.known = {graph_stored.link(one) for one in graph.relations}
+        self.known = {stored.link(one) for one in graph.relations}
 
     async def end(self, name: str) -> tuple[str, str]:
         """Return the id and the own name of what has a name; it is mentioned from now on."""
@@ -123,18 +114,18 @@ class _Names:
         if found is not None:
             return found.memory_id, found.data["name"]
         if key not in self._new:
-            receipt = await self._user.entities.add_entity(name, graph_stored.MENTIONED)
+            receipt = await self._user.entities.add_entity(name, stored.MENTIONED)
             self._new[key], self.has_mentioned = (receipt.memory_id, name), True
         return self._new[key]
 
 
 async def _related(
-    user: UserMemory, names: _Names, asked: shapes.GraphRelation
-) -> list[shapes.GraphRelation]:
+    user: UserMemory, names: _Names, asked: stored.GraphRelation
+) -> list[stored.GraphRelation]:
     """Relate two names; return the relation, with the names as they are there, if it is new."""
     source_id, source = await names.end(asked.source)
     target_id, target = await names.end(asked.target)
-    made = shapes.GraphRelation(source=source, relation=asked.relation, target=target)
+    made = stored.GraphRelation(source=source, relation=asked.relation, target=target)
     if made in names.known:
         return []
     receipt = await user.entities.relate(source_id, made.relation, target_id, exclusive=False)
@@ -145,29 +136,28 @@ async def _related(
 async def _add_observations(call: ToolCall) -> ToolAnswer:
     given = call.given.observations
     _check(text for one in given for text in (one.entity_name, *one.contents))
-    graph = await graph_stored.stored(call.user)
+    graph = await stored.graph_of(call.user)
     found = {one.entity_name: graph.named(one.entity_name) for one in given}
     entities = {name: entity for name, entity in found.items() if entity is not None}
     for name in found.keys() - entities.keys():
         raise NotFoundError(f"Entity with name {name} not found")
     known = {one.memory_id: set(one.data["observations"]) for one in entities.values()}
-    results: list[shapes.Added] = []
+    results: list[stored.Added] = []
 
-    async def add(one: shapes.NewObservations) -> None:
+    async def add(one: stored.NewObservations) -> None:
         entity = entities[one.entity_name]
         has = known[entity.memory_id]
         new = [text for text in dict.fromkeys(one.contents) if text not in has]
         if new:
             await call.user.entities.observe(entity.memory_id, *new)
             has.update(new)
-        results.append(shapes.Added(entity.data["name"], new))
+        results.append(stored.Added(entity.data["name"], new))
 
     await _each(call, given, add)
-    return _answer(shapes.AddedObservations(results), results)
+    return _answer(stored.AddedObservations(results), results)
 
 
 def _check(texts: Iterable[str]) -> None:
-    """Refuse what cannot be kept before anything is written."""
     for text in texts:
         content_bytes(text)
 
@@ -176,18 +166,16 @@ def _check(texts: Iterable[str]) -> None:
 
 
 async def _delete_entities(call: ToolCall) -> ToolAnswer:
-    graph = await graph_stored.stored(call.user)
+    graph = await stored.graph_of(call.user)
     shown = [*graph.entities, *graph.mentioned]
     gone = [
-        one.memory_id
-        for name in call.given.entity_names
-        for one in graph_stored.of_name(shown, name)
+        one.memory_id for name in call.given.entity_names for one in stored.of_name(shown, name)
     ]
     return await _deleted(call, list(dict.fromkeys(gone)), "Entities")
 
 
 async def _delete_relations(call: ToolCall) -> ToolAnswer:
-    graph = await graph_stored.stored(call.user)
+    graph = await stored.graph_of(call.user)
     gone = [one.memory_id for asked in call.given.relations for one in graph.related(asked)]
     return await _deleted(call, list(dict.fromkeys(gone)), "Relations")
 
@@ -200,19 +188,19 @@ async def _deleted(call: ToolCall, memory_ids: Sequence[str], what: str) -> Tool
             await call.user.delete(memory_id)
 
     await _each(call, memory_ids, delete)
-    graph = await graph_stored.stored(call.user)
-    needed = {end for one in graph.ever_related for end in graph_stored.ends(one)}
+    graph = await stored.graph_of(call.user)
+    needed = {end for one in graph.ever_related for end in stored.ends(one)}
     for one in graph.mentioned:
         if one.memory_id not in needed and not one.data["observations"]:
-            await graph_stored.forget_mentioned(call.user, one.memory_id)
+            await stored.forget_mentioned(call.user, one.memory_id)
     return _done(what)
 
 
 async def _delete_observations(call: ToolCall) -> ToolAnswer:
-    graph = await graph_stored.stored(call.user)
+    graph = await stored.graph_of(call.user)
     left = {one.memory_id: set(one.data["observations"]) for one in graph.entities}
 
-    async def delete(one: shapes.OldObservations) -> None:
+    async def delete(one: stored.OldObservations) -> None:
         entity = graph.named(one.entity_name)
         if entity is not None:
             has = left[entity.memory_id]
@@ -228,19 +216,19 @@ async def _delete_observations(call: ToolCall) -> ToolAnswer:
 def _done(what: str) -> ToolAnswer:
     message = f"{what} deleted successfully"
     return ToolAnswer(
-        shapes.DeletionDone(success=True, message=message), text=message, changed=True
+        stored.DeletionDone(success=True, message=message), text=message, changed=True
     )
 
 
 # --- read
 
 
-async def read_graph(user: UserMemory) -> shapes.KnowledgeGraph:
+async def read_graph(user: UserMemory) -> stored.KnowledgeGraph:
     """Return the whole graph."""
-    graph = await graph_stored.stored(user)
-    return shapes.KnowledgeGraph(
-        [graph_stored.node(one) for one in graph.entities],
-        [graph_stored.link(one) for one in graph.relations],
+    graph = await stored.graph_of(user)
+    return stored.KnowledgeGraph(
+        [stored.node(one) for one in graph.entities],
+        [stored.link(one) for one in graph.relations],
     )
 
 
@@ -249,7 +237,7 @@ async def _read_graph(call: ToolCall) -> ToolAnswer:
 
 
 async def _search_nodes(call: ToolCall) -> ToolAnswer:
-    graph, wanted = await graph_stored.stored(call.user), call.given.query.lower()
+    graph, wanted = await stored.graph_of(call.user), call.given.query.lower()
 
     def matches(entity: Memory) -> bool:
         texts = (entity.data["name"], entity.data["type"], *entity.data["observations"])
@@ -260,14 +248,13 @@ async def _search_nodes(call: ToolCall) -> ToolAnswer:
 
 
 async def _open_nodes(call: ToolCall) -> ToolAnswer:
-    graph, names = await graph_stored.stored(call.user), set(call.given.names)
-    ids = {one.memory_id for name in names for one in graph_stored.of_name(graph.entities, name)}
+    graph, names = await stored.graph_of(call.user), set(call.given.names)
+    ids = {one.memory_id for name in names for one in stored.of_name(graph.entities, name)}
     chosen = [one for one in graph.entities if one.memory_id in ids]
     return _found(call, graph.shown(chosen), f"the names {sorted(names)}")
 
 
-def _found(call: ToolCall, graph: shapes.KnowledgeGraph, wanted: str) -> ToolAnswer:
-    """Return the matching graph, with a note about the search."""
+def _found(call: ToolCall, graph: stored.KnowledgeGraph, wanted: str) -> ToolAnswer:
     user = call.user.user_id
     note = (
         f"Searched: user {user!r}, kind entity, for {wanted:.500}; no other filters. "
@@ -302,38 +289,38 @@ def _tool(
 TOOLS: Final[Sequence[Tool]] = (
     _tool(
         _create_entities, "Create multiple new entities in the knowledge graph. "
-        "One whose name is there already is left as it is.", shapes.NodeList, shapes.NodeList,
+        "One whose name is there already is left as it is.", stored.NodeList, stored.NodeList,
     ),
     _tool(
         _create_relations, "Create multiple new relations between entities in the knowledge "
-        "graph. Relations should be in active voice.", shapes.Relations, shapes.Relations,
+        "graph. Relations should be in active voice.", stored.Relations, stored.Relations,
     ),
     _tool(
         _add_observations, "Add new observations to existing entities in the knowledge graph.",
-        shapes.AddObservations, shapes.AddedObservations,
+        stored.AddObservations, stored.AddedObservations,
     ),
     _tool(
         _delete_entities, "Delete multiple entities and their relations from the knowledge graph.",
-        shapes.EntityNames, shapes.DeletionDone, destroys=True, repeats=True,
+        stored.EntityNames, stored.DeletionDone, destroys=True, repeats=True,
     ),
     _tool(
         _delete_observations, "Delete specific observations of entities in the knowledge graph.",
-        shapes.Deletions, shapes.DeletionDone, destroys=True, repeats=True,
+        stored.Deletions, stored.DeletionDone, destroys=True, repeats=True,
     ),
     _tool(
         _delete_relations, "Delete multiple relations from the knowledge graph.",
-        shapes.Relations, shapes.DeletionDone, destroys=True, repeats=True,
+        stored.Relations, stored.DeletionDone, destroys=True, repeats=True,
     ),
     _tool(
-        _read_graph, "Read the entire knowledge graph.", shapes.Nothing, shapes.KnowledgeGraph,
+        _read_graph, "Read the entire knowledge graph.", stored.Nothing, stored.KnowledgeGraph,
         reads=True, repeats=True,
     ),
     _tool(
         _search_nodes, "Search for nodes in the knowledge graph by a text in their names, types "
-        "or observations.", shapes.GraphQuery, shapes.KnowledgeGraph, reads=True, repeats=True,
+        "or observations.", stored.GraphQuery, stored.KnowledgeGraph, reads=True, repeats=True,
     ),
     _tool(
         _open_nodes, "Open specific nodes in the knowledge graph by their names.",
-        shapes.NodeNames, shapes.KnowledgeGraph, reads=True, repeats=True,
+        stored.NodeNames, stored.KnowledgeGraph, reads=True, repeats=True,
     ),
 )  # fmt: skip

@@ -4,17 +4,115 @@ A relation may name what is no entity. Ours needs both ends, so such a name beco
 type `MENTIONED`, which no tool here shows; it gives way to the real one when that is created.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from memory_actors.api.plumbing import from_origins
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import IS_COMPRESSED, Memory, MemoryType
-from memory_actors.integrations.mcp.graph_shapes import GraphNode, GraphRelation, KnowledgeGraph
 from memory_actors.kinds.entity.graph import name_key, relation_key
 from memory_actors.sharing.system import UserMemory
+
+
+def _said(words: str) -> msgspec.Meta:
+    return msgspec.Meta(description=words)
+
+
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True, rename={"type": "entityType"}):
+    """An entity."""
+
+    name: Annotated[str, _said("The name of the entity")]
+    type: Annotated[str, _said("The type of the entity")]
+    observations: Annotated[list[str], _said("What is known of it, one text each")]
+
+
+class GraphRelation(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"source": "from", "target": "to", "relation": "relationType"},
+):
+    """A relation of one entity to another."""
+
+    source: Annotated[str, _said("The name of the entity where the relation starts")]
+    target: Annotated[str, _said("The name of the entity where the relation ends")]
+    relation: Annotated[str, _said("The type of the relation, in active voice")]
+
+
+class KnowledgeGraph(msgspec.Struct, frozen=True):
+    """Entities, and relations of theirs."""
+
+    entities: list[GraphNode]
+    relations: list[GraphRelation]
+
+
+class NodeList(msgspec.Struct, frozen=True):
+    """Entities to create, or that were created."""
+
+    entities: list[GraphNode]
+
+
+class Relations(msgspec.Struct, frozen=True):
+    """Relations to create or delete, or that were created."""
+
+    relations: list[GraphRelation]
+
+
+class NewObservations(msgspec.Struct, frozen=True, rename="camel"):
+    """Observations to add to an entity."""
+
+    entity_name: Annotated[str, _said("The name of the entity to add the observations to")]
+    contents: Annotated[list[str], _said("The observations to add")]
+
+
+class Added(msgspec.Struct, frozen=True, rename="camel"):
+    """The observations that an entity did not have."""
+
+    entity_name: str
+    added_observations: list[str]
+
+
+class AddedObservations(msgspec.Struct, frozen=True):
+    """The observations that were added, for each entity."""
+
+    results: list[Added]
+
+
+class OldObservations(msgspec.Struct, frozen=True, rename="camel"):
+    """Observations to delete from an entity."""
+
+    entity_name: Annotated[str, _said("The name of the entity that has the observations")]
+    observations: Annotated[list[str], _said("The observations to delete")]
+
+
+class DeletionDone(msgspec.Struct, frozen=True):
+    """A deletion is done."""
+
+    success: bool
+    message: str
+
+
+def _arguments(name: str, **fields: Any) -> type[msgspec.Struct]:
+    return msgspec.defstruct(name, fields.items(), frozen=True, rename="camel")
+
+
+AddObservations = _arguments("AddObservations", observations=list[NewObservations])
+Deletions = _arguments("Deletions", deletions=list[OldObservations])
+EntityNames = _arguments(
+    "EntityNames", entity_names=Annotated[list[str], _said("The names of the entities to delete")]
+)
+GraphQuery = _arguments(
+    "GraphQuery", query=Annotated[str, _said("A text to look for in names, types and observations")]
+)
+NodeNames = _arguments(
+    "NodeNames", names=Annotated[list[str], _said("The names of the entities to return")]
+)
+Nothing = _arguments("Nothing")
+
 
 MENTIONED: Final = "(mentioned)"
 ALL: Final = 1_000_000  # more than any quota lets in
@@ -62,7 +160,6 @@ def of_name(entities: Iterable[Memory], name: str) -> list[Memory]:
 
 
 def _key(asked: GraphRelation) -> tuple[str, str, str]:
-    """Return the key that all spellings of one relation share."""
     return name_key(asked.source), relation_key(asked.relation), name_key(asked.target)
 
 
@@ -76,7 +173,7 @@ def link(relation: Memory) -> GraphRelation:
     return GraphRelation(**{name: relation.data[name] for name in GraphRelation.__struct_fields__})
 
 
-async def stored(user: UserMemory) -> Stored:
+async def graph_of(user: UserMemory) -> Stored:
     """Return the graph of a user as it is now."""
     found = await user.list_memories([MemoryType.ENTITY], limit=ALL)
     return Stored(found[::-1])
@@ -90,74 +187,50 @@ def ends(relation: Memory) -> tuple[str, str]:
 # --- names that are only mentioned
 
 
-async def replace_mentioned(user: UserMemory, memory_id: str) -> None:
-    """Give an entity all that was said of its name before it was there, what has ended, too."""
-    graph = await stored(user)
-    entity = next((one for one in graph.entities if one.memory_id == memory_id), None)
-    if entity is None:  # somebody has deleted it meanwhile
-        return
-    for old in of_name(graph.mentioned, entity.data["name"]):
+async def settle(user: UserMemory) -> None:
+    """Let names that are only mentioned give way to entities, with all that was said of them.
+
+    A writer calls this after creating an entity or mentioning a new name: the later of two writers
+    sees the other's write.
+    """
+    while True:
+        graph = await graph_of(user)
+        pairs = ((old, graph.named(old.data["name"])) for old in graph.mentioned)
+        old, entity = next((one for one in pairs if one[1] is not None), (None, None))
+        if old is None or entity is None:
+            return
         if old.data["observations"] or old.metadata or old.pinned:
             await from_origins(user, old.origins).entities.add_entity(
                 entity.data["name"], entity.data["type"], old.data["observations"],
                 metadata=_metadata(old), pinned=old.pinned,
             )  # fmt: skip
         said = [one for one in graph.ever_related if old.memory_id in ends(one)]
-        for relation in said:
+        for one in said:
+            source, target = (
+                entity.memory_id if end == old.memory_id else end for end in ends(one)
+            )
             with suppress(NotFoundError):  # it went with its other end meanwhile
-                await _relate_again(user, relation, {old.memory_id: memory_id})
-        if not await forget_mentioned(user, old.memory_id, {one.memory_id for one in said}):
-            await replace_mentioned(user, memory_id)
+                await from_origins(user, one.origins).entities.relate(
+                    source, one.data["relation"], target, fact=one.data["fact"],
+                    valid_from=one.data["valid_from"], valid_to=one.data["valid_to"],
+                    exclusive=False, metadata=_metadata(one), pinned=one.pinned,
+                )  # fmt: skip
+        await forget_mentioned(user, old.memory_id, {one.memory_id for one in said})
 
 
-async def settle(user: UserMemory) -> None:
-    """Give entities what others have meanwhile said of their names as of ones only mentioned.
-
-    A writer calls this after creating an entity or mentioning a new name: the later of two writers
-    sees the other's write.
-    """
-    graph = await stored(user)
-    for entity in [graph.named(one.data["name"]) for one in graph.mentioned]:
-        if entity is not None:
-            await replace_mentioned(user, entity.memory_id)
-
-
-async def forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> bool:
+async def forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> None:
     """Delete a name that is mentioned only, with relations that are done with.
 
-    Return False if others have related something else to it meanwhile: that is not to be lost, and
-    comes back with the name.
+    If others have related something else to it meanwhile, that comes back with the name.
     """
-    try:
+    with suppress(NotFoundError):  # somebody else has, meanwhile
         await user.delete(memory_id)
-    except NotFoundError:  # somebody else has, meanwhile
-        return True
-    deletion = (await user.history(memory_id))[-1]
-    came_back = False
-    for relation_id in deletion.data.get("relationship_ids", ()):
-        if relation_id not in done:
-            with suppress(
-                InvalidInputError, NotFoundError
-            ):  # its other end has been deleted as well
-                await user.restore([memory_id, relation_id])
-                came_back = True
-    return not came_back
-
-
-async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str]) -> None:
-    """Say a relation again of other entities, with all that is known of it, and by whom."""
-    source, target = (instead.get(end, end) for end in ends(old))
-    await from_origins(user, old.origins).entities.relate(
-        source,
-        old.data["relation"],
-        target,
-        fact=old.data["fact"],
-        valid_from=old.data["valid_from"],
-        valid_to=old.data["valid_to"],
-        exclusive=False,
-        metadata=_metadata(old),
-        pinned=old.pinned,
-    )
+        deletion = (await user.history(memory_id))[-1]
+        for relation_id in deletion.data.get("relationship_ids", ()):
+            if relation_id not in done:
+                # its other end may have been deleted as well
+                with suppress(InvalidInputError, NotFoundError):
+                    await user.restore([memory_id, relation_id])
 
 
 def _metadata(memory: Memory) -> dict[str, Any]:

@@ -74,7 +74,6 @@ LIMIT: Final = next(one for one in OPERATIONS["list_memories"].parameters if one
 
 
 def _takes(operation: str, *names: str, more: Sequence[Parameter] = ()) -> type[msgspec.Struct]:
-    """Return a struct of some parameters of an operation, and of more, each with its words."""
     declared = [one for one in OPERATIONS[operation].parameters if one.name in names]
     types = {one.name: in_json(one.type) for one in [*declared, *more]}
     if "memory_types" in types:
@@ -94,27 +93,16 @@ def _given(call: ToolCall) -> dict[str, Any]:
 
 
 def _writes(operation: str) -> Run:
-    """Return a runner that executes an operation on one memory, and answers with its receipt."""
-
     async def run(call: ToolCall) -> ToolAnswer:
-        receipt = await OPERATIONS[operation].bound(call.user)(**_given(call))
-        return ToolAnswer(told(receipt, WrittenMemory), changed=True)
+        return _written(await OPERATIONS[operation].bound(call.user)(**_given(call)))
 
     return run
 
 
-def _writes_all(operation: str) -> Run:
-    """Return a runner that executes an operation on several memories."""
-
-    async def run(call: ToolCall) -> ToolAnswer:
-        receipts = await OPERATIONS[operation].bound(call.user)(**_given(call))
-        return _all_written(receipts)
-
-    return run
-
-
-def _all_written(receipts: Sequence[Receipt]) -> ToolAnswer:
-    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in receipts]), changed=True)
+def _written(done: Receipt | Sequence[Receipt]) -> ToolAnswer:
+    if isinstance(done, Receipt):
+        return ToolAnswer(told(done, WrittenMemory), changed=True)
+    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in done]), changed=True)
 
 
 async def _remember_many(call: ToolCall) -> ToolAnswer:
@@ -123,7 +111,7 @@ async def _remember_many(call: ToolCall) -> ToolAnswer:
     await call.progress(0, len(items))
     receipts = await call.user.add_many(items)
     await call.progress(len(items), len(items))
-    return _all_written(receipts)
+    return _written(receipts)
 
 
 def _finds(operation: str) -> Run:
@@ -171,10 +159,8 @@ async def _relate(call: ToolCall) -> ToolAnswer:
     check_name(call.given.relation, "relation")
     if call.given.fact is not None:
         content_bytes(call.given.fact)
-    begins_us, ends_us = (
-        time_us(call.given.valid_from, "valid_from"),
-        time_us(call.given.valid_to, "valid_to"),
-    )
+    begins_us = time_us(call.given.valid_from, "valid_from")
+    ends_us = time_us(call.given.valid_to, "valid_to")
     now_us = int(time() * 1e6)
     if ends_us is not None and ends_us < (now_us if begins_us is None else begins_us):
         raise InvalidInputError(
@@ -187,7 +173,6 @@ async def _relate(call: ToolCall) -> ToolAnswer:
 
 
 async def _is_there(user: UserMemory, name: str) -> bool:
-    """Say whether there is an entity of a name."""
     try:
         await user.entities.get(name)
     except NotFoundError as error:
@@ -251,11 +236,11 @@ def _tool(
     run: Run,
     takes: type[msgspec.Struct],
     returns: type[msgspec.Struct],
-    words: Sequence[str],
+    what: str,
+    when: str,
+    example: str,
     **hints: bool,
 ) -> Tool:
-    """Return a tool; `words` are what it does, when to use it, and an example."""
-    what, when, example = words
     description = f"{what}\nUse when {when}\nExample: {example}"
     return Tool(name, title, description, takes, returns, run, **hints)
 
@@ -268,15 +253,13 @@ TOOLS: Final[Sequence[Tool]] = (
     _tool(
         "remember", "Remember a fact", _writes("add"),
         _takes("add", "content", "metadata", "occurred_at", "pinned"), WrittenMemory,
+        "Store one fact about the user or their work, for later conversations.",
         (
-            "Store one fact about the user or their work, for later conversations.",
-            (
-                "the user tells you something that will matter later (a preference, a decision, a "
-                "name, a date) or asks you to remember it. A fact that changed is stored as a new "
-                "one: the old one is marked as superseded by itself."
-            ),
-            '{"content": "Ann prefers the aisle seat on flights", "metadata": {"topic": "travel"}}',
+            "the user tells you something that will matter later (a preference, a decision, a "
+            "name, a date) or asks you to remember it. A fact that changed is stored as a new "
+            "one: the old one is marked as superseded by itself."
         ),
+        '{"content": "Ann prefers the aisle seat on flights", "metadata": {"topic": "travel"}}',
     ),
     _tool(
         "remember_many", "Remember several facts", _remember_many,
@@ -284,11 +267,9 @@ TOOLS: Final[Sequence[Tool]] = (
             "Many", OPERATIONS["add_many"].parameters[:1], {"items": FACTS}
         ),
         AllWritten,
-        (
-            "Store several facts at once, all or none.",
-            "a conversation or a document holds more than one fact worth keeping.",
-            '{"items": [{"content": "Ann lives in Oslo"}, {"content": "Ann has a dog, Rex"}]}',
-        ),
+        "Store several facts at once, all or none.",
+        "a conversation or a document holds more than one fact worth keeping.",
+        '{"items": [{"content": "Ann lives in Oslo"}, {"content": "Ann has a dog, Rex"}]}',
     ),
     _tool(
         "recall", "Recall", _finds("retrieve"),
@@ -296,62 +277,50 @@ TOOLS: Final[Sequence[Tool]] = (
             "retrieve", "query", "memory_types", "top_k", "filters", "since", "until", "agent_id"
         ),
         Memories,
+        "Find the memories that best answer a question, by meaning and by words.",
         (
-            "Find the memories that best answer a question, by meaning and by words.",
-            (
-                "the user refers to something from before, or an answer may depend on who they are "
-                "and what they like. Ask before you say that you do not know."
-            ),
-            '{"query": "Which seat does Ann like?", "limit": 3}',
+            "the user refers to something from before, or an answer may depend on who they are "
+            "and what they like. Ask before you say that you do not know."
         ),
+        '{"query": "Which seat does Ann like?", "limit": 3}',
         reads=True,
     ),
     _tool(
         "list_memories", "List memories", _finds("list_memories"),
         _takes("list_memories", "memory_types", "filters", "limit", "offset", "agent_id"), Memories,
-        (
-            _says("list_memories"),
-            "you need everything of a kind or with some metadata, not the best answers to a query.",
-            '{"filters": {"topic": "travel"}, "limit": 20}',
-        ),
+        _says("list_memories"),
+        "you need everything of a kind or with some metadata, not the best answers to a query.",
+        '{"filters": {"topic": "travel"}, "limit": 20}',
         reads=True,
     ),
     _tool(
         "get_memory", "Get a memory", _get, _takes("get", "memory_id"), ShownMemory,
-        (
-            "Return one memory in full.",
-            "you have its id and need its present text or metadata.",
-            '{"id": "mem_0123"}',
-        ),
+        "Return one memory in full.",
+        "you have its id and need its present text or metadata.",
+        '{"id": "mem_0123"}',
         reads=True,
     ),
     _tool(
         "update_memory", "Correct a memory", _writes("update"),
         _takes("update", "memory_id", "content", "metadata"), WrittenMemory,
-        (
-            _says("update"),
-            "a memory was wrong from the start. If it was right and things changed, use remember.",
-            '{"id": "mem_0123", "content": "Ann prefers the window seat"}',
-        ),
+        _says("update"),
+        "a memory was wrong from the start. If it was right and things changed, use remember.",
+        '{"id": "mem_0123", "content": "Ann prefers the window seat"}',
         destroys=True, repeats=True,
     ),
     _tool(
         "delete_memory", "Delete a memory", _writes("delete"),
         _takes("delete", "memory_id"), WrittenMemory,
-        (
-            _says("delete"),
-            "the user asks you to forget it. Find its id with recall first.",
-            '{"id": "mem_0123"}',
-        ),
+        _says("delete"),
+        "the user asks you to forget it. Find its id with recall first.",
+        '{"id": "mem_0123"}',
         destroys=True,
     ),
     _tool(
         "explain_memory", "Explain a memory", _explain, _takes("why", "memory_id"), Explained,
-        (
-            _says("why"),
-            "the user asks where you know something from, or why you no longer do.",
-            '{"id": "mem_0123"}',
-        ),
+        _says("why"),
+        "the user asks where you know something from, or why you no longer do.",
+        '{"id": "mem_0123"}',
         reads=True,
     ),
     _tool(
@@ -360,22 +329,18 @@ TOOLS: Final[Sequence[Tool]] = (
             "entities.relate", "source", "relation", "target", "fact", "valid_from", "valid_to"
         ),
         WrittenMemory,
-        (
-            "Store how two people, things or places relate. New names are added by themselves.",
-            "the fact is a link that you will follow later: who works where, what depends on what.",
-            '{"source": "Ann", "relation": "works_at", "target": "Acme"}',
-        ),
+        "Store how two people, things or places relate. New names are added by themselves.",
+        "the fact is a link that you will follow later: who works where, what depends on what.",
+        '{"source": "Ann", "relation": "works_at", "target": "Acme"}',
         repeats=True,
     ),
     _tool(
         "look_up", "Look up a name", _look_up,
         _takes("entities.relationships", "entity_ref", "relation", "as_of", "ended", more=[LIMIT]),
         About,
-        (
-            "Return what is known of a person, thing or place by name, and what it relates to.",
-            "the question is about one name: 'Who is Ann?', 'What depends on billing?'",
-            '{"id": "Ann"}',
-        ),
+        "Return what is known of a person, thing or place by name, and what it relates to.",
+        "the question is about one name: 'Who is Ann?', 'What depends on billing?'",
+        '{"id": "Ann"}',
         reads=True,
     ),
 )  # fmt: skip
@@ -385,30 +350,24 @@ REVIEW: Final[Sequence[Tool]] = (
     _tool(
         "pending_memories", "Memories to review", _finds("pending"),
         _takes("pending", "memory_types", "limit", "offset"), Memories,
-        (
-            _says("pending"),
-            "the user wants to look through what was added and not yet approved.",
-            '{"limit": 20}',
-        ),
+        _says("pending"),
+        "the user wants to look through what was added and not yet approved.",
+        '{"limit": 20}',
         reads=True,
     ),
     _tool(
-        "approve_memories", "Approve memories", _writes_all("approve"),
+        "approve_memories", "Approve memories", _writes("approve"),
         _takes("approve", "memory_ids"), AllWritten,
-        (
-            _says("approve"),
-            "the user has seen these memories and says that they are right.",
-            '{"memory_ids": ["mem_0123"]}',
-        ),
+        _says("approve"),
+        "the user has seen these memories and says that they are right.",
+        '{"memory_ids": ["mem_0123"]}',
     ),
     _tool(
-        "reject_memories", "Reject memories", _writes_all("reject"),
+        "reject_memories", "Reject memories", _writes("reject"),
         _takes("reject", "memory_ids"), AllWritten,
-        (
-            _says("reject"),
-            "the user has seen these memories and does not want them remembered.",
-            '{"memory_ids": ["mem_0123"]}',
-        ),
+        _says("reject"),
+        "the user has seen these memories and does not want them remembered.",
+        '{"memory_ids": ["mem_0123"]}',
         destroys=True,
     ),
 )  # fmt: skip

@@ -1,8 +1,7 @@
 """The messages of clients as bytes: repaired where the meaning is clear, else answered.
 
-Every request is answered, whatever wrote it. Programs that cut texts by UTF-16 units leave halves
-of surrogate pairs; some begin with a byte order mark, hold all numbers as doubles (`"id": 1.0`), or
-send the arguments of a call as JSON text.
+Some programs cut texts within surrogate pairs, begin with a byte order mark, hold all numbers as
+doubles (`"id": 1.0`), or send the arguments of a call as JSON text.
 """
 
 import json
@@ -17,7 +16,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
-from memory_actors.base.json_text import without_halves
+from memory_actors.base.json_text import decoded, without_halves
 
 BYTE_ORDER_MARK: Final = "\ufeff"
 REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
@@ -43,9 +42,7 @@ class StdinMessages:
 def repaired(text: str) -> str:
     """Return a message without what other JSON writers add or break."""
     text = without_halves(text.lstrip(BYTE_ORDER_MARK))
-    said: Any = None
-    with suppress(ValueError, RecursionError):
-        said = json.loads(text)
+    said = decoded(text)
     if not isinstance(said, dict):
         return text
     better: dict[str, Any] = {}
@@ -53,10 +50,9 @@ def repaired(text: str) -> str:
     if isinstance(said.get("id"), float) and said["id"].is_integer():
         better["id"] = int(said["id"])
     if isinstance(params, dict) and isinstance(params.get("arguments"), str):
-        with suppress(ValueError, RecursionError):
-            given = json.loads(params["arguments"] or "null")
-            if given is None or isinstance(given, dict):
-                better["params"] = {**params, "arguments": given}
+        given = decoded(params["arguments"] or "null")
+        if isinstance(given, dict) or params["arguments"].strip() in ("", "null"):
+            better["params"] = {**params, "arguments": given}
     return json.dumps(said | better) if better else text
 
 

@@ -1,8 +1,7 @@
 """The MCP server over a user's memory: `mcp`'s own server class, and tools as `tool.py` has them.
 
-The server determines the user again for each request: over stdio it is always the same, over HTTP
-that of the API key. A caller's mistake is returned as the result of the call, for the model to
-read; an internal error is reported in fixed words, and logged.
+The server determines the user again for each request. A caller's mistake is returned as the result
+of the call, for the model to read; an internal error is reported in fixed words, and logged.
 """
 
 import re
@@ -20,26 +19,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.errors import (
-    AccessDeniedError,
-    InvalidInputError,
-    MemoryActorsError,
-    NotFoundError,
-    QuotaExceededError,
-)
+from memory_actors.base import errors
 from memory_actors.base.privacy import reason
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
+from memory_actors.integrations.mcp import tool as tools
 from memory_actors.integrations.mcp.answers import shown
 from memory_actors.integrations.mcp.messages import StdinMessages
-from memory_actors.integrations.mcp.tool import (
-    SYNONYMS,
-    Tool,
-    ToolAnswer,
-    ToolCall,
-    builtins,
-    schema,
-)
 from memory_actors.integrations.memory_tool import MemoryToolError
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -50,7 +36,7 @@ Context: TypeAlias = ServerRequestContext[Any, Any]
 Whose: TypeAlias = Callable[[Context], Awaitable[UserMemory]]
 """From a request to the memory that it is about."""
 
-TOOL_SETS: Final[Mapping[str, Sequence[Tool]]] = {
+TOOL_SETS: Final[Mapping[str, Sequence[tools.Tool]]] = {
     "memory": memory_tools.TOOLS,
     "graph": graph.TOOLS,
     "files": files.TOOLS,
@@ -71,6 +57,9 @@ RECENT_MAX: Final = 50
 MEMORY: Final = "memory://memories/"
 PROMPT: Final = "recall_context"
 JSON: Final = "application/json"
+LISTS: Final = (
+    "tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
+)  # fmt: skip
 LISTS_FRESH_MS: Final = 300_000  # lists change with the version of the program only
 AGENT_LENGTH_MAX: Final = 100
 BY_US: Final = (
@@ -86,14 +75,14 @@ RESOURCES: Final = (
 )  # fmt: skip
 """The set of tools that a resource belongs to, its name, title, address and description."""
 CALLERS: Final = (
-    AccessDeniedError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
+    errors.AccessDeniedError,
+    errors.InvalidInputError,
+    errors.NotFoundError,
+    errors.QuotaExceededError,
     MemoryToolError,
 )
 """The errors whose words are made for callers."""
-NAMES: Final = {**SYNONYMS, "`why`": "explain_memory", "add_entity": "relate"}
+NAMES: Final = {**tools.SYNONYMS, "`why`": "explain_memory", "add_entity": "relate"}
 PYTHON_NAME: Final = re.compile("|".join(rf"(?<!\w){name}(?!\w)" for name in NAMES))
 
 _logger = get_logger("memory_actors.mcp")
@@ -147,12 +136,13 @@ class _Serving:
         for name in tool_sets:
             if name not in TOOL_SETS:
                 known = ", ".join(TOOL_SETS)
-                raise InvalidInputError(f"there is no set of tools {name!r:.80}: use {known}")
+                raise errors.InvalidInputError(
+                    f"there is no set of tools {name!r:.80}: use {known}"
+                )
         self._tools = {tool.name: tool for name in tool_sets for tool in TOOL_SETS[name]}
         self._sets = tuple(tool_sets)
         self._bus = InMemorySubscriptionBus()
         self._subscribed: dict[str, ServerSession] = {}
-        listed = CacheHint(ttl_ms=LISTS_FRESH_MS, scope="private")
         watching: dict[str, Any] = {
             "on_subscribe_resource": self._subscribe,
             "on_unsubscribe_resource": self._unsubscribe,
@@ -164,12 +154,8 @@ class _Serving:
             title="Memory Actors",
             instructions=" ".join(INSTRUCTIONS[name] for name in self._sets),
             cache_hints={
-                "tools/list": listed,
-                "prompts/list": listed,
-                "resources/list": listed,
-                "resources/templates/list": listed,
+                **dict.fromkeys(LISTS, CacheHint(ttl_ms=LISTS_FRESH_MS, scope="private")),
                 "resources/read": CacheHint(ttl_ms=0, scope="private"),
-                "server/discover": listed,
             },
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,
@@ -186,7 +172,7 @@ class _Serving:
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self._tools.get(name)
-        return None if tool is None else schema(tool.takes)
+        return None if tool is None else tools.schema(tool.takes)
 
     async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
@@ -201,7 +187,7 @@ class _Serving:
         try:
             given = tool.arguments(params.arguments)
             user = await self._whose(context)
-            answer = await tool.run(ToolCall(user, given, context.session.report_progress))
+            answer = await tool.run(tools.ToolCall(user, given, context.session.report_progress))
         except Exception as error:
             if isinstance(error, MCPError):  # one of the protocol; of others a model reads
                 raise
@@ -248,9 +234,9 @@ class _Serving:
         try:
             user = await self._whose(context)
             found = await self._resource(user, uri)
-        except NotFoundError:
+        except errors.NotFoundError:
             found = None
-        except MemoryActorsError as error:
+        except errors.MemoryActorsError as error:
             raise MCPError(types.INTERNAL_ERROR, _told(error)) from error
         if found is None:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
@@ -309,20 +295,20 @@ class _Serving:
         try:
             user = await self._whose(context)
             found = await user.context(topic)
-        except MemoryActorsError as error:
+        except errors.MemoryActorsError as error:
             raise MCPError(types.INVALID_PARAMS, _told(error)) from error
         text = found.text or f"Nothing is remembered about {topic!r}."
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=f"What is known: {topic}", messages=[message])
 
 
-def _described(tool: Tool) -> types.Tool:
+def _described(tool: tools.Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=schema(tool.takes),
-        output_schema=schema(tool.returns, depth=1),
+        input_schema=tools.schema(tool.takes),
+        output_schema=tools.schema(tool.returns, depth=1),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.reads,
             destructive_hint=tool.destroys,
@@ -332,14 +318,11 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _result(answer: ToolAnswer) -> types.CallToolResult:
-    structured = builtins(answer.structured)
-    said = answer.text
-    if said is None:
-        said = msgspec.json.encode(structured).decode()
-    texts = [said] if answer.note is None else [said, answer.note]
+def _result(answer: tools.ToolAnswer) -> types.CallToolResult:
+    structured = tools.builtins(answer.structured)
+    said = msgspec.json.encode(structured).decode() if answer.text is None else answer.text
     return types.CallToolResult(
-        content=[types.TextContent(text=text) for text in texts],
+        content=[types.TextContent(text=text) for text in (said, answer.note) if text is not None],
         structured_content=structured,
         _meta=None if answer.meta is None else dict(answer.meta),
     )

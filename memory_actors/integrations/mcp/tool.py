@@ -1,20 +1,18 @@
-"""The notion of a tool, without the protocol: a name, words for models, schemas, and a function.
+"""A tool, without the protocol: a name, words for models, schemas, and a function.
 
-A tool takes and returns structs. `schema` makes the JSON schemas that models see, in the subset
-that all clients accept. Arguments are converted to the same structs, and read leniently, as clients
-and models write numbers, nulls and nested JSON in several ways.
+Arguments are read leniently, as clients and models write numbers, nulls and nested JSON in several
+ways.
 """
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from rapidfuzz import process
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import decoded
 from memory_actors.sharing.system import UserMemory
 
 Progress: TypeAlias = Callable[[int, int], Awaitable[None]]
@@ -65,10 +63,7 @@ class Tool(NamedTuple):
     """True if to call it again changes nothing more."""
 
     def arguments(self, given: Mapping[str, Any] | None) -> msgspec.Struct:
-        """Return the arguments that a model gave as a struct.
-
-        :raises InvalidInputError: the tool does not take them.
-        """
+        """Return the arguments that a model gave as a struct, or raise `InvalidInputError`."""
         wanted = schema(self.takes)
         try:
             return msgspec.convert(_lenient(dict(given or {}), wanted), self.takes, strict=False)
@@ -89,9 +84,8 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
     if kind in ("integer", "number", "boolean") and isinstance(value, str):
         return value.strip()
     if kind in ("array", "object") and isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            decoded = json.loads(value)
-            value = decoded if isinstance(decoded, list | dict) else value
+        within = decoded(value)
+        value = within if isinstance(within, list | dict) else value
     if kind == "array" and value is not None:
         items = value if isinstance(value, list | tuple) else [value]
         return [_lenient(one, wanted["items"]) for one in items]
@@ -103,24 +97,17 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
         own = SYNONYMS.get(name, name)
         is_meant = own in fields and own not in value and name not in fields
         named[own if is_meant else name] = one
-    required = wanted.get("required", ())
-    return {
-        name: _lenient(one, fields.get(name, {}))
-        for name, one in named.items()
-        if name in required or name not in fields or not _is_left_out(one, fields[name])
-    }
-
-
-def _is_left_out(value: Any, wanted: Mapping[str, Any]) -> bool:
-    """Say whether a value for an optional field is none: null, or a blank where no text goes."""
-    is_blank = isinstance(value, str) and value.strip() in ("", "null")
-    return value is None or (is_blank and wanted["type"] != "string")
+    for name in fields.keys() & named.keys() - {*wanted.get("required", ())}:
+        # An optional field is left out with null, or with a blank where no text goes.
+        is_text = fields[name]["type"] == "string"
+        if named[name] is None or (not is_text and str(named[name]).strip() in ("", "null")):
+            del named[name]
+    return {name: _lenient(one, fields.get(name, {})) for name, one in named.items()}
 
 
 def _reason(
     error: msgspec.ValidationError, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> str:
-    """Describe an argument error, and list the arguments of the tool."""
     fields, required = wanted["properties"], wanted.get("required", ())
     takes = [name if name in required else f"{name} (optional)" for name in fields]
     takes_all = f"It takes {', '.join(takes)}" if takes else "It takes no arguments"

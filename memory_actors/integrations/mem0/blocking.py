@@ -16,8 +16,6 @@ R = TypeVar("R")
 def _blocking(
     method: Callable[P, Coroutine[Any, Any, R]],
 ) -> Callable[P, R]:
-    """Return a method of `Memory` that runs one of `AsyncMemory` on the loop, and waits."""
-
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         memory: Any = args[0]

@@ -1,8 +1,7 @@
 """Arguments as mem0 takes them: configurations, scopes, numbers, dates, messages, filters.
 
-Invalid arguments raise mem0's error classes. Its filters are nearly ours (`base/filters.py`). A
-value is equality, a list is any of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists
-of filters; `NOT` is none of them. `ne` and `nin` want the field to be there, as in Qdrant.
+Invalid arguments raise mem0's error classes. Its filters are nearly ours (`base/filters.py`); `ne`
+and `nin` want the field to be there, as in Qdrant.
 """
 
 import logging
@@ -11,12 +10,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from memory_actors.extraction import OpenAIExtractor
+from memory_actors.extraction.llm import OpenAIExtractor
 from memory_actors.interchange.sources.mem0 import SCOPES
 
 Fields: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = dict[str, Any]
 """A memory, or an answer, as mem0 has it."""
+Filter: TypeAlias = dict[str, Any]
+"""A filter of ours."""
 
 _logger = logging.getLogger(__name__)
 
@@ -86,15 +87,11 @@ def scope_id(value: Any, name: str, *, wild: bool = False) -> str | None:
 
 def scopes(**given: Any) -> dict[str, str]:
     """Return the scopes that are given, by name."""
-    found = {name: scope_id(value, name) for name, value in given.items()}
-    return {name: value for name, value in found.items() if value}
+    return {name: found for name, value in given.items() if (found := scope_id(value, name))}
 
 
 def needed_scopes(**given: Any) -> dict[str, str]:
-    """Return the same.
-
-    :raises ValidationError: there is none.
-    """
+    """Return the scopes that are given, or raise `ValidationError` if there is none."""
     if not (found := scopes(**given)):
         raise ValidationError(
             "At least one of 'user_id', 'agent_id', or 'run_id' must be provided.",
@@ -126,11 +123,7 @@ def scoped_filters(filters: Fields | None) -> Told:
 
 
 def no_more(given: Fields, method: str) -> None:
-    """Refuse arguments that a method does not have.
-
-    :raises ValueError: a scope is given beside the filters.
-    :raises TypeError: something else.
-    """
+    """Refuse arguments that a method does not have."""
     if found := set(SCOPES) & given.keys():
         raise ValueError(
             f"Top-level entity parameters {found} are not supported in {method}(). "
@@ -141,29 +134,20 @@ def no_more(given: Fields, method: str) -> None:
 
 
 def platform_only(value: Any, name: str) -> None:
-    """Refuse what only mem0's hosted platform takes.
-
-    :raises ValueError: it is given.
-    """
+    """Refuse what only mem0's hosted platform takes."""
     if value is not None:
         raise ValueError(f"{name} is of mem0's platform: leave it out")
 
 
 def check_top_k(top_k: Any) -> int:
-    """Return how many are wanted.
-
-    :raises ValueError: it is no number that can be.
-    """
+    """Return how many are wanted, or raise `ValueError`."""
     if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 0:
         raise ValueError(f"Invalid top_k: {top_k!r:.80}. Must be a non-negative integer.")
     return top_k
 
 
 def check_threshold(threshold: Any) -> float:
-    """Return the least score.
-
-    :raises ValueError: it is not from 0 to 1.
-    """
+    """Return the least score, or raise `ValueError`."""
     if threshold is None:
         return 0.0
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
@@ -172,10 +156,7 @@ def check_threshold(threshold: Any) -> float:
 
 
 def day(value: Any) -> str | None:
-    """Return the day on which a memory expires.
-
-    :raises ValueError: it is none.
-    """
+    """Return the day on which a memory expires, or raise `ValueError`."""
     if value is None:
         return None
     if isinstance(value, datetime):
@@ -194,12 +175,8 @@ def day(value: Any) -> str | None:
 
 
 def check_memory_type(memory_type: Any, agent_id: str | None) -> None:
-    """Refuse a type of memory that there is not.
-
-    :raises ValidationError: mem0 has no such type either.
-    :raises NotImplementedError: mem0's procedural memory of an agent.
-    """
-    if memory_type is not None and memory_type != PROCEDURAL:
+    """Refuse a type of memory that mem0 has not either, and its procedural memory of an agent."""
+    if memory_type not in (None, PROCEDURAL):
         raise ValidationError(
             f"Invalid 'memory_type'. Please pass {PROCEDURAL} to create procedural memories.",
             "VALIDATION_002",
@@ -212,14 +189,10 @@ def check_memory_type(memory_type: Any, agent_id: str | None) -> None:
 
 
 def spoken(messages: Any) -> list[Told]:
-    """Return the messages that are to be kept: those with a role and a text, but the system's.
-
-    :raises ValidationError: they are no messages.
-    """
+    """Return the messages that are to be kept: those with a role and a text, but the system's."""
     if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    elif isinstance(messages, Mapping):
-        messages = [messages]
+        messages = {"role": "user", "content": messages}
+    messages = [messages] if isinstance(messages, Mapping) else messages
     if not isinstance(messages, list) or not all(isinstance(one, Mapping) for one in messages):
         raise ValidationError(
             "messages must be str, dict, or list[dict]",
@@ -232,7 +205,6 @@ def spoken(messages: Any) -> list[Told]:
 
 
 def _said(message: Fields) -> Told | None:
-    """Return a message with its text, or that of its parts, or None if it has none."""
     content = message.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
         parts = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]
@@ -252,9 +224,6 @@ def _said(message: Fields) -> Told | None:
 
 # --- filters
 
-
-Filter = dict[str, Any]
-
 _GROUPS: Final = {
     "AND": "AND", "OR": "OR", "NOT": "NOT", "$and": "AND", "$or": "OR", "$not": "NOT",
 }  # fmt: skip
@@ -264,10 +233,7 @@ _OPERATORS: Final = _RANGE | _NEGATED | {"eq", "in", "contains", "icontains"}
 
 
 def translated(filters: Fields) -> Filter:
-    """Return mem0's filters as ours.
-
-    :raises ValueError: an operator that there is not, or a group that is no list of filters.
-    """
+    """Return mem0's filters as ours."""
     return {"and": [_part(key, value) for key, value in filters.items()]}
 
 
@@ -281,8 +247,7 @@ def wanted(scope: Fields, *, show_expired: bool) -> Filter:
 
 
 def _part(key: str, value: Any) -> Filter:
-    group = _GROUPS.get(key)
-    if group is not None:
+    if (group := _GROUPS.get(key)) is not None:
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
             raise ValueError(f"{group} filter value must be a list of filter dicts")
         parts = [translated(one) for one in value]

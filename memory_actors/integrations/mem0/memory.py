@@ -13,7 +13,7 @@ from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.integrations.mem0 import checks, shapes
 from memory_actors.integrations.mem0.checks import Fields, Filter, Told, translated
-from memory_actors.interchange.sources.mem0 import owner_of
+from memory_actors.interchange.sources.mem0 import SCOPES, owner_of
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
@@ -101,7 +101,7 @@ class AsyncMemory:
         scope = checks.needed_scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
         checks.check_memory_type(memory_type, scope.get("agent_id"))
         said = checks.spoken(messages)
-        kept = shapes.payload(metadata, scope, expires, shapes.now())
+        kept = shapes.payload(metadata, scope, expires)
         if prompt is not None:
             _logger.warning("add(): prompt is passed over: give the extractor one")
         if infer:
@@ -278,7 +278,6 @@ class AsyncMemory:
             return self._memory
 
     async def _users(self, scope: Fields) -> AsyncIterator[UserMemory]:
-        """Yield those who may have memories of a scope: one if it names a user, else all."""
         memory = await self._opened()
         if "user_id" in scope:
             yield memory.user(owner_of(scope))
@@ -295,7 +294,6 @@ class AsyncMemory:
                 yield memory.user(user_id)
 
     async def _found(self, memory_id: str) -> tuple[UserMemory, Kept]:
-        """Return a memory, and whose it is."""
         async for user in self._may_own(memory_id):
             try:
                 memory = await user.get(memory_id)
@@ -320,8 +318,10 @@ class AsyncMemory:
                 "OpenAIExtractor(); or keep messages as they are with infer=False"
             )
         owner = owner_of(scope)
+        # Messages of another scope are not read to understand these.
+        named = [f"{name}={scope[name]}" for name in SCOPES[1:] if name in scope]
         user = (await self._opened()).user(
-            owner, agent_id=scope.get("agent_id"), session_id=shapes.session_of(scope)
+            owner, agent_id=scope.get("agent_id"), session_id="&".join(named) or "mem0"
         )
         results: list[Told] = []
         async with self._inferring.setdefault(owner, asyncio.Lock()):
@@ -380,7 +380,6 @@ async def _inferred(
 async def _searched(
     user: UserMemory, query: str, wanted: Filter, limit: int, least: float, *, explain: bool
 ) -> list[Told]:
-    """Return hits as mem0 tells them; those that say the same are hits of their own."""
     hits = await user.retrieve(
         query, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted, min_score=least,
         explain=explain,

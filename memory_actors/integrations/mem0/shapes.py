@@ -1,10 +1,7 @@
 """The payload of a memory of mem0, and the dicts in which mem0 returns one.
 
-The payload of mem0 is the metadata here: the caller's own keys, the scope, who said it, and its
-times, under mem0's names; so its filters find them. The text and its hash are not kept twice.
-
-An id is a UUID that tells whose memory it is: its first 48 bits are a hash of the user, so that
-`get` needs no user. It is version 8 of RFC 9562, for UUIDs with a meaning of their own.
+The payload is the metadata here, under mem0's names, so its filters find it. An id is a UUID of
+version 8 whose first 48 bits are a hash of the user, so that `get` needs no user.
 """
 
 import hashlib
@@ -27,12 +24,6 @@ _OWN: Final = frozenset(
 _IDENTITY: Final = frozenset({*SCOPES, "actor_id"})
 
 # --- whose memory, and its id
-
-
-def session_of(scope: Mapping[str, str]) -> str:
-    """Return the session of the messages of a scope: others are not read to understand them."""
-    named = [f"{name}={scope[name]}" for name in SCOPES[1:] if name in scope]
-    return "&".join(named) or "mem0"
 
 
 def new_id(owner: str) -> str:
@@ -58,18 +49,11 @@ def _tag(owner: str) -> str:
 # --- the payload
 
 
-def now() -> str:
-    """Return the time as mem0 writes it."""
-    return datetime.now(UTC).isoformat()
-
-
-def payload(
-    metadata: Fields | None, scope: Mapping[str, str], expires: str | None, at: str
-) -> Told:
+def payload(metadata: Fields | None, scope: Mapping[str, str], expires: str | None) -> Told:
     """Return the stored metadata of each message of an add, without its speaker."""
-    said = {name: value for name, value in (metadata or {}).items() if name not in _IDENTITY}
-    created_at = said.pop("created_at", at)
-    kept = {name: value for name, value in said.items() if name not in _COMPUTED}
+    fixed = _IDENTITY | _COMPUTED
+    kept = {name: value for name, value in (metadata or {}).items() if name not in fixed}
+    created_at = kept.pop("created_at", datetime.now(UTC).isoformat())
     kept |= {**scope, "created_at": created_at, "updated_at": created_at}
     return kept if expires is None else {**kept, "expiration_date": expires}
 
@@ -78,7 +62,7 @@ def changed(memory: Memory, metadata: Fields | None) -> Told:
     """Return the payload of a memory after an update: scope and first time stay."""
     fixed = {*_IDENTITY, *_COMPUTED, "created_at"}
     said = {name: value for name, value in (metadata or {}).items() if name not in fixed}
-    return {**_kept(memory), **said, "updated_at": now()}
+    return {**_kept(memory), **said, "updated_at": datetime.now(UTC).isoformat()}
 
 
 def as_read(memory: Memory) -> Told | None:
@@ -121,9 +105,7 @@ def item(memory: Memory, owner: str, *, score: float | None = None) -> Told:
 
 def listed(memory: Memory, owner: str) -> Told:
     """Return a memory as `get_all` tells it: without a score."""
-    told = item(memory, owner)
-    del told["score"]
-    return told
+    return {name: value for name, value in item(memory, owner).items() if name != "score"}
 
 
 _EVENTS: Final = {

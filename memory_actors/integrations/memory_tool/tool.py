@@ -1,16 +1,16 @@
 """The six commands of the memory tool that LLM vendors ship, on context documents.
 
 Results and errors have the texts of the public documentation of `memory_20250818`, and where that
-gives none, those of the vendor's own implementation in its Python SDK; docs/context.md lists
-which. Every edit is appended to the user's log, counts its tokens and is refused beyond the limit.
+gives none, those of the vendor's Python SDK; docs/context.md lists which.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import anyio.to_thread
+import msgspec
 
 from memory_actors.base import errors
 from memory_actors.integrations.memory_tool import paths
@@ -19,51 +19,45 @@ from memory_actors.kinds.context.markdown import LINES, render
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.sharing.system import UserMemory
 
-# --- arguments of the tool as JSON schema, and the check of what a model gave
+# --- the parameters of the commands, and the check of what a model gave
 
 
-_PATH = {"type": "string", "description": "A path under /memories, such as /memories/notes.md."}
-_PROPERTIES: dict[str, dict[str, Any]] = {
-    "command": {
-        "type": "string",
-        "enum": ["view", "create", "str_replace", "insert", "delete", "rename"],
-        "description": "What to do.",
-    },
-    "path": {**_PATH, "description": "All commands but rename: a path under /memories."},
-    "view_range": {
-        "type": "array",
-        "items": {"type": "integer"},
-        "minItems": 2,
-        "maxItems": 2,
-        "description": "view: first and last line of a file, from 1; -1 is the last of all.",
-    },
-    "file_text": {"type": "string", "description": "create: what the new file says."},
-    "old_str": {"type": "string", "description": "str_replace: a text that is there just once."},
-    "new_str": {"type": "string", "description": "str_replace: what takes its place."},
-    "insert_line": {
-        "type": "integer",
-        "description": "insert: the line behind which the text goes; 0 is the start.",
-    },
-    "insert_text": {"type": "string", "description": "insert: the text."},
-    "old_path": {**_PATH, "description": "rename: the path of a file or directory."},
-    "new_path": {**_PATH, "description": "rename: its new path, where nothing is yet."},
-}
+def _parameter(kind: Any, words: str, length: int | None = None) -> Any:
+    return Annotated[kind, msgspec.Meta(description=words, min_length=length, max_length=length)]
+
+
+COMMANDS: Final = ("view", "create", "str_replace", "insert", "delete", "rename")
+PARAMETERS: Final[Mapping[str, Any]] = {
+    "path": _parameter(str, "All commands but rename: a path under /memories."),
+    "view_range": _parameter(
+        list[int], "view: first and last line of a file, from 1; -1 is the last of all.", 2
+    ),
+    "file_text": _parameter(str, "create: what the new file says."),
+    "old_str": _parameter(str, "str_replace: a text that is there just once."),
+    "new_str": _parameter(str, "str_replace: what takes its place."),
+    "insert_line": _parameter(int, "insert: the line behind which the text goes; 0 is the start."),
+    "insert_text": _parameter(str, "insert: the text."),
+    "old_path": _parameter(str, "rename: the path of a file or directory."),
+    "new_path": _parameter(str, "rename: its new path, where nothing is yet."),
+}  # fmt: skip
+"""The types and the words of all parameters; the words begin with the commands that take them."""
 _DESCRIPTION = (
     "Your memory: Markdown files under /memories that stay from one conversation to the next. View "
     "/memories before you begin. Write down what will be of use later, and keep it short: files "
     "have a size limit. Commands: view (a directory or a file), create (a new file), str_replace "
     "(a text in a file), insert (lines into a file), delete and rename (a file or a directory)."
 )
+_A = {
+    str: "a string of valid Unicode",
+    int: "a whole number",
+    list[int]: "a list of two whole numbers",
+}
 
 
-def command_parameters(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON schemas of a command's parameters by name: required ones, optional ones."""
-    required: dict[str, Any] = {}
-    optional: dict[str, Any] = {}
-    for one in list(signature(getattr(MemoryTool, f"_{command}")).parameters.values())[1:]:
-        schemas = required if one.default is one.empty else optional
-        schemas[one.name] = dict(_PROPERTIES[one.name])
-    return required, optional
+def command_parameters(command: str) -> dict[str, bool]:
+    """Return the names of a command's parameters, with True for those that are required."""
+    parameters = list(signature(getattr(MemoryTool, f"_{command}")).parameters.values())[1:]
+    return {one.name: one.default is one.empty for one in parameters}
 
 
 def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
@@ -78,41 +72,26 @@ def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
         raise paths.refused(
             "bad input", what='a command is an object such as {"command": "view", …}'
         )
-    name = command.get("command")
-    if not isinstance(name, str) or name not in _PROPERTIES["command"]["enum"]:
+    name, given = command.get("command"), dict[str, Any]()
+    if name not in COMMANDS:
         raise paths.refused("bad input", what=f"Unknown command: {name}")
-    required, optional = command_parameters(name)
-    for key in required:
-        if command.get(key) is None:
+    for key, is_required in command_parameters(name).items():
+        if (value := command.get(key)) is not None:
+            given[key] = _checked(key, value)
+        elif is_required:
             raise paths.refused("bad input", what=f"Missing required parameter `{key}` of {name}")
-    given = (key for key in (*required, *optional) if command.get(key) is not None)
-    return name, {key: _checked(key, command[key]) for key in given}
+    return name, given
 
 
 def _checked(key: str, value: object) -> object:
-    kind = _PROPERTIES[key]["type"]
-    if kind == "string" and isinstance(value, str):
-        with suppress(UnicodeEncodeError):
-            value.encode()
-            return value
-    if kind == "integer" and _is_int(value):
-        return value
-    if kind == "array" and isinstance(value, list | tuple) and [*map(_is_int, value)] == [True] * 2:
-        return tuple(value)
-    raise paths.refused(
-        "bad input", what=f"Invalid `{key}` parameter: {value!r:.200}. It should be {_A[kind]}"
-    )
-
-
-_A = {
-    "string": "a string of valid Unicode",
-    "integer": "a whole number",
-    "array": "a list of two whole numbers",
-}
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    try:
+        msgspec.json.encode(value)  # halves of surrogate pairs cannot be
+        return msgspec.convert(value, PARAMETERS[key])
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        said = _A[PARAMETERS[key].__origin__]
+        raise paths.refused(
+            "bad input", what=f"Invalid `{key}` parameter: {value!r:.200}. It should be {said}"
+        ) from error
 
 
 # --- the tool
@@ -138,15 +117,17 @@ class MemoryTool:
 
         For those that have: `{"type": "memory_20250818", "name": "memory"}`.
         """
+        properties: dict[str, Any] = {
+            "command": {"type": "string", "enum": [*COMMANDS], "description": "What to do."}
+        }
+        properties |= {name: msgspec.json.schema(kind) for name, kind in PARAMETERS.items()}
         return {
             "name": "memory",
             "description": _DESCRIPTION,
             "input_schema": {
-                "type": "object",
-                "properties": {name: dict(schema) for name, schema in _PROPERTIES.items()},
-                "required": ["command"],
+                "type": "object", "properties": properties, "required": ["command"],
             },
-        }
+        }  # fmt: skip
 
     async def call(self, command: object) -> str:
         """Carry out a command as a model gave it; return the text for the model, errors too.
@@ -185,7 +166,7 @@ class MemoryTool:
 
     # --- the commands: a parameter with a default may be left out
 
-    async def _view(self, path: str, view_range: tuple[int, int] | None = None) -> str:
+    async def _view(self, path: str, view_range: Sequence[int] | None = None) -> str:
         name, sizes = paths.name_of(path), await self._sizes()
         if name in sizes:
             first, last = view_range or (1, -1)
@@ -266,7 +247,6 @@ class MemoryTool:
         return {one.name: one.size_bytes for one in found if paths.is_reachable(one.name)}
 
     async def _files_at(self, name: str, path: str) -> list[str]:
-        """Return the file of a name, or all that lie in the directory of this name."""
         sizes = await self._sizes()
         files = [name] if name in sizes else [file for file in sizes if paths.is_under(file, name)]
         if not files:
@@ -319,7 +299,6 @@ def _busy(path: str) -> errors.UnavailableError:
 
 
 def _lines_with(text: str, old_str: str) -> str:
-    """Return the lines in which occurrences begin, those that overlap included, as a list."""
     lines, at = [], text.find(old_str)
     while at >= 0:
         lines.append(str(text.count("\n", 0, at) + 1))

@@ -15,14 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.markdown import (
-    MarkdownBlock,
-    facts,
-    front_matter,
-    markdown_files,
-    passages,
-)
+from memory_actors.interchange.sources import markdown, port
 from memory_actors.kinds.entity.graph import name_key
 
 OBSERVATION: Final = re.compile(r"\[(?![ xX\-]\])([^\[\]()]+)\][ \t]+\S")
@@ -53,10 +46,10 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
         yield from _others(place, title, note)
 
 
-def _notes(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _notes(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str, port.Fields]]:
     titles: set[str] = set()
-    for name, text in markdown_files(path, reading):
-        fields, body = front_matter(text, reading)
+    for name, text in markdown.markdown_files(path, reading):
+        fields, body = markdown.front_matter(text, reading)
         title = str(fields.get("title") or PurePosixPath(name).stem)
         title = f"{title} ({name})" if name_key(title) in titles else title
         titles.add(name_key(title))
@@ -70,7 +63,7 @@ def _key(title: str, note: port.Raw) -> list[Any]:
 
 def _entity(place: str, title: str, note: port.Raw) -> port.SourceRecord:
     fields = note["fields"]
-    said = [one.text for one in passages(note["body"]) if _observes(one)]
+    said = [one.text for one in markdown.passages(note["body"]) if _observes(one)]
     own = {name: value for name, value in fields.items() if name not in ("title", "type")}
     return port.of_graph(
         place,
@@ -103,12 +96,11 @@ def _relations(
         )
 
 
-def _observes(passage: MarkdownBlock) -> bool:
+def _observes(passage: markdown.MarkdownBlock) -> bool:
     return passage.is_item and bool(OBSERVATION.match(passage.text))
 
 
-def _relates(passage: MarkdownBlock) -> tuple[str, str] | None:
-    """Return the relation and the link of an item that has nothing else but a context."""
+def _relates(passage: markdown.MarkdownBlock) -> tuple[str, str] | None:
     relation, _, rest = passage.prose.partition("[[")
     link, closed, context = rest.partition("]]")
     if not (passage.is_item and closed and link) or SPECIAL.search(relation + link):
@@ -120,8 +112,7 @@ def _relates(passage: MarkdownBlock) -> tuple[str, str] | None:
 
 
 def _links(body: str, known: Known) -> Iterator[tuple[str, str]]:
-    """Yield each relation of a note, and whom it names."""
-    for passage in passages(body):
+    for passage in markdown.passages(body):
         related = _relates(passage)
         if related:
             relation, link = related
@@ -145,7 +136,7 @@ def _named(link: str, known: Known) -> str:
 
 def _others(place: str, title: str, note: port.Raw) -> port.Records:
     metadata = {"note": title, "file": note["file"]}
-    yield from facts(
+    yield from markdown.facts(
         note["body"],
         place,
         metadata,

@@ -77,7 +77,6 @@ def _texts(said: Raw, role: str, reading: SourceReading) -> Iterator[tuple[str |
 
 
 def _attached(said: Raw, reading: SourceReading) -> Iterator[str]:
-    """Yield the words of what is attached to a message: long texts that were pasted are."""
     for one in [*_list(said, "attachments"), *_list(said, "files")]:
         words = one.get("extracted_content") if isinstance(one, dict) else None
         if isinstance(words, str) and words.strip():

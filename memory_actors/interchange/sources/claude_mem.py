@@ -5,12 +5,11 @@ Claude Code, although claude-mem also has an id for its own agent. The text of a
 title, narrative and facts. The text of a summary is its answers, each with its name.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from memory_actors.base.json_text import without_halves
+from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.databases import Database, columns, database, has_table, rows
 
@@ -35,8 +34,8 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the prompts, then the observations, then the summaries, each in their order."""
     path = path / FILE if path.is_dir() else path
     with database(path, SESSIONS, OBSERVATIONS) as connection:
-        projects: dict[str, Any] = {}
-        hosts: dict[str, Any] = {}
+        projects: port.Fields = {}
+        hosts: port.Fields = {}
         for row in _rows(connection, SESSIONS):
             session = row.get(_name(row, HOSTS_SESSION))
             projects[str(session)] = row.get("project")
@@ -57,7 +56,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             reading.note(NOT_COMPRESSED)
 
 
-def _rows(connection: Database, table: str) -> Iterator[dict[str, Any]]:
+def _rows(connection: Database, table: str) -> Iterator[port.Fields]:
     if not has_table(connection, table):
         return
     names = sorted(columns(connection, table))
@@ -108,11 +107,7 @@ def _summary(row: port.Raw) -> str:
 
 
 def _list(value: object) -> list[str]:
-    """Return the texts of a JSON list; a text that is none is one."""
     if not isinstance(value, str) or not value.strip():
         return []
-    try:
-        said = json.loads(without_halves(value))
-    except (ValueError, RecursionError):
-        said = value
+    said = decoded(value)
     return [str(one) for one in said if one] if isinstance(said, list) else [value]

@@ -1,9 +1,9 @@
 """SQLite files of other programs: read only, and trusted in nothing.
 
-A small file can have a large content: views and virtual tables compute rows, generated columns and
-defaults compute values, and damaged pages repeat themselves. The reader therefore reads only plain
-tables, one row at a time, and bounds bytes, rows and steps by the size of the file. No query sorts
-or has a subquery that SQLite would store: that takes memory before there is a row to count.
+A small file can have a large content: views, virtual tables and defaults compute values, and
+damaged pages repeat themselves. The reader therefore reads only plain tables, one row at a time,
+and bounds bytes, rows and steps by the size of the file. No query sorts or has a subquery that
+SQLite would store: that takes memory before there is a row to count.
 """
 
 import sqlite3
@@ -31,10 +31,7 @@ class Database(sqlite3.Connection):
 
 @contextmanager
 def database(path: Path, *tables: str) -> Iterator[Database]:
-    """Hold a database open that has these plain tables. The file is not changed.
-
-    :raises InvalidInputError: it is none, or has one of them not.
-    """
+    """Open a database with these plain tables, or raise `InvalidInputError`. It is not changed."""
     open_file(path).close()
     unpacking = Unpacking(path)
     with telling(path, unpacking):
@@ -78,10 +75,7 @@ def columns(connection: Database, table: str) -> set[str]:
 
 
 def rows(connection: Database, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows that a query finds, each counted with its bytes.
-
-    :raises InvalidInputError: the file is damaged, or has more than its size allows.
-    """
+    """Yield the rows that a query finds, as many as the size of the file allows."""
     with telling(connection.path, connection.unpacking):
         cursor = connection.execute(query, values)
     while True:

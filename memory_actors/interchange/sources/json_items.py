@@ -1,8 +1,8 @@
 """JSON files of any length, value by value, in bounded memory.
 
 The elements of an array are handed over one by one, and so are those of the arrays that an object
-has as its members. Only one of them is in memory at a time: as text it has at most
-`ITEM_CHARACTERS_MAX`, and so many commas and brackets that its objects stay below some 200 MB.
+has as its members. Only one of them is in memory at a time, of `ITEM_CHARACTERS_MAX` at most, and
+so many parts that its objects stay below some 200 MB.
 
 A bad character costs nothing but itself: U+FFFD takes the place of bytes that are no UTF-8 and of
 halves of surrogate pairs, and control characters may stand in texts.
@@ -49,9 +49,10 @@ def json_items(
             names.clear()
             for _ in _separated(text, "{}"):
                 names.add(member := _name(text))
-                for value in _values(text):
+                # Each element of an array, or the one value that is none.
+                for _ in _separated(text, "[]") if text.peek() == "[" else (None,):
                     is_empty = False
-                    yield member, value
+                    yield member, text.value()
         case '"':
             is_empty = False
             inner = io.BytesIO(str(text.value()).encode(errors="replace"))
@@ -99,10 +100,7 @@ class Room:
         self._characters = self._parts = 0
 
     def take(self, text: str) -> None:
-        """Take in a text.
-
-        :raises InvalidInputError: there is no room left for it.
-        """
+        """Take in a text, or raise `InvalidInputError`."""
         self._characters += len(text)
         self._parts += sum(map(text.count, ",[{"))  # values of its own are no more than these
         if self._characters > ITEM_CHARACTERS_MAX or self._parts > ITEM_PARTS_MAX:
@@ -132,13 +130,6 @@ def _name(text: "_Text") -> str:
     return name
 
 
-def _values(text: "_Text") -> Iterator[Any]:
-    if text.peek() == "[":
-        yield from (text.value() for _ in _separated(text, "[]"))
-    else:
-        yield text.value()
-
-
 def _integer(digits: str) -> float:
     """Return a number as JSON has it: one of more than 64 bits is a float, as in most programs."""
     number = int(digits) if len(digits) <= INT_DIGITS_MAX else float(digits)
@@ -146,8 +137,6 @@ def _integer(digits: str) -> float:
 
 
 class _Text:
-    """The text of a file, of which only what is looked at is in memory."""
-
     def __init__(self, file: IO[bytes], name: str):
         self._file, self._name = file, name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -155,7 +144,6 @@ class _Text:
         self._text, self._at, self._before = "", 0, 0
 
     def peek(self) -> str:
-        """Return the next character that is no blank, "" at the end."""
         while True:
             rest = self._text[self._at : self._at + 1]
             if rest and rest not in " \t\r\n":
@@ -167,18 +155,15 @@ class _Text:
                 return ""
 
     def take(self, character: str) -> None:
-        """Go behind a character that must come now."""
         if self.peek() != character:
             raise self.wrong(f"{character!r} is missing")
         self._at += 1
 
     def end(self) -> None:
-        """See that nothing comes any more."""
         if self.peek():
             raise self.wrong("there is more behind its end")
 
     def value(self) -> Any:
-        """Return the value that comes now."""
         self.peek()
         while True:
             try:
@@ -212,7 +197,6 @@ class _Text:
         return bool(data)
 
     def wrong(self, why: str, place: int | None = None) -> InvalidInputError:
-        """Return an error that says where the file is not as it must be."""
         at = self._before + self._at if place is None else place
         return InvalidInputError(
             f"{self._name} cannot be read as JSON: {why.lower()}, at character {at + 1:,}. Nothing "

@@ -12,15 +12,14 @@ it, all is of one user. The rule for names:
 Items that have expired are left out, as the store itself would not return them.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from eventlog.core.records import to_us
-from memory_actors.base.json_text import without_halves
+from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.databases import columns, database, rows
 
@@ -53,7 +52,8 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             if expires_us is not None and expires_us <= to_us(datetime.now(UTC)):
                 reading.note(EXPIRED)
                 continue
-            item = {"namespace": str(prefix).split("."), "key": str(key), "value": _decoded(value)}
+            text = value.decode(errors="replace") if isinstance(value, bytes) else value
+            item = {"namespace": str(prefix).split("."), "key": str(key), "value": decoded(text)}
             if not isinstance(item["value"], dict):
                 reading.leave_out(place, "its value is no JSON object")
                 continue
@@ -62,14 +62,6 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             created_us = _moment_us(created_at)
             life = port.present(ttl=ends[1], expires_us=expires_us, created_us=created_us)
             yield _found(item, at, when, life, place)
-
-
-def _decoded(value: object) -> Any:
-    value = value.decode(errors="replace") if isinstance(value, bytes) else value
-    try:
-        return json.loads(without_halves(value)) if isinstance(value, str) else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _moment_us(time: object) -> int | None:

@@ -13,15 +13,14 @@ each, `letta/NAME`. A block that agents share is of each of them; one that no ag
 only agent there is, or of nobody.
 """
 
-import json
 from collections import Counter
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from memory_actors.base.json_text import without_halves
+from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
@@ -65,8 +64,6 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
 
 
 class _Agents:
-    """The agents of a file, and the places of their blocks, each its own."""
-
     def __init__(self, path: Path, reading: port.SourceReading):
         self.reading = reading
         named: dict[str, None] = {}
@@ -99,11 +96,9 @@ class _Agents:
         self._repeats: Counter[tuple[str | None, str]] = Counter()
 
     def owners(self, block: port.Raw) -> list[str | None]:
-        """Return the agents that have a block, or None for a block that nobody has."""
         return self._of_blocks.get(str(block.get("id")), [self.only])
 
     def place(self, label: str, owner: str | None) -> tuple[str, str]:
-        """Return a collection and a key for a block, which no other block of the file has."""
         key = label
         while (owner, key) in self._taken:
             self._repeats[owner, label] += 1
@@ -121,14 +116,13 @@ def _of(
     member: str, record: port.Raw, agent: str | None, agents: _Agents, place: str
 ) -> port.Records:
     if member == "agents":
-        yield from _agent(record, str(agent), agents, place)
-    elif member == "messages":
-        yield from _message(record, agent or COLLECTION, place, agents.reading)
-    elif member in OF_BLOCKS:
-        for owner in agents.owners(record):
-            yield from _block(record, owner, agents, place)
-    else:
-        yield _passage(record, agent, place, agents.reading)
+        return _agent(record, str(agent), agents, place)
+    if member == "messages":
+        return _message(record, agent or COLLECTION, place, agents.reading)
+    if member in OF_BLOCKS:
+        owners = agents.owners(record)
+        return (one for owner in owners for one in _block(record, owner, agents, place))
+    return iter([_passage(record, agent, place, agents.reading)])
 
 
 def _agent(agent: port.Raw, name: str, agents: _Agents, place: str) -> port.Records:
@@ -229,11 +223,8 @@ def _unwrapped(message: port.Raw, text: str, reading: port.SourceReading) -> str
     return text
 
 
-def _json(text: object) -> dict[str, Any]:
-    try:
-        said = json.loads(without_halves(str(text)), strict=False)
-    except (ValueError, RecursionError):
-        return {}
+def _json(text: object) -> port.Fields:
+    said = decoded(text)
     return said if isinstance(said, dict) else {}
 
 

@@ -1,8 +1,7 @@
 """Markdown files as sources have them: their front matter, and what they say block by block.
 
-The only reader of Markdown for importers. `markdown-it-py` finds the blocks, and so what is code: a
-link, a heading or a comment in code is none. `PyYAML` reads the front matter. Its values stay texts
-as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
+`markdown-it-py` finds the blocks, and so what is code. `PyYAML` reads the front matter. Its values
+stay texts as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
 """
 
 import codecs
@@ -46,10 +45,7 @@ RULE: Final = re.compile(r"[ \t]*-{1,3}[ \t]*")
 
 
 def markdown_files(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str]]:
-    """Yield each Markdown file below a path, by its name there, and its text.
-
-    :raises InvalidInputError: there is none, or it cannot be read.
-    """
+    """Yield each Markdown file below a path, by its name there, and its text."""
     if not path.is_dir():
         yield from _if_text(path, path.name, reading)
         return
@@ -70,7 +66,6 @@ def markdown_files(path: Path, reading: port.SourceReading) -> Iterator[tuple[st
 
 
 def _if_text(path: Path, name: str, reading: port.SourceReading) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of a file, if it is a text."""
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -86,7 +81,7 @@ def _if_text(path: Path, name: str, reading: port.SourceReading) -> Iterator[tup
         yield name, text
 
 
-def front_matter(text: str, reading: port.SourceReading) -> tuple[dict[str, Any], str]:
+def front_matter(text: str, reading: port.SourceReading) -> tuple[port.Fields, str]:
     """Return the fields that a text begins with, and the rest of it."""
     found = FRONT.match(text)
     if found is None:
@@ -169,7 +164,6 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[tuple[Token, list[Token]]]:
 
 
 def _said(lines: Sequence[str], block: Token, inside: Sequence[Token]) -> tuple[str, str]:
-    """Return a block's text without comments, and the same text with its code blanked out."""
     first, end = block.map or (0, 0)
     coded = {
         number

@@ -44,7 +44,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             yield _relation(record, place, keys, reading)
 
 
-def _records(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, port.Fields]]:
     with open_file(path) as file:
         beginning = file.read(200)
     is_graph = any(f'"{member}"'.encode() in beginning for member in MEMBERS)
@@ -65,7 +65,6 @@ def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _know(record: port.Raw, keys: dict[str, list[Any]]) -> None:
-    """Remember the key of an entity by its name: of several that share one, the first."""
     name = record.get("name")
     if isinstance(name, str):
         keys.setdefault(name_key(name), _key(record))

@@ -127,7 +127,7 @@ def _read_store(store: Path, reading: port.SourceReading) -> port.Records:
             yield from _found(record, place, reading)
 
 
-def _record(blob: object) -> dict[str, Any]:
+def _record(blob: object) -> port.Fields:
     """Return a point as `get_all` has it: its payload has metadata beside the other fields."""
     point = fields_of(blob)
     payload = point["payload"]
@@ -147,10 +147,7 @@ class _Room:
         self._parts, self._characters = PARTS_MAX, VALUE_BYTES_MAX
 
     def take(self, value: object, depth: int = 0) -> None:
-        """Take in a value with all that is in it.
-
-        :raises ValueError: there is no room left for it.
-        """
+        """Take in a value with all that is in it, or raise `ValueError`."""
         self._parts -= 1
         self._characters -= len(value) if isinstance(value, str | bytes) else 0
         if self._parts < 0 or self._characters < 0 or depth > DEPTH_MAX:

@@ -6,13 +6,13 @@ left out. The graph, `knowledge_graph.sqlite3`, names no wing: its entities and 
 to the user of the import.
 """
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import decoded
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources import chroma, port
 from memory_actors.interchange.sources.databases import Database, database, rows
@@ -48,21 +48,14 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             if record.raw.get("collection") == CLOSETS:
                 reading.note(POINTS)
             else:
-                yield _drawer(record)
+                said = record.raw["metadata"]
+                time = next((said[name] for name in TIMES if is_time(said.get(name))), None)
+                user = None if said.get("wing") is None else str(said["wing"])
+                fields = record.fields | port.present(timestamp=time)
+                yield replace(record, user=user, fields=fields)
     if graph is not None:
         with database(graph, "entities", "triples") as connection:
             yield from _graph(connection, reading)
-
-
-def _drawer(record: port.SourceRecord) -> port.SourceRecord:
-    said = record.raw["metadata"]
-    time = next((said[name] for name in TIMES if is_time(said.get(name))), None)
-    wing = said.get("wing")
-    return replace(
-        record,
-        user=None if wing is None else str(wing),
-        fields=record.fields | port.present(timestamp=time),
-    )
 
 
 def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
@@ -87,14 +80,10 @@ def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
         yield port.of_graph(place, raw, ["triple", own_id], data, ends=both, metadata=about)
 
 
-def _object(text: object, reading: port.SourceReading) -> dict[str, Any]:
+def _object(text: object, reading: port.SourceReading) -> port.Fields:
     if text in (None, "", "{}"):
         return {}
-    try:
-        said = json.loads(str(text))
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict):
+    if isinstance(said := decoded(text), dict):
         return said
     reading.note("properties that are no JSON object were not taken over")
     return {}

@@ -1,13 +1,11 @@
 """Points as qdrant-client stores them, read as plain data.
 
 A stored point is a program for a stack machine, made by Python's `pickle`. The reader does not use
-that module: `pickletools` reads the operands of the opcodes that texts, numbers, lists and objects
-are written with, and all others are refused. A class is a name of `qdrant_client`; nothing is
-imported, and nothing is called.
+that module: it knows the opcodes of texts, numbers, lists and objects, and refuses all others. A
+class is a name of `qdrant_client`; nothing is imported, and nothing is called.
 
-Memory is bounded before it is taken: a step makes one part at most, a text is no longer than what
-is left of the blob, and steps are counted. A dict takes texts as names, so hashing ends. One part
-may occur in many places of the result, so code that walks it must count the parts it meets.
+A step makes one part at most, a text is no longer than what is left of the blob, and steps are
+counted. One part may occur in many places, so code that walks the result must count.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +23,6 @@ class _Object:
 
 
 class _Class:
-    """A class, which is no more than its name."""
-
     def __init__(self, module: Any, name: Any):
         if not (isinstance(module, str) and module.startswith("qdrant_client.")):
             raise TypeError(f"{module!r:.60}.{name!r:.60} is no part of a point")

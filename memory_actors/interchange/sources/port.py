@@ -1,9 +1,8 @@
 """The port of a source, and the records that it hands over, in the words of a line.
 
-A source reads files of another program. Its reader is a plain function from a path to records, in
-their order, and adds nothing itself; how records become memories is in `importing`. A file that is
-damaged is an error. A record that cannot be understood is left out whole, and told; so is whatever
-a record says that has no place here.
+A reader is a plain function from a path to records, in their order; how they become memories is in
+`importing`. A file that is damaged is an error. A record that cannot be understood is left out
+whole, and told; so is whatever a record says that has no place here.
 """
 
 import re
@@ -14,20 +13,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.interchange.noting import NOTES_MAX, ImportNote, Notes
-from memory_actors.interchange.records import ReadLine
+from memory_actors.interchange.noting import SourceReading as SourceReading
 from memory_actors.kinds.entity.graph import name_key
 
-STRANGE_RECORDS_MAX: Final = 10_000
-"""The limit for records before the first one is understood: beyond it the file is of another
-format, or an attack."""
 NAMES_MAX: Final = 1_000_000
 """The limit for entities of a file, which a reader keeps in memory: far above any quota of them."""
 OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[0-9a-f]{32}")
 """Matches ids of memories that were added here, or by an import."""
-SHOWN_CHARACTERS_MAX: Final = 300
 
 
+Fields: TypeAlias = dict[str, Any]
 Raw: TypeAlias = Mapping[str, Any]
 """A record as its program has it."""
 
@@ -37,7 +32,7 @@ class SourceRecord(msgspec.Struct, kw_only=True):
 
     place: str
     """The place of the record in its file, for messages."""
-    fields: dict[str, Any]
+    fields: Fields
     """The fields of a line; without content or data it can be understood only if told how."""
     raw: Raw
     """The record as its program has it, where `--user-field` and `--map` look."""
@@ -53,45 +48,6 @@ class SourceRecord(msgspec.Struct, kw_only=True):
     """True if it stays the same memory when it says something else: its key alone makes its id."""
 
 
-class SourceReading(Notes):
-    """Hears from a reader what it did not understand."""
-
-    def __init__(self, user_field: str | None = None) -> None:
-        super().__init__()
-        self.user_field = user_field
-        """The field that is to name the user, where the caller says so."""
-        self.left_out = self.understood = 0
-        self._first: dict[str, str] = {}
-
-    def leave_out(self, place: str, why: object) -> None:
-        """Count a record that was not understood at all.
-
-        :raises InvalidInputError: there are thousands of them, and nothing else.
-        """
-        says = f"left out: {str(why)[:SHOWN_CHARACTERS_MAX]}"
-        self._first.setdefault(says, place) if len(self._first) < NOTES_MAX else None
-        self.note(says)
-        self.left_out += 1
-        if self.left_out >= STRANGE_RECORDS_MAX and not self.understood:
-            raise InvalidInputError(
-                f"{place}: none of {self.left_out:,} records is understood ({says}): is this the "
-                "right file? `--map` names fields that are called otherwise"
-            )
-
-    def leave_out_line(self, line: ReadLine, why: Exception) -> None:
-        """Count a record that was understood, and cannot be added."""
-        self.leave_out(line.place, why)
-
-    def notes(self) -> tuple[ImportNote, ...]:
-        """Return the counted notes, in order, each with the first place it left out."""
-        return tuple(
-            ImportNote(f"{one.says} (first: {self._first[one.says]})", one.lines)
-            if one.says in self._first
-            else one
-            for one in super().notes()
-        )
-
-
 Records: TypeAlias = Iterator[SourceRecord]
 Read: TypeAlias = Callable[[Path, SourceReading], Records]
 
@@ -101,7 +57,7 @@ def words(*of_them: str) -> frozenset[str]:
     return frozenset(" ".join(of_them).split())
 
 
-def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> dict[str, Any]:
+def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> Fields:
     """Return the fields of a record that its reader does not know: they are kept, and told."""
     others = {name: value for name, value in record.items() if name not in known}
     for name in others:
@@ -109,19 +65,17 @@ def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> d
     return {name: value for name, value in others.items() if value is not None}
 
 
-def present(**fields: object) -> dict[str, Any]:
+def present(**fields: object) -> Fields:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-def entity(name: object, kind: object, observations: object = None) -> dict[str, Any]:
+def entity(name: object, kind: object, observations: object = None) -> Fields:
     """Return an entity as the `data` of a line."""
     return present(name=name, type=kind, observations=observations)
 
 
-def relationship(
-    source: object, relation: object, target: object, **more: object
-) -> dict[str, Any]:
+def relationship(source: object, relation: object, target: object, **more: object) -> Fields:
     """Return a relationship as the `data` of a line; without a relation it is refused as none."""
     return present(source=source, target=target, **more) | {"relation": relation}
 
@@ -143,13 +97,13 @@ def of_graph(
     )  # fmt: skip
 
 
-def document(collection: str, key: object, value: object) -> dict[str, Any]:
+def document(collection: str, key: object, value: object) -> Fields:
     """Return the fields of a line that is a document."""
     data = {"collection": collection, "key": key, "value": value}
     return {"memory_type": "structured", "data": data}
 
 
-def as_object(value: object, place: str, reading: SourceReading) -> dict[str, Any] | None:
+def as_object(value: object, place: str, reading: SourceReading) -> Fields | None:
     """Return a record if it is a JSON object; what is none is left out."""
     if isinstance(value, dict):
         return value
@@ -168,9 +122,6 @@ def is_ours(own_id: object) -> bool:
 
 
 def check_names(names: object, place: str) -> None:
-    """See that a file has not more entities than can be told apart.
-
-    :raises InvalidInputError: it has.
-    """
+    """Refuse a file that has more entities than can be told apart."""
     if len(names) > NAMES_MAX:  # type: ignore[arg-type]
         raise InvalidInputError(f"{place} has over {NAMES_MAX:,} entities: split the file")

@@ -64,9 +64,22 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
     nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
-        _know(record, nodes)
+        if isinstance(name := record.get("name"), str):
+            node = ZepNode(name, _key_of_node(record))
+            nodes.setdefault(("name", name_key(name)), node)
+            if (uuid := _uuid(record)) is not None:
+                nodes.setdefault(("uuid", uuid), node)
         port.check_names(nodes, str(path))
-        yield _node(record, place, reading)
+        summary = record.get("summary")
+        yield port.of_graph(
+            place,
+            record,
+            _key_of_node(record),
+            port.entity(record.get("name"), _label(record), [summary] if summary else None),
+            user=_user(record),
+            timestamp=record.get("created_at"),
+            metadata=_more(record, reading, NODE),
+        )
     told = _KnownFacts()
     for place, member, record in _records(path, reading, LISTS[1:]):
         if member != "edges":
@@ -82,7 +95,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
 
 def _records(
     path: Path, reading: port.SourceReading, members: tuple[str, ...]
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
+) -> Iterator[tuple[str, str, port.Fields]]:
     for number, member, value in json_values(path, LISTS):
         if member in members:
             place = f"{path}, {member} {number}"
@@ -100,31 +113,16 @@ def _user(record: port.Raw) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> dict[str, Any]:
-    """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
+def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> port.Fields:
     own = record.get("attributes") or record.get("metadata")
-    own = own if isinstance(own, dict) else {}
-    return {
-        **port.metadata_of(record, known, reading),
-        **own,
-        **port.present(zep_uuid=_uuid(record)),
-    }
+    metadata = port.metadata_of(record, known, reading) | (own if isinstance(own, dict) else {})
+    return metadata | port.present(zep_uuid=_uuid(record))
 
 
 def _label(record: port.Raw) -> Any:
     labels = record.get("labels")
-    others = (one for one in labels if one not in USUAL_LABELS) if isinstance(labels, list) else ()
-    return next(iter(others), None)
-
-
-def _know(record: port.Raw, nodes: Nodes) -> None:
-    uuid, name = _uuid(record), record.get("name")
-    if not isinstance(name, str):
-        return
-    node = ZepNode(name, _key_of_node(record))
-    nodes.setdefault(("name", name_key(name)), node)
-    if uuid is not None:
-        nodes.setdefault(("uuid", uuid), node)
+    labels = labels if isinstance(labels, list) else ()
+    return next((one for one in labels if one not in USUAL_LABELS), None)
 
 
 def _end(record: port.Raw, end: str, nodes: Nodes) -> ZepNode | None:
@@ -141,19 +139,6 @@ def _key_of_node(record: port.Raw) -> list[Any]:
     uuid = _uuid(record)
     by_name = port.entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]
-
-
-def _node(record: port.Raw, place: str, reading: port.SourceReading) -> port.SourceRecord:
-    summary = record.get("summary")
-    return port.of_graph(
-        place,
-        record,
-        _key_of_node(record),
-        port.entity(record.get("name"), _label(record), [summary] if summary else None),
-        user=_user(record),
-        timestamp=record.get("created_at"),
-        metadata=_more(record, reading, NODE),
-    )
 
 
 def _edge(
@@ -181,8 +166,6 @@ def _edge(
 
 
 class _KnownFacts:
-    """The relationships that the edges read so far have told."""
-
     def __init__(self) -> None:
         self.facts: dict[bytes, Any] = {}
         """The fact of each, by what no two relationships have in common at a time."""
@@ -195,14 +178,9 @@ class _KnownFacts:
         relation = data["relation"]
         if not isinstance(relation, str):
             return False
-        what = [
-            edge.user,
-            *edge.ends,
-            data.get("source"),
-            relation_key(relation),
-            data.get("target"),
-        ]
-        key = hashlib.sha256(repr(what).encode("utf-8", "replace")).digest()
+        ends = [*edge.ends, data.get("source"), data.get("target")]
+        what = repr([edge.user, relation_key(relation), *ends])
+        key = hashlib.sha256(what.encode("utf-8", "replace")).digest()
         span = _moment(data.get("valid_from"), -inf), _moment(data.get("valid_to"), inf)
         spans = self._spans.setdefault(key, [])
         told = any(span[0] < end and begin < span[1] for begin, end in spans)

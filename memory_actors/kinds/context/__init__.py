@@ -1,13 +1,7 @@
 """Context documents: Markdown that an agent loads into every prompt, and an archive beside it.
 
 A document is a sequence of blocks, headings and entries, each with an id, its exact text and a rank
-that it is sorted by. Entries leave for the archive, where they are found by meaning, and come back
-to their place. Headings are no memories: they are not counted, found or listed.
-
-`commands` can be given
-by callers, too, as changes of a document; `markdown` takes texts apart and joins them, `alignment`
-finds which block of a new text was which, `rank` sorts; `decide` uses `draft` (a document while it
-changes) and `sizes` (limits, and what is archived to keep them).
+that it is sorted by. Headings are no memories: they are not counted, found or listed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,36 +14,27 @@ from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.commands import Command
-from memory_actors.kinds.context.commands import BUDGET, DeleteEntry, RestoreEntries
-from memory_actors.kinds.context.decide import DECISIONS, restore
-from memory_actors.kinds.context.events import (
-    BlockEdited,
-    BlockInserted,
-    BlockRemoved,
-    Event,
-    registry,
-)
+from memory_actors.kinds.context.commands import BUDGET
+from memory_actors.kinds.context.decide import DocumentDecisions
+from memory_actors.kinds.context.events import BlockEdited, BlockInserted, BlockRemoved
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.sizes import NAME, after, check_document
+from memory_actors.kinds.context.sizes import NAME, check_document
 from memory_actors.kinds.context.state import (
     BlockRow,
     ContextDump,
     ContextState,
     DocumentState,
-    DumpedDocument,
+    archive,
     block,
-    fold,
-    in_order,
-    loaded,
+    everything,
 )
-from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally
+from memory_actors.kinds.effects import TaintedPast
+from memory_actors.kinds.kind import Events, Nature, Tally
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.tainted import TaintedPast
 
 
-class ContextKind(BaseKind[ContextState, BlockRow]):
+class ContextKind(DocumentDecisions):
     """The context documents of a user."""
 
     NAME = NAME
@@ -57,34 +42,8 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
     """A document is loaded whole, and its archive has a search of its own."""
     NOUN = "entry"
     MISSING = "it was never there, or it was removed"
-    DELETE, RESTORE = DeleteEntry, RestoreEntries
     DELETED = BlockRemoved
     Dump = ContextDump
-    registry = registry
-    initial = ContextState()
-
-    # --- fold and decide
-
-    def fold(self, state: ContextState, events: Iterable[Recorded[Event]]) -> ContextState:
-        """Fold events into the state."""
-        return fold(state, events)
-
-    def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return the decision function for each command type."""
-        return {**super().decisions(), **DECISIONS, RestoreEntries: partial(restore, self.last)}
-
-    def dump(self, state: ContextState) -> ContextDump:
-        """Return the state as plain rows."""
-        return ContextDump(
-            [
-                DumpedDocument(name, one.created_at_us, one.updated_at_us, _rows(one), one.synced)
-                for name, one in sorted(state.documents.items())
-            ]
-        )
-
-    def load(self, dumped: ContextDump) -> ContextState:
-        """Return the state back."""
-        return loaded(dumped)
 
     # --- purges
 
@@ -102,7 +61,7 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
         last = next((one for one in reversed(said) if one is not None), None)
         edited = derived(BlockEdited, texts[-1], metadata=last or {}, spacing=False)
         try:
-            check_document(row.document, state, after(state, [edited], 0), limits, BUDGET)
+            check_document(row.document, state, self.after(state, [edited]), limits, BUDGET)
         except QuotaExceededError:
             return None
         return [edited]
@@ -111,7 +70,7 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
 
     def tally(self, state: ContextState) -> Tally:
         """Return counts and bytes: entries are counted, the bytes of headings too."""
-        return Tally(state.entries, state.size_bytes, state.stored_bytes)
+        return Tally(state.entries, state.held.size_bytes, state.held.stored_bytes)
 
     def held_bytes(self, state: ContextState) -> int:
         """Return the memory that the state takes: the texts of what lives are in it."""
@@ -122,24 +81,23 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
         return (
             QuotaUse("entries", "count", state.entries, limits.context_entries),
             QuotaUse("documents", "count", len(state.documents), limits.context_documents),
-            QuotaUse("bytes", "bytes", state.size_bytes, limits.context_bytes),
+            QuotaUse("bytes", "bytes", state.held.size_bytes, limits.context_bytes),
         )
 
     def rows(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield every entry, living or archived."""
         for name in sorted(state.documents):
-            yield from (row for row in _rows(state.documents[name]) if row.heading is None)
+            yield from (row for row in everything(state, name) if row.heading is None)
 
     def indexed_rows(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield every archived entry: what lives is loaded whole."""
-        for document in state.documents.values():
-            yield from document.archived.values()
+        for name in state.documents:
+            yield from archive(state, name)
 
     def exported(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield what an export has: every block, and for an empty document a row without a rank."""
         for name in sorted(state.documents):
-            document = state.documents[name]
-            yield from _rows(document) or [_empty(name, document)]
+            yield from everything(state, name) or [_empty(name, state.documents[name])]
 
     def find(self, state: ContextState, memory_id: str) -> BlockRow | None:
         """Return the row of an entry, living or archived."""
@@ -180,10 +138,6 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
     def worded(self, state: ContextState, memory_id: str) -> BlockRow | None:
         """Return the row of an entry or of a heading: that is no memory, but has words."""
         return block(state, memory_id)
-
-
-def _rows(document: DocumentState) -> list[BlockRow]:
-    return in_order([*document.blocks.values(), *document.archived.values()])
 
 
 def _empty(name: str, document: DocumentState) -> BlockRow:

@@ -143,7 +143,6 @@ def runs(
 def _runs_between(
     old_keys: Sequence[Hashable], new_keys: Sequence[Hashable], olds: range, news: range
 ) -> Iterator[tuple[range, range, bool]]:
-    """Yield the runs of what is left between the same beginning and the same end."""
     old, new = [old_keys[i] for i in olds], [new_keys[j] for j in news]
     often = Counter(new)
     if sum(often[key] for key in old) > REPEATS_MAX:

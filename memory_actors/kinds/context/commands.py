@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.records import Metadata
 from memory_actors.base.tokens import CalibratedEstimate, TokenBudget
-from memory_actors.kinds.commands import Add, Command, Delete, Outside, Restore
+from memory_actors.kinds.commands import Add, Command, Delete, Outside, Restore, plain
 from memory_actors.kinds.context.events import BlockImported
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
@@ -98,8 +98,7 @@ class ImportBlock(Add, frozen=True, kw_only=True):
 # --- entries
 
 
-class DeleteEntry(Delete, frozen=True, kw_only=True):
-    """Remove an entry, living or archived."""
+DeleteEntry = plain(Delete, "DeleteEntry")
 
 
 class TouchEntries(Command, frozen=True, kw_only=True):

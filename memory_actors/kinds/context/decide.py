@@ -1,6 +1,6 @@
 """From a command about context documents to its events."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import astuple, replace
@@ -9,21 +9,7 @@ from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.commands import Command, is_known
-from memory_actors.kinds.context.commands import (
-    FREE_MAX,
-    FREE_MIN,
-    AddEntry,
-    ArchiveEntries,
-    ChangeDocument,
-    DeleteDocuments,
-    DocumentRoom,
-    EditEntry,
-    ImportBlock,
-    PinEntries,
-    RenameDocuments,
-    RestoreEntries,
-    TouchEntries,
-)
+from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
     BlockEdited,
@@ -37,284 +23,263 @@ from memory_actors.kinds.context.events import (
     Event,
 )
 from memory_actors.kinds.context.markdown import check_entry, entry_raw, entry_text, reworded
-from memory_actors.kinds.context.sizes import (
-    after,
-    archiving,
-    check_changes,
-    check_document,
-    check_quotas,
-    fewest,
-    fits,
-    roomy,
-    stalest,
-    without,
+from memory_actors.kinds.context.state import (
+    BlockRow,
+    ContextState,
+    Documents,
+    block,
+    blocks,
+    everything,
+    text,
 )
-from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, text
-from memory_actors.kinds.kind import Decide, Life
+from memory_actors.kinds.kind import Decide
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
-from memory_actors.kinds.tainted import Past
 
 
-def _everything(state: ContextState, name: str) -> tuple[str, ...]:
-    document = state.documents[name]
-    return (*sorted(document.blocks), *sorted(document.archived))
+class DocumentDecisions(Documents):
+    """Decides about context documents."""
 
+    DELETE, RESTORE = commands.DeleteEntry, commands.RestoreEntries
 
-# --- changes
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return the decision function for each command type."""
+        return {
+            **super().decisions(),
+            commands.ChangeDocument: self._change,
+            commands.AddEntry: self._add,
+            commands.EditEntry: self._edit,
+            commands.ImportBlock: self._import,
+            commands.TouchEntries: self._touch,
+            commands.PinEntries: self._pin,
+            commands.ArchiveEntries: self._archive,
+            commands.RenameDocuments: self._rename,
+            commands.DeleteDocuments: self._delete_documents,
+            commands.RestoreEntries: self._restore,
+        }
 
+    # --- changes
 
-def _change(command: ChangeDocument, state: ContextState, limits: Limits) -> Sequence[Event]:
-    name = command.document
-    if command.create and name in state.documents:
-        raise InvalidInputError(f"there is a document {name!r} already: choose another name")
-    archives = command.room.auto_archive
-    check_changes(name, command.changes, state, limits, auto_archive=archives)
-    seen = command.expected
-    if seen is not None and text_digest(text(blocks(state, name))) != seen:
-        raise StaleDocumentError(f"{name} has changed since it was read: read it again, then write")
-    draft = DocumentDraft(state, name)
-    for change in command.changes:
-        draft.make(change)
-    there = state.documents.get(name)
-    synced = None if there is None or there.synced is None else astuple(there.synced)
-    if command.base is not None and synced != (command.base, command.label):
-        draft.events.append(DocumentSynced(document=name, base=command.base, label=command.label))
-    if command.create and not draft.events:
-        created = [DocumentCreated(document=name)]
-        check_quotas(state, after(state, created, command.now_us), limits)
-        return created
-    if not draft.events:
-        return []
-    return _with_room(command, name, draft.events, state, limits)
-
-
-def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
-
-    def is_same(one: object) -> bool:
-        said = entry_text(entry_raw(command.text))
-        return isinstance(one, BlockInserted) and entry_text(one.raw) == said
-
-    was_added = is_known(command, command.memory_id, None, is_same)
-    if was_added or block(state, command.memory_id) is not None:
-        return []
-    draft = DocumentDraft(state, command.document)
-    last, before_heading, there = draft.end_of(command.section)
-    if not there:
-        last = draft.begin_section(command.section, command.heading_id)
-    raw = entry_raw(command.text) + ("\n" if before_heading else "")
-    draft.insert(
-        InsertBlock(command.memory_id, raw, None, last),
-        pinned=command.pinned,
-        metadata=command.metadata,
-        occurred_at_us=command.occurred_at_us,
-    )
-    return _with_room(
-        command, command.document, draft.events, state, limits, keep=command.memory_id
-    )
-
-
-def _edit(command: EditEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
-    row = _entry(state, command.memory_id)
-    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    raw = None
-    if command.text is not None:
-        if row.raw is None:
-            raise InvalidInputError(
-                f"entry {row.memory_id!r} is archived: restore it, then edit it"
+    def _change(
+        self, command: commands.ChangeDocument, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
+        name = command.document
+        if command.create and name in state.documents:
+            raise InvalidInputError(f"there is a document {name!r} already: choose another name")
+        archives = command.room.auto_archive
+        sizes.check_changes(name, command.changes, state, limits, auto_archive=archives)
+        seen = command.expected
+        if seen is not None and text_digest(text(blocks(state, name))) != seen:
+            raise StaleDocumentError(
+                f"{name} has changed since it was read: read it again, then write"
             )
-        raw = reworded(row.raw, command.text)
-    if raw is not None and raw != row.raw:
-        check_entry(raw)
-    elif metadata is None:
-        return []
-    else:
+        draft = DocumentDraft(state, name)
+        for change in command.changes:
+            draft.make(change)
+        there = state.documents.get(name)
+        synced = None if there is None or there.synced is None else astuple(there.synced)
+        if command.base is not None and synced != (command.base, command.label):
+            draft.events.append(
+                DocumentSynced(document=name, base=command.base, label=command.label)
+            )
+        if command.create and not draft.events:
+            created = [DocumentCreated(document=name)]
+            sizes.check_quotas(state, self.after(state, created, command.now_us), limits)
+            return created
+        if not draft.events:
+            return []
+        return self._with_room(command, name, draft.events, state, limits)
+
+    def _add(
+        self, command: commands.AddEntry, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
+        said = entry_text(entry_raw(command.text))
+        was_added = is_known(
+            command, command.memory_id, None, BlockInserted, lambda one: entry_text(one.raw), said
+        )
+        if was_added or block(state, command.memory_id) is not None:
+            return []
+        draft = DocumentDraft(state, command.document)
+        last, before_heading, there = draft.end_of(command.section)
+        if not there:
+            last = draft.begin_section(command.section, command.heading_id)
+        raw = entry_raw(command.text) + ("\n" if before_heading else "")
+        draft.insert(
+            InsertBlock(command.memory_id, raw, None, last),
+            pinned=command.pinned,
+            metadata=command.metadata,
+            occurred_at_us=command.occurred_at_us,
+        )
+        return self._with_room(
+            command, command.document, draft.events, state, limits, keep=command.memory_id
+        )
+
+    def _edit(
+        self, command: commands.EditEntry, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
+        row = self.living(state, command.memory_id)
+        metadata = None if same_json(command.metadata, row.metadata) else command.metadata
         raw = None
-    events: list[Event] = [BlockEdited(memory_id=row.memory_id, raw=raw, metadata=metadata)]
-    return _with_room(command, row.document, events, state, limits, keep=row.memory_id)
-
-
-def _with_room(
-    command: ChangeDocument | AddEntry | EditEntry,
-    document: str,
-    events: list[Event],
-    state: ContextState,
-    limits: Limits,
-    keep: str | None = None,
-) -> Sequence[Event]:
-    """Return events, and behind them what makes room for them if that is asked for and needed."""
-    new, room = after(state, events, command.now_us), command.room
-    check_quotas(state, new, limits)
-    if room.auto_archive:
-        gone = _who_goes(room, document, events, new, limits, keep)
-        if gone:
-            return [*events, archiving(new, document, gone, "room")]
-    check_document(document, state, new, limits, room.budget)
-    return events
-
-
-def _who_goes(
-    room: DocumentRoom,
-    document: str,
-    events: Sequence[Event],
-    new: ContextState,
-    limits: Limits,
-    keep: str | None,
-) -> Collection[str]:
-    """Return the entries to archive until enough is free or, failing that, until it fits.
-
-    The result is empty if it fits already, or never can.
-    """
-    budget = room.budget
-    if fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
-        return ()
-    named = {one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)}
-    rows = stalest(new, document, room.read_at_us, named)
-    rows = [row for row in rows if row.memory_id != keep]
-    for tokens_max in (min(roomy(room), budget.tokens_max), budget.tokens_max):
-        count = fewest(new, document, rows, partial(fits, limits, tokens_max, budget))
-        if count is not None:
-            return [row.memory_id for row in rows[:count]]
-    return ()
-
-
-# --- archive and back
-
-
-def _archive(command: ArchiveEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
-    _check_there(state, command.document)
-    if command.memory_ids is not None:
-        rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
-        for row in rows:
-            if row.document != command.document:
-                raise NotFoundError(
-                    f"no entry {row.memory_id!r} in {command.document}: it is in {row.document}"
+        if command.text is not None:
+            if row.raw is None:
+                raise InvalidInputError(
+                    f"entry {row.memory_id!r} is archived: restore it, then edit it"
                 )
-        gone = [row.memory_id for row in rows if not row.archived]
-    else:
-        gone = _stale_part(command.room, command.document, state)
-    return [archiving(state, command.document, gone, "asked")] if gone else []
+            raw = reworded(row.raw, command.text)
+        if raw is not None and raw != row.raw:
+            check_entry(raw)
+        elif metadata is None:
+            return []
+        else:
+            raw = None
+        events: list[Event] = [BlockEdited(memory_id=row.memory_id, raw=raw, metadata=metadata)]
+        return self._with_room(command, row.document, events, state, limits, keep=row.memory_id)
+
+    def _with_room(
+        self,
+        command: commands.ChangeDocument | commands.AddEntry | commands.EditEntry,
+        document: str,
+        events: list[Event],
+        state: ContextState,
+        limits: Limits,
+        keep: str | None = None,
+    ) -> Sequence[Event]:
+        """Return events, and the archiving that makes room for them where that is asked for."""
+        new = self.after(state, events, command.now_us)
+        room, budget = command.room, command.room.budget
+        sizes.check_quotas(state, new, limits)
+        fits = partial(sizes.fits, limits, budget)
+        if room.auto_archive and not fits(budget.tokens_max, text(blocks(new, document))):
+            named = {
+                one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)
+            }
+            rows = sizes.stalest(new, document, room.read_at_us, named)
+            rows = [row for row in rows if row.memory_id != keep]
+            # Until enough is free or, failing that, until it fits.
+            for tokens_max in (min(sizes.roomy(room), budget.tokens_max), budget.tokens_max):
+                if count := sizes.fewest(new, document, rows, partial(fits, tokens_max)):
+                    gone = [row.memory_id for row in rows[:count]]
+                    return [*events, sizes.archiving(new, document, gone, "room")]
+        sizes.check_document(document, state, new, limits, budget)
+        return events
+
+    # --- archive and back
+
+    def _archive(
+        self, command: commands.ArchiveEntries, state: ContextState, _limits: Limits
+    ) -> Sequence[Event]:
+        _check_there(state, command.document)
+        if command.memory_ids is not None:
+            rows = self._entries(state, command.memory_ids)
+            for row in rows:
+                if row.document != command.document:
+                    raise NotFoundError(
+                        f"no entry {row.memory_id!r} in {command.document}: it is in {row.document}"
+                    )
+            gone = [row.memory_id for row in rows if not row.archived]
+        else:
+            gone = _stale_part(command.room, command.document, state)
+        return [sizes.archiving(state, command.document, gone, "asked")] if gone else []
+
+    def _restore(
+        self,
+        command: commands.RestoreEntries,
+        state: ContextState,
+        limits: Limits,
+    ) -> Sequence[Event]:
+        """Bring entries back."""
+        events = restored(self.last, command, state)
+        if not events:
+            return []
+        new = self.after(state, events, command.now_us)
+        sizes.check_quotas(state, new, limits)
+        for name in dict.fromkeys(getattr(event, "document", "") for event in events):
+            sizes.check_document(name, state, new, limits, command.budget)
+        return events
+
+    def _import(
+        self, command: commands.ImportBlock, state: ContextState, limits: Limits
+    ) -> Sequence[Event]:
+        event = command.block
+        there = block(state, event.memory_id) is not None
+        if there or is_known(command, event.memory_id, None, BlockInserted, lambda _: None, None):
+            return []
+        draft = DocumentDraft(state, event.document)
+        event = replace(event, rank=draft.free_rank(event.rank))
+        if event.archived is not None:
+            draft.events.append(event)
+        else:
+            draft.put_back(event)
+        new = self.after(state, draft.events, command.now_us)
+        sizes.check_quotas(state, new, limits)
+        sizes.check_document(event.document, state, new, limits, command.budget)
+        return draft.events
+
+    # --- the rest
+
+    def _touch(
+        self, command: commands.TouchEntries, state: ContextState, _limits: Limits
+    ) -> Sequence[Event]:
+        ids = tuple(row.memory_id for row in self._entries(state, command.memory_ids))
+        return [EntriesTouched(memory_ids=ids)] if ids else []
+
+    def _delete_documents(
+        self, command: commands.DeleteDocuments, state: ContextState, _limits: Limits
+    ) -> Sequence[Event]:
+        ids = {name: _ids_in(state, name) for name in command.documents}
+        return [ContextDocumentDeleted(document=name, memory_ids=ids[name]) for name in ids]
+
+    def _pin(
+        self, command: commands.PinEntries, state: ContextState, _limits: Limits
+    ) -> Sequence[Event]:
+        rows = self._entries(state, command.memory_ids)
+        changed = tuple(row.memory_id for row in rows if row.pinned != command.pinned)
+        return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
+
+    def _rename(
+        self, command: commands.RenameDocuments, state: ContextState, _limits: Limits
+    ) -> Sequence[Event]:
+        events: list[Event] = []
+        taken = set(state.documents)
+        for old, new in command.names:
+            ids = _ids_in(state, old)
+            if old == new:
+                continue
+            if new in taken:
+                raise InvalidInputError(f"there is a document {new!r} already: choose another name")
+            taken.add(new)
+            events.append(DocumentRenamed(document=old, to=new, memory_ids=ids))
+        return events
+
+    def _entries(self, state: ContextState, memory_ids: Sequence[str]) -> list[BlockRow]:
+        return [self.living(state, one) for one in dict.fromkeys(memory_ids)]
 
 
-def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[str]:
-    """Return the stalest entries that make up a good part of a document; none of a small one.
+def _ids_in(state: ContextState, name: str) -> tuple[str, ...]:
+    _check_there(state, name)
+    rows = sorted((row.archived, row.memory_id) for row in everything(state, name))
+    return tuple(memory_id for _, memory_id in rows)
 
-    Entries are of any size: one less goes if more than half would, and a third goes without it.
-    """
-    count_tokens, rows = room.budget.counter.count, stalest(state, document, room.read_at_us)
+
+def _stale_part(room: commands.DocumentRoom, document: str, state: ContextState) -> list[str]:
+    """Return the stalest entries that make up a third to half of a document."""
+    count_tokens, rows = room.budget.counter.count, sizes.stalest(state, document, room.read_at_us)
     there = count_tokens(text(blocks(state, document)))
-    if there <= roomy(room):
+    if there <= sizes.roomy(room):
         return []
-    count = fewest(state, document, rows, lambda now: count_tokens(now) <= (1 - room.free) * there)
+    count = sizes.fewest(
+        state, document, rows, lambda now: count_tokens(now) <= (1 - room.free) * there
+    )
     if count is None:
         return [row.memory_id for row in rows]
-    left = [count_tokens(without(state, document, rows[:gone])) for gone in (count, count - 1)]
-    if left[0] < (1 - FREE_MAX) * there and left[1] <= (1 - FREE_MIN) * there:
+    left = [
+        count_tokens(sizes.without(state, document, rows[:gone])) for gone in (count, count - 1)
+    ]
+    if left[0] < (1 - commands.FREE_MAX) * there and left[1] <= (1 - commands.FREE_MIN) * there:
         count -= 1
     return [row.memory_id for row in rows[:count]]
-
-
-def restore(
-    last: Callable[[str, Past], Life[BlockRow]],
-    command: RestoreEntries,
-    state: ContextState,
-    limits: Limits,
-) -> Sequence[Event]:
-    """Bring entries back; `last` gives the last life of one that is not there."""
-    events = restored(last, command, state)
-    if not events:
-        return []
-    new = after(state, events, command.now_us)
-    check_quotas(state, new, limits)
-    for name in dict.fromkeys(getattr(event, "document", "") for event in events):
-        check_document(name, state, new, limits, command.budget)
-    return events
-
-
-def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequence[Event]:
-    event = command.block
-    there = block(state, event.memory_id) is not None
-    if there or is_known(
-        command, event.memory_id, None, lambda one: isinstance(one, BlockInserted)
-    ):
-        return []
-    draft = DocumentDraft(state, event.document)
-    event = replace(event, rank=draft.free_rank(event.rank))
-    if event.archived is not None:
-        draft.events.append(event)
-    else:
-        draft.put_back(event)
-    new = after(state, draft.events, command.now_us)
-    check_quotas(state, new, limits)
-    check_document(event.document, state, new, limits, command.budget)
-    return draft.events
-
-
-# --- the rest
-
-
-def _touch(command: TouchEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
-    ids = _entries(state, command.memory_ids)
-    return [EntriesTouched(memory_ids=ids)] if ids else []
-
-
-def _delete_documents(
-    command: DeleteDocuments, state: ContextState, _limits: Limits
-) -> Sequence[Event]:
-    for name in command.documents:
-        _check_there(state, name)
-    return [
-        ContextDocumentDeleted(document=name, memory_ids=_everything(state, name))
-        for name in dict.fromkeys(command.documents)
-    ]
-
-
-def _pin(command: PinEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
-    ids = _entries(state, command.memory_ids)
-    changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
-    return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
-
-
-def _rename(command: RenameDocuments, state: ContextState, _limits: Limits) -> Sequence[Event]:
-    events: list[Event] = []
-    taken = set(state.documents)
-    for old, new in command.names:
-        _check_there(state, old)
-        if old == new:
-            continue
-        if new in taken:
-            raise InvalidInputError(f"there is a document {new!r} already: choose another name")
-        taken.add(new)
-        ids = _everything(state, old)
-        events.append(DocumentRenamed(document=old, to=new, memory_ids=ids))
-    return events
 
 
 def _check_there(state: ContextState, document: str) -> None:
     if document not in state.documents:
         raise NotFoundError(f"no document {document!r}: it was never there, or it was deleted")
-
-
-def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return ids of entries that are there, each once."""
-    return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
-
-
-def _entry(state: ContextState, memory_id: str) -> BlockRow:
-    row = block(state, memory_id)
-    if row is None or row.heading is not None:
-        raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")
-    return row
-
-
-DECISIONS: Mapping[type[Command], Decide] = {
-    ChangeDocument: _change,
-    AddEntry: _add,
-    EditEntry: _edit,
-    ImportBlock: _import,
-    TouchEntries: _touch,
-    PinEntries: _pin,
-    ArchiveEntries: _archive,
-    RenameDocuments: _rename,
-    DeleteDocuments: _delete_documents,
-}

@@ -1,7 +1,6 @@
 """A document while a command changes it: what stands where, and the events so far.
 
-Archived entries are not in the text, but a new block never takes the rank of one: so each comes
-back between the same neighbours, in whatever order they come.
+A new block never takes the rank of an archived entry, so that each comes back to its place.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -12,22 +11,15 @@ from eventlog import Recorded
 from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.commands import refuse_id
+from memory_actors.kinds.context import events
 from memory_actors.kinds.context.commands import RestoreEntries
-from memory_actors.kinds.context.events import (
-    BlockEdited,
-    BlockImported,
-    BlockInserted,
-    BlockRemoved,
-    BlockRestored,
-    Event,
-    Section,
-)
+from memory_actors.kinds.context.events import Event, Section
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks
+from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, everything
+from memory_actors.kinds.effects import Past
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.tainted import Past
 
 BLANK_LINE = "\n\n"
 
@@ -57,9 +49,7 @@ class DocumentDraft:
             for row in rows
         }
         self._order = [(row.rank, row.memory_id) for row in rows]
-        found = state.documents.get(document)
-        archived = [] if found is None else found.archived.values()
-        self._ranks = sorted([*(row.rank for row in rows), *(row.rank for row in archived)])
+        self._ranks = sorted(row.rank for row in everything(state, document))
 
     # --- reads
 
@@ -92,7 +82,7 @@ class DocumentDraft:
         _check_raw(new.raw)
         before = None if new.after is None else self._living(new.after).rank
         rank = self._rank_behind(before)
-        event = BlockInserted(
+        event = events.BlockInserted(
             memory_id=new.block_id,
             document=self.document,
             raw=new.raw,
@@ -102,7 +92,7 @@ class DocumentDraft:
         )
         self._take(event)
 
-    def put_back(self, event: BlockRestored | BlockImported) -> None:
+    def put_back(self, event: events.BlockRestored | events.BlockImported) -> None:
         """Put in a block at its rank."""
         _check_raw(event.raw)
         self._take(event)
@@ -117,7 +107,7 @@ class DocumentDraft:
             _refuse_blank()
         one.raw, one.heading = raw, parse(raw)[0].heading
         self.events.append(
-            BlockEdited(memory_id=block_id, raw=raw, heading=one.heading, spacing=spacing)
+            events.BlockEdited(memory_id=block_id, raw=raw, heading=one.heading, spacing=spacing)
         )
 
     def remove(self, block_id: str) -> None:
@@ -126,7 +116,7 @@ class DocumentDraft:
         del self._order[bisect_left(self._order, (one.rank, block_id))]
         del self._ranks[bisect_left(self._ranks, one.rank)]
         del self._blocks[block_id]
-        self.events.append(BlockRemoved(memory_id=block_id))
+        self.events.append(events.BlockRemoved(memory_id=block_id))
 
     def begin_section(self, title: str, heading_id: str) -> str:
         """Put a heading at the end, behind a blank line; return its id."""
@@ -165,7 +155,7 @@ class DocumentDraft:
             )
         return one
 
-    def _take(self, event: BlockInserted) -> None:
+    def _take(self, event: events.BlockInserted) -> None:
         # Blank lines alone are a block only where there is no other one.
         if is_blank(event.raw) and self._blocks:
             _refuse_blank()
@@ -226,7 +216,7 @@ def restored(
         row = row or last(memory_id, past).row
         if row.document not in drafts:
             drafts[row.document] = DocumentDraft(state, row.document)
-        in_state = memory_id in state.names
+        in_state = block(state, memory_id) is not None
         _put_back(row, _raw(row, past), drafts[row.document], in_state=in_state)
         came = True
     return [event for draft in drafts.values() for event in draft.events] if came else []
@@ -237,7 +227,7 @@ def _put_back(row: BlockRow, raw: str, draft: DocumentDraft, *, in_state: bool) 
         return
     section = row.section
     if section is not None and _is_missing(row, section, draft):
-        heading = BlockRestored(
+        heading = events.BlockRestored(
             memory_id=section.heading_id,
             document=draft.document,
             raw=section.raw,
@@ -247,7 +237,7 @@ def _put_back(row: BlockRow, raw: str, draft: DocumentDraft, *, in_state: bool) 
         )
         draft.put_back(heading)
     rank = row.rank if in_state else draft.free_rank(row.rank)
-    draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
+    draft.put_back(derived(events.BlockRestored, row, document=draft.document, raw=raw, rank=rank))
 
 
 def _is_missing(row: BlockRow, section: Section, draft: DocumentDraft) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 
 from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds.effects import Effect, KindRegistry
+from memory_actors.kinds.kind import Deleted
 
 registry = KindRegistry()
 
@@ -87,7 +88,7 @@ class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """None: when it was recorded."""
 
     @property
-    def text_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the text."""
         return len(self.raw.encode())
 
@@ -125,16 +126,12 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """True: blank lines alone changed, to make room for a neighbour, which is no use of it."""
 
     @property
-    def text_bytes(self) -> int | None:
+    def size_bytes(self) -> int | None:
         """Bytes of the new text, if there is one."""
         return None if self.raw is None else len(self.raw.encode())
 
 
-@registry.about("context.removed", Effect.DELETED)
-class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
-    """A block was removed by its user."""
-
-    memory_id: str
+BlockRemoved = registry.plain(Deleted, "context.removed", Effect.DELETED)
 
 
 @registry.about("context.touched", Effect.CHANGED)
@@ -173,7 +170,7 @@ Event: TypeAlias = (
     | BlockRestored
     | BlockImported
     | BlockEdited
-    | BlockRemoved
+    | Deleted
     | EntriesTouched
     | EntriesPinned
     | EntriesArchived

@@ -175,7 +175,6 @@ def closed(raw: str) -> str:
 
 
 def _side_by_side(before: str, after: str) -> tuple[str, str]:
-    """Return how two neighbours show."""
     before = closed(before)
     if after[:1].isspace():
         after = "".join(dropwhile(is_blank, LINES.findall(after)))
@@ -205,10 +204,7 @@ def _begins(state: Start, line: str) -> bool:
 
 
 def _unindented(raw: str) -> str:
-    """Return a block that is no part of an item before it: its first line is not indented.
-
-    Indented code that would become another block is escaped.
-    """
+    """Return a block without indentation in its first line; code that would change is escaped."""
     body = raw.lstrip(" \t")
     if ITEM.match(raw) or FENCE.match(raw):
         return body
@@ -342,6 +338,5 @@ def _item(marker: str, text: str, line_end: str) -> str:
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the lines of a text without blank ones at its ends; blank ones inside are empty."""
     lines = text.replace("\r\n", "\n").strip().split("\n")
     return [line.rstrip() for line in lines]

@@ -1,8 +1,7 @@
 """Limits of a document: refusals and, where that is asked for, entries that make room.
 
-Whoever decides counts the very text that the document would have, so writers that race cannot
-together pass a limit. A change that shrinks a document, or keeps its size, is always accepted: a
-limit may have been lowered.
+A decision counts the text that the document would have. A change that does not grow a document is
+always accepted: a limit may have been lowered.
 """
 
 from bisect import bisect_left
@@ -14,31 +13,24 @@ from memory_actors.base.errors import ContextLimitError, QuotaExceededError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count, size
 from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds.context.commands import DocumentRoom
-from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Event, Section
+from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Section
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import (
     BlockRow,
     ContextState,
     blocks,
-    fold,
     text,
     under_sections,
 )
-from memory_actors.kinds.kind import tentative
 from memory_actors.kinds.phrasing import text_digest
 
 NAME = "context"
 
 
-def after(state: ContextState, events: Sequence[Event], now_us: int) -> ContextState:
-    """Return the state that events would lead to."""
-    return fold(state, tentative(events, now_us))
-
-
 # --- limits of a document
 
 
-def fits(limits: Limits, tokens_max: int, budget: TokenBudget, document: str) -> bool:
+def fits(limits: Limits, budget: TokenBudget, tokens_max: int, document: str) -> bool:
     """Say whether the text of a document is within its bytes and so many tokens."""
     within = len(document.encode()) <= limits.context_document_bytes
     return within and budget.counter.count(document) <= tokens_max
@@ -53,7 +45,7 @@ def check_document(
     :raises QuotaExceededError: more bytes than it may have.
     """
     now = text(blocks(new, name))
-    if fits(limits, budget.tokens_max, budget, now):
+    if fits(limits, budget, budget.tokens_max, now):
         return
     was = text(blocks(old, name))
     if len(now.encode()) > max(len(was.encode()), limits.context_document_bytes):
@@ -131,9 +123,9 @@ def check_quotas(old: ContextState, new: ContextState, limits: Limits) -> None:
     if count > max(was, most):
         refuse_count(NAME, "documents", was, limits, "context_documents", new=count - was)
     _check_entries(old.entries, new.entries, limits)
-    if new.size_bytes > max(old.size_bytes, limits.context_bytes):
-        grows = new.size_bytes - old.size_bytes
-        refuse_bytes(NAME, old.size_bytes, limits, "context_bytes", new=grows)
+    if new.held.size_bytes > max(old.held.size_bytes, limits.context_bytes):
+        grows = new.held.size_bytes - old.held.size_bytes
+        refuse_bytes(NAME, old.held.size_bytes, limits, "context_bytes", new=grows)
 
 
 def _check_entries(was: int, asked: int, limits: Limits) -> None:

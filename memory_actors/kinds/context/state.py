@@ -1,11 +1,11 @@
 """The context documents of a user: their blocks, their archives, and what each event makes of them.
 
-The text of a living block is in its row: a document is small, and every write counts its tokens.
-An archived entry leaves its text in the log. Rows of both kinds keep their rank, so an entry that
-comes back stands where it stood.
+The text of a living block is in its row, because every write counts the tokens of its document.
+Rows in the archive keep their rank, so an entry that comes back has its old place.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 from immutables import Map
@@ -13,24 +13,12 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds import kind
-from memory_actors.kinds.context.events import (
-    ArchivedEntry,
-    BlockEdited,
-    BlockImported,
-    BlockInserted,
-    BlockRemoved,
-    ContextDocumentDeleted,
-    DocumentCreated,
-    DocumentRenamed,
-    DocumentSynced,
-    EntriesArchived,
-    EntriesPinned,
-    EntriesTouched,
-    Event,
-    Section,
-)
+from memory_actors.kinds.context import events
+from memory_actors.kinds.context.events import ArchivedEntry, Event, Section, registry
 from memory_actors.kinds.context.markdown import render
-from memory_actors.kinds.rows import new_row
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
+from memory_actors.kinds.kind import Deleted
+from memory_actors.kinds.rows import Draft, Place, derived, new_row, reworded
 
 # --- state
 
@@ -66,253 +54,183 @@ class Synced(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DocumentState(msgspec.Struct, frozen=True):
-    """One document: its blocks and archived entries by id."""
+    """One document without its blocks."""
 
     created_at_us: int
     updated_at_us: int
-    blocks: Map[str, BlockRow] = Map()
-    archived: Map[str, BlockRow] = Map()
     synced: Synced | None = None
 
 
-class ContextState(msgspec.Struct, frozen=True):
-    """All documents by name, and where each block is."""
+class ContextState(Keyed[BlockRow], frozen=True):
+    """All documents by name, and their blocks.
+
+    The living blocks of a document are one group of the rows, its archive is another.
+    """
 
     documents: Map[str, DocumentState] = Map()
-    names: Map[str, str] = Map()
-    """The document of each block or archived entry, by id."""
     entries: int = 0
     """Archived ones included, headings not."""
-    size_bytes: int = 0
-    """Bytes of all blocks and archived entries."""
-    stored_bytes: int = 0
     living_bytes: int = 0
     """Bytes of the blocks: the state has their texts."""
+
+
+def place(row: BlockRow) -> tuple[str, str]:
+    """Return the group of a block, and its key there."""
+    return _group(row.document, archived=row.archived), row.memory_id
+
+
+def _group(document: str, *, archived: bool) -> str:
+    return f"{'archive' if archived else 'text'} of {document}"
 
 
 # --- fold
 
 
-def fold(state: ContextState, events: Iterable[Recorded[Event]]) -> ContextState:
-    """Fold many events into the state."""
-    draft = _DocumentsDraft(state)
-    for recorded in events:
-        draft.apply(recorded)
-    return draft.finish()
+class DocumentsDraft(KeyedDraft[BlockRow]):
+    """A state that changes in place, for one fold."""
 
+    __slots__ = ("documents", "entries", "living_bytes")
 
-class _Pages:
-    """A document that changes in place."""
+    def __init__(self, state: ContextState, place: Place[BlockRow]):
+        super().__init__(state, place)
+        self.documents = state.documents.mutate()
+        self.entries, self.living_bytes = state.entries, state.living_bytes
 
-    def __init__(self, document: DocumentState):
-        self.created_at_us = document.created_at_us
-        self.updated_at_us = document.updated_at_us
-        self.blocks = document.blocks.mutate()
-        self.archived = document.archived.mutate()
-        self.synced = document.synced
+    def put(self, row: BlockRow) -> BlockRow | None:
+        """Add a block, or replace the one with its id, which may have been in another place."""
+        old = self.discard(row.memory_id)
+        super().put(row)
+        return old
 
-    def finish(self) -> DocumentState:
-        blocks, archived = self.blocks.finish(), self.archived.finish()
-        return DocumentState(self.created_at_us, self.updated_at_us, blocks, archived, self.synced)
-
-
-class _DocumentsDraft:
-    """A state that changes in place, for one fold. Events about unknown blocks change nothing."""
-
-    def __init__(self, state: ContextState):
-        self._documents = state.documents.mutate()
-        self._names = state.names.mutate()
-        self._open: dict[str, _Pages] = {}
-        self._entries, self._living_bytes = state.entries, state.living_bytes
-        self._size_bytes, self._stored_bytes = state.size_bytes, state.stored_bytes
-
-    def apply(self, recorded: Recorded[Event]) -> None:
-        """Fold one event."""
-        event = recorded.data
-        if isinstance(event, BlockInserted):
-            self._open_pages(event.document, recorded.recorded_at_us)
-            self._put(_inserted(event, recorded), recorded.recorded_at_us)
-        elif isinstance(event, EntriesArchived):
-            for one in event.entries:
-                row = self._row(one.memory_id)
-                gone = None if row is None else _in_archive(row, one)
-                self._put(gone, recorded.recorded_at_us)
-        elif isinstance(event, BlockRemoved):
-            self._drop(event.memory_id, recorded.recorded_at_us)
-        elif isinstance(event, BlockEdited):
-            self._put(_edited(self._row(event.memory_id), event, recorded), recorded.recorded_at_us)
-        elif isinstance(event, EntriesTouched | EntriesPinned):
-            for memory_id in event.memory_ids:
-                self._put(_marked(self._row(memory_id), event, recorded), None)
-        else:
-            self._apply_to_document(event, recorded)
-
-    def _apply_to_document(
-        self,
-        event: DocumentCreated | DocumentRenamed | ContextDocumentDeleted | DocumentSynced,
-        recorded: Recorded[Event],
-    ) -> None:
-        if isinstance(event, ContextDocumentDeleted):
-            for memory_id in event.memory_ids:
-                self._drop(memory_id, None)
-            self._open.pop(event.document, None)
-            self._documents.pop(event.document, None)
-        elif isinstance(event, DocumentRenamed):
-            self._rename(event, recorded.recorded_at_us)
-        else:
-            pages = self._open_pages(event.document, recorded.recorded_at_us)
-            if isinstance(event, DocumentSynced):
-                pages.synced = Synced(event.base, event.label)
-
-    def _rename(self, event: DocumentRenamed, now_us: int) -> None:
-        document = self._open_pages(event.document, now_us).finish()
-        del self._open[event.document]
-        self._documents.pop(event.document, None)
-        self._open[event.to] = _Pages(
-            replace(
-                document,
-                blocks=_named(document.blocks, event.to),
-                archived=_named(document.archived, event.to),
-            )
-        )
-        for memory_id in (*document.blocks, *document.archived):
-            self._names[memory_id] = event.to
-
-    def load(self, dumped: "DumpedDocument") -> None:
-        """Take in a document of a dump."""
-        document = DocumentState(dumped.created_at_us, dumped.updated_at_us, synced=dumped.synced)
-        self._open[dumped.name] = _Pages(document)
-        for row in dumped.rows:
-            self._put(row, None)
-
-    # --- rows
-
-    def _open_pages(self, name: str, now_us: int) -> _Pages:
-        """Return a document that changes in place; one that is not there begins."""
-        pages = self._open.get(name)
-        if pages is None:
-            document = self._documents.get(name) or DocumentState(now_us, now_us)
-            pages = self._open[name] = _Pages(document)
-        return pages
-
-    def _row(self, memory_id: str) -> BlockRow | None:
-        name = self._names.get(memory_id)
-        if name is None:
-            return None
-        pages = self._open_pages(name, 0)
-        return pages.blocks.get(memory_id) or pages.archived.get(memory_id)
-
-    def _put(self, row: BlockRow | None, now_us: int | None) -> None:
-        """Replace the row with the same id; `now_us` is None if the text stays the same."""
-        if row is None:
-            return
-        self._drop(row.memory_id, None)
-        pages = self._open_pages(row.document, 0)
-        (pages.archived if row.archived else pages.blocks)[row.memory_id] = row
-        self._names[row.memory_id] = row.document
-        self._count(row, 1)
-        if now_us is not None:
-            pages.updated_at_us = now_us
-
-    def _drop(self, memory_id: str, now_us: int | None) -> None:
-        row = self._row(memory_id)
-        if row is None:
-            return
-        pages = self._open_pages(row.document, 0)
-        del (pages.archived if row.archived else pages.blocks)[memory_id]
-        del self._names[memory_id]
-        self._count(row, -1)
-        if now_us is not None:
-            pages.updated_at_us = now_us
+    def archive(self, entries: Iterable[ArchivedEntry]) -> None:
+        """Move entries that are there to the archive."""
+        for one in entries:
+            if (row := self.rows.get(one.memory_id)) is not None:
+                self.put(_in_archive(row, one))
 
     def _count(self, row: BlockRow, sign: int) -> None:
-        self._entries += sign * (row.heading is None)
-        self._size_bytes += sign * row.size_bytes
-        self._stored_bytes += sign * row.stored_bytes
-        self._living_bytes += 0 if row.archived else sign * row.size_bytes
+        super()._count(row, sign)
+        self.entries += sign * (row.heading is None)
+        self.living_bytes += 0 if row.archived else sign * row.size_bytes
 
-    def finish(self) -> ContextState:
-        """Return the new state."""
-        for name, pages in self._open.items():
-            self._documents[name] = pages.finish()
-        return ContextState(
-            self._documents.finish(),
-            self._names.finish(),
-            self._entries,
-            self._size_bytes,
-            self._stored_bytes,
-            self._living_bytes,
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.documents.finish(), self.entries, self.living_bytes)
+
+
+class Documents(KeyedKind[ContextState, BlockRow]):
+    """Folds events into documents and their blocks. Events about unknown blocks change nothing."""
+
+    DRAFT = DocumentsDraft
+    registry = registry
+    initial = ContextState()
+    place = staticmethod(place)
+
+    def apply(self, draft: DocumentsDraft, recorded: Recorded[Any]) -> None:
+        """Fold one event into a draft."""
+        event, now_us, documents = recorded.data, recorded.recorded_at_us, draft.documents
+        if isinstance(event, events.DocumentCreated | events.DocumentSynced):
+            document = documents.get(event.document) or DocumentState(now_us, now_us)
+            if isinstance(event, events.DocumentSynced):
+                document = replace(document, synced=Synced(event.base, event.label))
+            documents[event.document] = document
+            return
+        for name in self._with_new_text(draft, event):
+            document = documents.get(name) or DocumentState(now_us, now_us)
+            documents[name] = replace(document, updated_at_us=now_us)
+        if isinstance(event, events.EntriesArchived):
+            draft.archive(event.entries)
+        else:
+            super().apply(draft, recorded)
+        if isinstance(event, events.DocumentRenamed):
+            was = documents.pop(event.document, None)
+            documents[event.to] = was or DocumentState(now_us, now_us)
+        elif isinstance(event, events.ContextDocumentDeleted):
+            documents.pop(event.document, None)
+
+    def _with_new_text(self, draft: DocumentsDraft, event: Event) -> set[str]:
+        if isinstance(event, events.BlockInserted):
+            return {event.document}
+        if not isinstance(event, events.BlockEdited | Deleted | events.EntriesArchived):
+            return set()
+        rows = filter(None, map(draft.rows.get, self.registry.keys(event)))
+        return {row.document for row in rows}
+
+    def begun(self, recorded: Recorded[Any], _draft: Draft[BlockRow]) -> BlockRow:
+        """Return the row of a block that was put into a document."""
+        event: events.BlockInserted = recorded.data
+        now_us = recorded.recorded_at_us
+        row = new_row(
+            BlockRow,
+            recorded,
+            size_bytes=len(event.raw.encode()),
+            occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
+            touched_at_us=getattr(event, "touched_at_us", now_us),
+        )
+        if isinstance(event, events.BlockImported) and event.archived is not None:
+            return _in_archive(row, event.archived)
+        return row
+
+    def changed(self, row: BlockRow, recorded: Recorded[Any]) -> BlockRow:
+        """Return a block after an event about it."""
+        event = recorded.data
+        if isinstance(event, events.DocumentRenamed):
+            return replace(row, document=event.to)
+        if isinstance(event, events.EntriesPinned):
+            return replace(row, pinned=event.pinned)
+        if isinstance(event, events.EntriesTouched):
+            return replace(row, touched_at_us=recorded.recorded_at_us)
+        if event.metadata is not None:
+            row = replace(row, metadata=event.metadata)
+        if event.raw is None:
+            return row
+        touched_us = row.touched_at_us if event.spacing else recorded.recorded_at_us
+        said = {"raw": event.raw, "heading": event.heading, "touched_at_us": touched_us}
+        return reworded(row, recorded, **said)
+
+    # --- snapshots
+
+    def dump(self, state: ContextState) -> "ContextDump":
+        """Return the documents by name, with their rows."""
+        return ContextDump(
+            [
+                derived(DumpedDocument, document, name=name, rows=everything(state, name))
+                for name, document in sorted(state.documents.items())
+            ]
         )
 
-
-def _named(rows: Map[str, BlockRow], name: str) -> Map[str, BlockRow]:
-    return Map({one: replace(row, document=name) for one, row in rows.items()})
-
-
-def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> BlockRow:
-    now_us = recorded.recorded_at_us
-    row = new_row(
-        BlockRow,
-        recorded,
-        size_bytes=len(event.raw.encode()),
-        occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
-        touched_at_us=event.touched_at_us if isinstance(event, BlockImported) else now_us,
-    )
-    if isinstance(event, BlockImported) and event.archived is not None:
-        return _in_archive(row, event.archived)
-    return row
+    def load(self, dumped: "ContextDump") -> ContextState:
+        """Return the state back."""
+        documents = Map({one.name: derived(DocumentState, one) for one in dumped.documents})
+        rows = [row for one in dumped.documents for row in one.rows]
+        return self.of_rows(rows, documents=documents)
 
 
 def _in_archive(row: BlockRow, archived: ArchivedEntry) -> BlockRow:
     return replace(row, raw=None, digest=archived.digest, section=archived.section)
 
 
-def _edited(row: BlockRow | None, event: BlockEdited, recorded: Recorded[Event]) -> BlockRow | None:
-    if row is None:
-        return None
-    if event.metadata is not None:
-        row = replace(row, metadata=event.metadata)
-    if event.raw is None:
-        return row
-    return replace(
-        row,
-        version=recorded.version,
-        size_bytes=len(event.raw.encode()),
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        raw=event.raw,
-        heading=event.heading,
-        touched_at_us=row.touched_at_us if event.spacing else recorded.recorded_at_us,
-    )
-
-
-def _marked(
-    row: BlockRow | None, event: EntriesTouched | EntriesPinned, recorded: Recorded[Event]
-) -> BlockRow | None:
-    if row is None:
-        return None
-    if isinstance(event, EntriesPinned):
-        return replace(row, pinned=event.pinned)
-    return replace(row, touched_at_us=recorded.recorded_at_us)
-
-
 # --- in order
-
-
-def place(row: BlockRow) -> tuple[str, str]:
-    """Return the sort key of a document's rows."""
-    return row.rank, row.memory_id
 
 
 def in_order(rows: Iterable[BlockRow]) -> list[BlockRow]:
     """Return rows in the order of their document."""
-    return sorted(rows, key=place)
+    return sorted(rows, key=lambda row: (row.rank, row.memory_id))
 
 
 def blocks(state: ContextState, document: str) -> list[BlockRow]:
     """Return the living blocks of a document in order; none of one that is not there."""
-    found = state.documents.get(document)
-    return [] if found is None else in_order(found.blocks.values())
+    return in_order(state.held.of_group(_group(document, archived=False)))
+
+
+def archive(state: ContextState, document: str) -> list[BlockRow]:
+    """Return the archived entries of a document in the order of their places."""
+    return in_order(state.held.of_group(_group(document, archived=True)))
+
+
+def everything(state: ContextState, document: str) -> list[BlockRow]:
+    """Return the living blocks of a document and its archived entries, in one order."""
+    return in_order([*blocks(state, document), *archive(state, document)])
 
 
 def text(rows: Iterable[BlockRow]) -> str:
@@ -332,11 +250,8 @@ def under_sections(rows: Iterable[BlockRow]) -> Iterator[tuple[BlockRow, BlockRo
 
 def block(state: ContextState, memory_id: str) -> BlockRow | None:
     """Return a heading, an entry or an archived entry by id."""
-    name = state.names.get(memory_id)
-    if name is None:
-        return None
-    document = state.documents[name]
-    return document.blocks.get(memory_id) or document.archived.get(memory_id)
+    row: BlockRow | None = state.held.rows.get(memory_id)
+    return row
 
 
 # --- snapshot
@@ -356,11 +271,3 @@ class ContextDump(msgspec.Struct, frozen=True):
     """The documents by name."""
 
     documents: list[DumpedDocument] = []
-
-
-def loaded(dumped: ContextDump) -> ContextState:
-    """Return the state of a dump."""
-    draft = _DocumentsDraft(ContextState())
-    for document in dumped.documents:
-        draft.load(document)
-    return draft.finish()

@@ -1,9 +1,7 @@
 """Entities and what relates them: a graph of people, things and places, and of when it was so.
 
-An entity is a name, a type and what was observed of it. A relationship goes from one entity to
-another, says one thing, and is true from a time on until, maybe, another. Both are memories: each
-has an id, is listed, read and found by meaning. An entity is found by its name and by each of its
-observations; a relationship by its fact.
+An entity is a name, a type and observations; it is found by its name and by each observation. A
+relationship says one thing of two entities, from a time on; it is found by its fact.
 """
 
 import itertools
@@ -14,8 +12,8 @@ from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
-from memory_actors.kinds.commands import Command
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.commands import Command, Restore
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
@@ -46,31 +44,29 @@ from memory_actors.kinds.entity.relationships import (
     UpdateRelationship,
     known_as,
 )
-from memory_actors.kinds.entity.room import NAME, Room, make_room
 from memory_actors.kinds.entity.state import (
+    NAME,
+    AnyRow,
     Entities,
-    EntityDump,
     EntityRow,
+    EntityRows,
+    Room,
     as_it_was,
     fact_in,
     find_named,
-    fold,
+    make_room,
     named,
     observation_at,
-    place,
-    tentatively,
 )
 from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally, oldest_first
 from memory_actors.kinds.passages import Passage, index_of, label, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 from memory_actors.kinds.rows import HeldRows, derived, record_data
-from memory_actors.kinds.tainted import TaintedPast
 
-Row: TypeAlias = EntityRow | RelationshipRow
 Restored: TypeAlias = EntityRestored | RelationshipRestored
 
 
-class EntityKind(BaseKind[Entities, Row]):
+class EntityKind(EntityRows):
     """The entities of a user, and their relationships."""
 
     NAME = NAME
@@ -78,28 +74,6 @@ class EntityKind(BaseKind[Entities, Row]):
     NOUN = "entity or relationship"
     MISSING = "it was never there, or it was deleted"
     UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
-    Dump = EntityDump
-    registry = registry
-    initial = Entities()
-
-    # --- fold
-
-    def fold(self, state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
-        """Fold events into the state."""
-        return fold(state, events)
-
-    def dump(self, state: Entities) -> EntityDump:
-        """Return the state as plain rows."""
-        graph = state.graph
-        ended_us = {
-            source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
-        }
-        return EntityDump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
-
-    def load(self, dumped: EntityDump) -> Entities:
-        """Return the state back."""
-        graph = RelationshipGraph.of(dumped.relationships, dumped.ended_us)
-        return Entities(HeldRows.of(dumped.entities, place), graph, dumped.pruned)
 
     # --- decide
 
@@ -117,9 +91,7 @@ class EntityKind(BaseKind[Entities, Row]):
             RestoreEntities: self._restore,
         }
 
-    def _restore(
-        self, command: RestoreEntities, state: Entities, limits: Limits
-    ) -> Sequence[Event]:
+    def _restore(self, command: Restore, state: Entities, limits: Limits) -> Sequence[Event]:
         """Bring all back or none; entities first, so that relationships find their endpoints."""
         gone = [as_it_was(life) for life in self.gone(command, state)]
         entities = [it for it in gone if isinstance(it, EntityRestored)]
@@ -135,11 +107,16 @@ class EntityKind(BaseKind[Entities, Row]):
                     "name and type by now. Add the observations to that one, or delete it first"
                 )
             events.append(entity)
-            state = tentatively(state, [entity])
+            state = self.after(state, [entity])
         for relationship in related:
-            relationships.check_ends(relationship, state)
+            for end_id in (relationship.source_id, relationship.target_id):
+                if end_id not in state.held.rows:
+                    raise NotFoundError(
+                        f"relationship {relationship.memory_id!r} has an endpoint in {end_id!r}, "
+                        "which has gone: restore that one too, in the same call"
+                    )
             events.append(relationships.placed(relationship, state.graph))
-            state = tentatively(state, events[-1:])
+            state = self.after(state, events[-1:])
         return events
 
     # --- purges
@@ -149,7 +126,7 @@ class EntityKind(BaseKind[Entities, Row]):
     # and what it ended is true again.
 
     def without(
-        self, past: TaintedPast, row: Row, state: Entities, _limits: Limits
+        self, past: TaintedPast, row: AnyRow, state: Entities, _limits: Limits
     ) -> list[Restored] | None:
         """Return the event that leaves an entity, or a relationship, what others have said."""
         if isinstance(row, RelationshipRow):
@@ -169,7 +146,7 @@ class EntityKind(BaseKind[Entities, Row]):
         except NotFoundError:
             return None
 
-    def deleted(self, row: Row, state: Entities) -> list[EntityDeleted | RelationshipDeleted]:
+    def deleted(self, row: AnyRow, state: Entities) -> Sequence[Event]:
         """Return the event by which an entity goes with its relationships, or one relationship."""
         if isinstance(row, RelationshipRow):
             return [RelationshipDeleted(memory_id=row.memory_id)]
@@ -178,7 +155,7 @@ class EntityKind(BaseKind[Entities, Row]):
 
     # --- reads
 
-    def find(self, state: Entities, memory_id: str) -> Row | None:
+    def find(self, state: Entities, memory_id: str) -> AnyRow | None:
         """Return the row of a living entity or relationship."""
         return state.find(memory_id)
 
@@ -187,7 +164,7 @@ class EntityKind(BaseKind[Entities, Row]):
         return Tally(
             len(state.held),
             state.size_bytes,
-            state.stored_bytes,
+            state.held.stored_bytes + state.graph.held.stored_bytes,
             pruned=state.pruned,
             relationships=len(state.graph.held),
         )
@@ -200,23 +177,23 @@ class EntityKind(BaseKind[Entities, Row]):
             QuotaUse("bytes", "bytes", state.size_bytes, limits.entity_bytes),
         )
 
-    def rows(self, state: Entities) -> Iterable[Row]:
+    def rows(self, state: Entities) -> Iterable[AnyRow]:
         """Return the living entities, then the living relationships."""
         return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
 
-    def exported(self, state: Entities) -> Iterable[Row]:
+    def exported(self, state: Entities) -> Iterable[AnyRow]:
         """Return the entities, then the relationships between them, each oldest first."""
         entities, relationships = state.held.rows.values(), state.graph.held.rows.values()
         return [*oldest_first(entities), *oldest_first(relationships)]
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: AnyRow) -> Sequence[Passage]:
         """Return the name and each observation of an entity; the text of a relationship."""
         first = Passage(label(row.version), row.digest)
         if isinstance(row, RelationshipRow):
             return (first,)
         return (first, *(Passage(held.label, held.digest) for held in row.observations))
 
-    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+    def passage_text(self, row: AnyRow, passage_label: int, events: Events) -> str:
         """Return what was embedded; an observation says whom it is about."""
         if isinstance(row, RelationshipRow):
             return self.content(row, events)
@@ -224,12 +201,12 @@ class EntityKind(BaseKind[Entities, Row]):
             return name_text(row.name, row.type)
         return observation_text(row.name, observation_at(passage_label, events))
 
-    def sources(self, row: Row) -> Sequence[int]:
+    def sources(self, row: AnyRow) -> Sequence[int]:
         """Return the versions of the events with name and observations, or with the fact."""
         held = row.observations if isinstance(row, EntityRow) else ()
         return sorted({row.version, *(version_of(observation.label) for observation in held)})
 
-    def content(self, row: Row, events: Events) -> str:
+    def content(self, row: AnyRow, events: Events) -> str:
         """Return an entity with one observation a line; a relationship as its fact, or in words."""
         if isinstance(row, RelationshipRow):
             event = events[row.version].data
@@ -237,7 +214,7 @@ class EntityKind(BaseKind[Entities, Row]):
         name, observations = name_text(row.name, row.type), _observations(row, events)
         return "\n".join([f"{name}:", *observations]) if observations else name
 
-    def data(self, row: Row, events: Events) -> dict[str, Any]:
+    def data(self, row: AnyRow, events: Events) -> dict[str, Any]:
         """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
         if isinstance(row, EntityRow):
             return record_data(Entity, row, observations=_observations(row, events))

@@ -1,8 +1,7 @@
-"""The commands of entities, and what each of them decides; those of relationships stand beside.
+"""The commands of entities, and what each of them decides.
 
-An entity is its name and type: to add one that is there adds what is new of it, and nothing twice.
-Texts come with their digests and sizes: the caller embeds what `phrasing` makes of them, and takes
-the digest of the same text.
+An entity is its name and type: adding one that is there adds what is new of it. The caller embeds
+the texts that `phrasing` makes, and gives their digests.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
@@ -24,8 +23,15 @@ from memory_actors.kinds.entity.events import (
     ObservationRemoved,
 )
 from memory_actors.kinds.entity.graph import name_key
-from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
-from memory_actors.kinds.entity.state import Entities, EntityRow, named
+from memory_actors.kinds.entity.state import (
+    NAME,
+    Entities,
+    EntityRow,
+    Room,
+    make_room,
+    named,
+    oldest_entities,
+)
 from memory_actors.kinds.keyed import Sized
 from memory_actors.kinds.passages import EVENT_PASSAGES_MAX
 from memory_actors.kinds.phrasing import observation_text, text_digest
@@ -48,8 +54,7 @@ class AddEntity(Add, frozen=True, kw_only=True):
     """Refuse to add one that is not there."""
 
 
-class UpdateEntity(Update, frozen=True, kw_only=True):
-    """Replace all observations of an entity by one (the content), its metadata, or both."""
+UpdateEntity = plain(Update, "UpdateEntity")
 
 
 class RemoveObservation(Command, frozen=True, kw_only=True):
@@ -60,15 +65,8 @@ class RemoveObservation(Command, frozen=True, kw_only=True):
     digest: bytes
 
 
-class DeleteEntity(Delete, frozen=True, kw_only=True):
-    """Delete an entity with every relationship of it; or one relationship, if the id is of one."""
-
-
-class RestoreEntities(Restore, frozen=True, kw_only=True):
-    """Bring back entities and relationships that were pruned or deleted.
-
-    A relationship comes back if both its endpoints are there, or come back in the same command.
-    """
+DeleteEntity = plain(Delete, "DeleteEntity")
+RestoreEntities = plain(Restore, "RestoreEntities")
 
 
 # --- add
@@ -76,12 +74,9 @@ class RestoreEntities(Restore, frozen=True, kw_only=True):
 
 def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
-    new = command.entity
-
-    def is_same(one: object) -> bool:
-        return isinstance(one, EntityAdded | EntityRow) and _key(one) == _key(new)
-
-    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
+    new, like = command.entity, (EntityAdded, EntityRow)
+    living = state.find(new.memory_id)
+    was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
     known = named(state, new.name, new.type)
     if known is not None:
         return _merge(command, known, state, limits)
@@ -103,7 +98,6 @@ def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
 
 
 def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
-    """Return the observations that are not known, each once."""
     by_digest = {o.digest: o for o in reversed(observations) if o.digest not in known}
     return tuple(o for o in observations if by_digest.get(o.digest) is o)
 
@@ -115,11 +109,7 @@ def _bytes(observations: Sequence[Sized]) -> int:
 def _check_observations(
     name: str, new: Sequence[Observation], row: EntityRow | None, limits: Limits
 ) -> None:
-    """Refuse more observations than one entity may have.
-
-    :raises InvalidInputError: one command has more.
-    :raises QuotaExceededError: together with what the entity has there are more.
-    """
+    """Refuse more observations than a command or an entity may have."""
     count, new_bytes = len(new), _bytes(new)
     if count > OBSERVATIONS_MAX or new_bytes > OBSERVATIONS_BYTES_MAX:
         raise InvalidInputError(
@@ -145,7 +135,6 @@ def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limit
 
 
 def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Sequence[Event]:
-    """Add to an entity what the command knows and the entity does not."""
     said, known = command.entity, {observation.digest for observation in row.observations}
     new = _new(_as_named(row, said), known)
     metadata = relationships.merged(row.metadata, said.metadata)
@@ -180,9 +169,9 @@ def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
 # --- change and delete
 
 
-def update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace all observations by one, or the metadata."""
-    row = _living(state, command.memory_id)
+    row = state.held.living("entity", command.memory_id)
     only = [observation.digest for observation in row.observations] == [command.digest]
     updated = update_of(EntityUpdated, command, row, same_content=only)
     if updated is None:
@@ -198,16 +187,9 @@ def remove_observation(
     command: RemoveObservation, state: Entities, _limits: Limits
 ) -> Sequence[Event]:
     """Delete one observation."""
-    row = _living(state, command.memory_id)
+    row = state.held.living("entity", command.memory_id)
     if all(observation.digest != command.digest for observation in row.observations):
         raise NotFoundError(
             f"entity {row.name!r:.80} has no such observation: give one as it reads in `data`"
         )
     return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
-
-
-def _living(state: Entities, memory_id: str) -> EntityRow:
-    row = state.held.rows.get(memory_id)
-    if row is None:
-        raise NotFoundError(f"no entity {memory_id!r}: it was never there, or it was deleted")
-    return row

@@ -1,16 +1,13 @@
 """Events of entities and of the relationships between them.
 
-An event has every text that its row needs: a relationship carries the names of both endpoints,
-which never change, so that no other row has to be read to say what it is. Whatever leaves or ends
-because of an event is named in it and is a key of it, so that the events about one id tell its
-whole life.
+An event has every text that its row needs, and names whatever leaves or ends because of it.
 """
 
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.kind import Deleted, Pruned, Updated
 
 registry = KindRegistry()
 
@@ -91,9 +88,7 @@ class EntityDeleted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     relationship_ids: tuple[str, ...] = ()
 
 
-@registry.about("entity.pruned", Effect.PRUNED)
-class EntitiesPruned(Pruned, frozen=True, kw_only=True):
-    """The oldest entities with their relationships, or the oldest relationships, were deleted."""
+EntitiesPruned = registry.plain(Pruned, "entity.pruned", Effect.PRUNED)
 
 
 # --- relationships
@@ -158,8 +153,4 @@ class RelationshipEnded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     valid_to_us: int
 
 
-@registry.about("relationship.deleted", Effect.DELETED)
-class RelationshipDeleted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A relationship was deleted by its user."""
-
-    memory_id: str
+RelationshipDeleted = registry.plain(Deleted, "relationship.deleted", Effect.DELETED)

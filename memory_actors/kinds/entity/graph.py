@@ -1,16 +1,11 @@
 """The relationships of one user as a graph: who is linked to whom, by what, and when.
 
-An edge is found from either endpoint: entity -> relation -> the other -> ids of relationships. Each
-level is a persistent map. Adding an edge costs the logarithm of the entity's edges, even for a hub
-of ten thousand, and a reader keeps the graph that it began with.
+An edge is found from either endpoint through persistent maps: entity -> relation -> the other ->
+ids. A new fact must not look at ten thousand past ones, so relationships without an end are linked
+once more, beside the latest end of the others, a bound that stays when its relationship goes.
 
-If an entity has ten thousand facts in a row, a new one must not look at all of them: what has no
-end yet is linked once more on its own, beside the latest end of the others. A relationship that
-begins later only needs those without an end. The latest end is a bound: it stays when its
-relationship goes.
-
-Validity is half-open, [from, to): the moment a fact ends is the moment the next one may begin. One
-that ends where it begins is never valid: it was contradicted at once, and is kept as a record.
+Validity is half-open, [from, to). A relationship that ends where it begins is never valid: it was
+contradicted at once, and is kept as a record.
 """
 
 from collections import deque
@@ -88,7 +83,7 @@ class RelationshipRow(Row, frozen=True, kw_only=True, array_like=True, gc=False)
 
 
 class RelationshipGraph(msgspec.Struct, frozen=True):
-    """The living relationships. Never changes: a `draft` makes the next one."""
+    """The living relationships. Never changes: a `GraphDraft` makes the next one."""
 
     held: HeldRows[RelationshipRow] = HeldRows()
     outgoing: Edges = Map()
@@ -103,44 +98,40 @@ class RelationshipGraph(msgspec.Struct, frozen=True):
         cls, rows: Iterable[RelationshipRow], ended_us: Mapping[str, Mapping[str, int]]
     ) -> "RelationshipGraph":
         """Return the graph of these relationships."""
-        draft = cls().draft()
+        draft = GraphDraft(cls())
         for row in rows:
             draft.put(row)
         for source_id, by_relation in ended_us.items():
             draft.ended_us[source_id] = Map(by_relation)
-        return draft.finish()
-
-    def draft(self) -> "GraphDraft":
-        """Return a copy that changes in place, for one fold."""
-        return GraphDraft(self)
+        return draft.finished()
 
 
-class GraphDraft:
+class GraphDraft(Draft[RelationshipRow]):
     """A graph that changes in place."""
 
-    __slots__ = ("ended_us", "held", "incoming", "outgoing", "unended")
+    __slots__ = ("ended_us", "incoming", "outgoing", "unended")
 
     def __init__(self, graph: RelationshipGraph):
-        self.held = Draft(graph.held)
+        super().__init__(graph.held)
         self.outgoing = graph.outgoing.mutate()
         self.incoming = graph.incoming.mutate()
         self.unended = graph.unended.mutate()
         self.ended_us = graph.ended_us.mutate()
 
-    def put(self, row: RelationshipRow) -> None:
+    def put(self, row: RelationshipRow) -> RelationshipRow | None:
         """Add a relationship, or replace the one with its id; its endpoints stay what they are."""
-        old = self.held.rows.get(row.memory_id)
+        old = super().put(row)
         if old is not None:
             self._unlink_end(old)
         else:
             _link(self.outgoing, row.outward, row.memory_id)
             _link(self.incoming, row.inward, row.memory_id)
         self._link_end(row)
-        self.held.put(row)
+        return old
 
-    def drop(self, memory_id: str) -> None:
+    def drop(self, memory_id: str) -> RelationshipRow:
         """Take a relationship away."""
-        row = self.held.drop(memory_id)
+        row = super().drop(memory_id)
         _unlink(self.outgoing, row.outward, memory_id)
         _unlink(self.incoming, row.inward, memory_id)
         self._unlink_end(row)
@@ -148,6 +139,7 @@ class GraphDraft:
         ended = self.ended_us.get(source_id, _NONE)
         if relation in ended and relation not in self.outgoing.get(source_id, _NONE):
             _put(self.ended_us, source_id, ended.delete(relation))
+        return row
 
     def _link_end(self, row: RelationshipRow) -> None:
         if row.valid_to_us is None:
@@ -162,10 +154,10 @@ class GraphDraft:
         if row.valid_to_us is None:
             _unlink(self.unended, row.outward, row.memory_id)
 
-    def finish(self) -> RelationshipGraph:
+    def finished(self) -> RelationshipGraph:
         """Return the new graph."""
         return RelationshipGraph(
-            self.held.finish(),
+            self.finish(),
             self.outgoing.finish(),
             self.incoming.finish(),
             self.unended.finish(),
@@ -290,7 +282,6 @@ def neighbours(
 def _walk(
     entity_id: str, depth: int, steps: Callable[[str], Iterable[RelationshipRow]]
 ) -> Iterator[Reached]:
-    """Go breadth first, and to no entity twice."""
     known, queue = {entity_id}, deque([Reached(entity_id, 0, ())])
     while queue and queue[0].distance < depth:
         here = queue.popleft()

@@ -1,13 +1,12 @@
 """The commands of relationships, and what each of them decides.
 
-Past relationships stay on record: a new fact that contradicts an old one ends it, and erases
-nothing. Two relationships contradict each other if they are between the same two by the same
-relation, or, where the new one is said to be exclusive, from the same source by the same relation.
-The one that begins later is true from then on, in whatever order they are said. The end of a known
-relationship may only move to an earlier time: so no two that contradict each other come to overlap.
+A new fact that contradicts an old one ends it. Two relationships contradict each other if they are
+between the same two by the same relation, or, where the new one is exclusive, from the same source.
+The one that begins later is true from then on, in whatever order they are said. A known end only
+moves to an earlier time, so contradicting relationships never overlap.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -18,13 +17,12 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain, refuse_id
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipEnded,
-    RelationshipRestored,
     RelationshipUpdated,
 )
 from memory_actors.kinds.entity.graph import (
@@ -34,8 +32,13 @@ from memory_actors.kinds.entity.graph import (
     relation_key,
     valid_at,
 )
-from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity.state import Entities, tentatively
+from memory_actors.kinds.entity.state import (
+    Entities,
+    Room,
+    make_room,
+    oldest_relationships,
+)
+from memory_actors.kinds.kind import Pruned
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
@@ -61,12 +64,8 @@ class EndRelationship(Command, frozen=True, kw_only=True):
     valid_to_us: int
 
 
-class UpdateRelationship(Update, frozen=True, kw_only=True):
-    """Replace the fact of a relationship (the content), its metadata, or both."""
-
-
-class DeleteRelationship(Delete, frozen=True, kw_only=True):
-    """Delete a relationship as if it had never been said; to say that it is over, end it."""
+UpdateRelationship = plain(Update, "UpdateRelationship")
+DeleteRelationship = plain(Delete, "DeleteRelationship")
 
 
 # --- relate
@@ -80,11 +79,8 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
             raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
     source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
     check_validity(new.valid_from_us, new.valid_to_us)
-
-    def is_same(one: object) -> bool:
-        return isinstance(one, RelationshipAdded | RelationshipRow) and _key(one) == _key(new)
-
-    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
+    living, like = state.find(new.memory_id), (RelationshipAdded, RelationshipRow)
+    was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
     known = known_as(new, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)
@@ -95,9 +91,8 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
         return []
     need = Room(relationships=1, size_bytes=new.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
-    left = tentatively(state, pruned)
     named = replace(new, source=source.name, target=target.name)
-    return [*pruned, placed(named, left.graph)]
+    return [*pruned, placed(named, state.graph, pruned)]
 
 
 def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
@@ -117,9 +112,7 @@ def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:
 def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
-    After it was said: the one that says it now, whatever its id.
-
-    If the new one is true at no time, as a copy of a contradicted one is: the same that is so too.
+    If the new one is never valid, as a copy of a contradicted one is, one that is never valid, too.
     """
     begins = new.valid_from_us
     never = new.valid_to_us == begins
@@ -132,10 +125,12 @@ def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRo
     return same[0] if same else None
 
 
-def placed(added: A, graph: RelationshipGraph) -> A:
+def placed(added: A, graph: RelationshipGraph, pruned: Sequence[Pruned] = ()) -> A:
     """Return a relationship among those that it contradicts: who ends whom, and when."""
     target_id = None if added.exclusive else added.target_id
-    rivals = alike(graph, added.source_id, added.relation, target_id, added.valid_from_us)
+    rivals = _left(
+        alike(graph, added.source_id, added.relation, target_id, added.valid_from_us), pruned
+    )
     later = [
         row.valid_from_us
         for row in rivals
@@ -148,6 +143,11 @@ def placed(added: A, graph: RelationshipGraph) -> A:
     return replace(added, valid_to_us=valid_to_us, closed_ids=closed_ids)
 
 
+def _left(rows: Iterable[RelationshipRow], pruned: Sequence[Pruned]) -> list[RelationshipRow]:
+    gone = {memory_id for event in pruned for memory_id in event.memory_ids}
+    return [row for row in rows if row.memory_id not in gone]
+
+
 def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[RelationshipRow]:
     """Return the relationships that are true at a time, in an order independent of hashes."""
     found = [row for row in rows if valid_at(row, time_us)]
@@ -157,15 +157,13 @@ def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[Relationship
 def _say_again(
     command: Relate, row: RelationshipRow, state: Entities, limits: Limits
 ) -> Sequence[Event]:
-    """Bring a known relationship up to date, and end what it contradicts."""
     new = command.relationship
     changed = _changed(new, row, state)
     whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
     victims = partial(oldest_relationships, keep=row.memory_id) if command.auto_prune else None
     need = Room(size_bytes=whole - row.size_bytes, whole_bytes=whole)
     pruned = make_room(state, limits, need, victims)
-    left = tentatively(state, pruned)
-    return [*pruned, *changed, *_endings(new, row, left.graph)]
+    return [*pruned, *changed, *_endings(new, row, state.graph, pruned)]
 
 
 def _changed(
@@ -184,7 +182,7 @@ def _changed(
 def _with_fact(
     updated: RelationshipUpdated,
     row: RelationshipRow,
-    told: RelationshipAdded | UpdateRelationship,
+    told: RelationshipAdded | Update,
     fact: str,
     state: Entities,
 ) -> RelationshipUpdated:
@@ -199,15 +197,17 @@ def _with_fact(
 
 
 def _endings(
-    new: RelationshipAdded, row: RelationshipRow, graph: RelationshipGraph
+    new: RelationshipAdded,
+    row: RelationshipRow,
+    graph: RelationshipGraph,
+    pruned: Sequence[Pruned],
 ) -> list[RelationshipEnded]:
-    """Return the endings that follow from stating a known relationship again."""
     endings = []
     if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):
         endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=new.valid_to_us))
     if not new.exclusive or new.valid_to_us == new.valid_from_us:
         return endings
-    others = alike(graph, row.source_id, row.relation, None, new.valid_from_us)
+    others = _left(alike(graph, row.source_id, row.relation, None, new.valid_from_us), pruned)
     return endings + [
         RelationshipEnded(memory_id=other.memory_id, valid_to_us=new.valid_from_us)
         for other in _true_at(others, new.valid_from_us)
@@ -224,7 +224,7 @@ def _ends_after(row: RelationshipRow, time_us: int) -> bool:
 
 def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
     """End a relationship, or move its end to an earlier time."""
-    row = _living(state, command.memory_id)
+    row = state.graph.held.living("relationship", command.memory_id)
     check_validity(row.valid_from_us, command.valid_to_us)
     if row.valid_to_us == command.valid_to_us:
         return []
@@ -237,9 +237,9 @@ def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[
     return [RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us)]
 
 
-def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace the fact, or the metadata."""
-    row = _living(state, command.memory_id)
+    row = state.graph.held.living("relationship", command.memory_id)
     updated = update_of(
         RelationshipUpdated, command, row, same_content=command.digest == row.digest
     )
@@ -250,30 +250,10 @@ def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequ
     return [_with_fact(updated, row, command, updated.content, state)]
 
 
-def delete(command: DeleteRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
+def delete(command: Delete, state: Entities, _limits: Limits) -> Sequence[Event]:
     """Delete a relationship."""
-    row = _living(state, command.memory_id)
+    row = state.graph.held.living("relationship", command.memory_id)
     return [RelationshipDeleted(memory_id=row.memory_id)]
-
-
-def _living(state: Entities, memory_id: str) -> RelationshipRow:
-    row = state.graph.held.rows.get(memory_id)
-    if row is None:
-        raise NotFoundError(f"no relationship {memory_id!r}: it was never there, or it was deleted")
-    return row
-
-
-# --- restore
-
-
-def check_ends(relationship: RelationshipRestored, state: Entities) -> None:
-    """Refuse a relationship of which an endpoint is not there."""
-    for entity_id in (relationship.source_id, relationship.target_id):
-        if entity_id not in state.held.rows:
-            raise NotFoundError(
-                f"relationship {relationship.memory_id!r} has an endpoint in {entity_id!r}, "
-                "which has gone: restore that one too, in the same call"
-            )
 
 
 # --- both entities and relationships

@@ -1,37 +1,43 @@
 """Entities and relationships as they are now: rows without observations and facts, and their fold.
 
-An entity's texts are spread over the events that told them: each observation knows its label and
-its digest. A relationship's text is in one event. The stored bytes of an entity's row are the sum
-of all events about it since it began.
+Each observation knows the label of its text. The stored bytes of an entity are the sum of all
+events about it since it began.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,
-    EntityDeleted,
     EntityObserved,
     EntityRestored,
     EntityUpdated,
     Observation,
     ObservationRemoved,
     RelationshipAdded,
-    RelationshipDeleted,
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
+    registry,
 )
-from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key
-from memory_actors.kinds.kind import Events, Life, R, Row, tentative
+from memory_actors.kinds.entity.graph import (
+    GraphDraft,
+    RelationshipGraph,
+    RelationshipRow,
+    name_key,
+    touching,
+)
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
+from memory_actors.kinds.kind import Events, Life, Pruned, Row, oldest_first
 from memory_actors.kinds.passages import index_of, label, version_of
-from memory_actors.kinds.rows import Draft, HeldRows, derived, kept, new_row
+from memory_actors.kinds.rows import Draft, Place, derived, kept, new_row, oldest
 
 # --- state
 
@@ -60,15 +66,18 @@ class EntityRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
         return self.size_bytes - sum(observation.size_bytes for observation in self.observations)
 
 
-class Entities(msgspec.Struct, frozen=True):
-    """The living entities with their relationships, and how many of both were pruned so far."""
+AnyRow: TypeAlias = EntityRow | RelationshipRow
 
-    held: HeldRows[EntityRow] = HeldRows()
-    """Its groups are the names; the keys there are types."""
+
+class Entities(Keyed[EntityRow], frozen=True):
+    """The living entities with their relationships, and how many of both were pruned so far.
+
+    The groups of the entities are their names; the keys there are types.
+    """
+
     graph: RelationshipGraph = RelationshipGraph()
-    pruned: int = 0
 
-    def find(self, memory_id: str) -> EntityRow | RelationshipRow | None:
+    def find(self, memory_id: str) -> AnyRow | None:
         """Return the row of a living entity or relationship."""
         return self.held.rows.get(memory_id) or self.graph.held.rows.get(memory_id)
 
@@ -77,84 +86,99 @@ class Entities(msgspec.Struct, frozen=True):
         """UTF-8 bytes of names, types, observations and facts."""
         return self.held.size_bytes + self.graph.held.size_bytes
 
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes that the events of the living take in the log."""
-        return self.held.stored_bytes + self.graph.held.stored_bytes
+
+class EntityDump(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their names' and texts' versions."""
+
+    entities: list[EntityRow] = []
+    relationships: list[RelationshipRow] = []
+    pruned: int = 0
+    ended_us: dict[str, dict[str, int]] = {}
+    """Source id -> relation key -> the latest end, as in the graph."""
 
 
 # --- fold
 
 
-def place(row: EntityRow) -> tuple[str, str]:
-    """Return the key that finds an entity: its name and its type, however they are spelled."""
-    return name_key(row.name), name_key(row.type)
+class EntitiesDraft(KeyedDraft[Any]):
+    """Entities and their graph, which change in place."""
+
+    __slots__ = ("graph",)
+
+    def __init__(self, state: Entities, place: Place[AnyRow]):
+        super().__init__(state, place)
+        self.graph = GraphDraft(state.graph)
+
+    def get(self, memory_id: str) -> AnyRow | None:
+        """Return an entity or a relationship, or None."""
+        return super().get(memory_id) or self.graph.get(memory_id)
+
+    def put(self, row: AnyRow) -> AnyRow | None:
+        """Add an entity or a relationship, or replace the one with its id."""
+        return self.graph.put(row) if isinstance(row, RelationshipRow) else super().put(row)
+
+    def discard(self, memory_id: str) -> AnyRow | None:
+        """Take an entity or a relationship away if it is there."""
+        return super().discard(memory_id) or self.graph.discard(memory_id)
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.graph.finished())
 
 
-def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
-    """Fold many events into the state."""
-    draft = _EntitiesDraft(state)
-    for recorded in events:
-        draft.apply(recorded)
-    return Entities(draft.held.finish(), draft.graph.finish(), draft.pruned)
+class EntityRows(KeyedKind[Entities, AnyRow]):
+    """Folds events into entities and relationships."""
 
+    DRAFT = EntitiesDraft
+    Dump = EntityDump
+    registry = registry
+    initial = Entities()
 
-def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
-    """Return the state after events that have no place in the log yet."""
-    return fold(state, tentative(events))
+    def place(self, row: EntityRow) -> tuple[str, str]:
+        """Return the key that finds an entity: name and type, however they are spelled."""
+        return name_key(row.name), name_key(row.type)
 
-
-class _EntitiesDraft:
-    """A state that changes in place."""
-
-    __slots__ = ("graph", "held", "pruned")
-
-    def __init__(self, state: Entities):
-        self.held = Draft(state.held, place)
-        self.graph = state.graph.draft()
-        self.pruned = state.pruned
-
-    def apply(self, recorded: Recorded[Any]) -> None:
-        event = recorded.data
+    def begun(self, recorded: Recorded[Any], draft: Draft[AnyRow]) -> AnyRow:
+        """Return the row of an entity, or of a relationship, which ends those it contradicts."""
+        event: EntityAdded | RelationshipAdded = recorded.data
         if isinstance(event, EntityAdded):
             observed = _observed(event.observations, recorded)
-            self.held.put(new_row(EntityRow, recorded, observations=observed))
-        elif isinstance(event, RelationshipAdded):
-            since_us, rows = event.valid_from_us, self.graph.held.rows
-            for row in filter(None, map(rows.get, event.closed_ids)):  # one alone knows no others
-                self.graph.put(replace(row, valid_to_us=since_us))
-            self.graph.put(new_row(RelationshipRow, recorded, occurred_at_us=since_us))
-        elif isinstance(event, EntitiesPruned):
-            self._drop(event.memory_ids)
-            self.pruned += len(event.memory_ids)
-        elif isinstance(event, EntityDeleted | RelationshipDeleted):
-            self._drop((*getattr(event, "relationship_ids", ()), event.memory_id))
-        elif (entity := self.held.rows.get(event.memory_id)) is not None:
-            self.held.put(_changed(_told_by(entity, recorded), recorded))
-        else:
-            relationship = self.graph.held.rows[event.memory_id]
-            self.graph.put(_related(_told_by(relationship, recorded), recorded))
+            return new_row(EntityRow, recorded, observations=observed)
+        since_us = event.valid_from_us
+        for row in map(draft.get, event.closed_ids):
+            if isinstance(row, RelationshipRow):  # one alone knows no others
+                draft.put(replace(row, valid_to_us=since_us))
+        return new_row(RelationshipRow, recorded, occurred_at_us=since_us)
 
-    def _drop(self, memory_ids: Iterable[str]) -> None:
-        for memory_id in memory_ids:
-            held = self.held if memory_id in self.held.rows else self.graph
-            held.drop(memory_id)
+    def changed(self, row: AnyRow, recorded: Recorded[Any]) -> AnyRow:
+        """Return a row after an event about it, with the bytes that this takes, too."""
+        stored = row.stored_bytes + recorded.stored_bytes
+        row = replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
+        if isinstance(row, RelationshipRow):
+            return _related(row, recorded)
+        return _changed(row, recorded)
+
+    def dump(self, state: Entities) -> EntityDump:
+        """Return the state as plain rows."""
+        graph = state.graph
+        ended_us = {
+            source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
+        }
+        return EntityDump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
+
+    def load(self, dumped: EntityDump) -> Entities:
+        """Return the state back."""
+        graph = RelationshipGraph.of(dumped.relationships, dumped.ended_us)
+        return self.of_rows(dumped.entities, graph=graph, pruned=dumped.pruned)
 
 
 def _observed(
     observations: Iterable[Observation], recorded: Recorded[Event]
 ) -> tuple[ObservationRow, ...]:
-    """Return the rows of observations: the first is passage 1 of its event."""
     return tuple(
         ObservationRow(label(recorded.version, index), observation.digest, observation.size_bytes)
         for index, observation in enumerate(observations, start=1)
     )
-
-
-def _told_by(row: R, recorded: Recorded[Any]) -> R:
-    """Return a row with the bytes that one more event about it takes."""
-    stored = row.stored_bytes + recorded.stored_bytes
-    return replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
 
 
 def _changed(row: EntityRow, recorded: Recorded[Any]) -> EntityRow:
@@ -183,19 +207,6 @@ def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
     if event.content is None:
         return row
     return replace(row, version=recorded.version, size_bytes=event.size_bytes, digest=event.digest)
-
-
-# --- snapshot
-
-
-class EntityDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their names' and texts' versions."""
-
-    entities: list[EntityRow] = []
-    relationships: list[RelationshipRow] = []
-    pruned: int = 0
-    ended_us: dict[str, dict[str, int]] = {}
-    """Source id -> relation key -> the latest end, as in the graph."""
 
 
 # --- look-ups
@@ -253,3 +264,91 @@ def observation_at(passage_label: int, events: Events) -> str:
 def fact_in(event: object) -> str | None:
     """Return the fact in an event of a relationship: of an update, its content."""
     return getattr(event, "fact", None) or getattr(event, "content", None)
+
+
+# --- room
+#
+# The oldest tenth of the entities goes, each with its relationships; or that of the relationships.
+# Pinned ones stay, with both endpoints of a pinned relationship.
+
+
+NAME = "entity"
+
+
+class Room(NamedTuple):
+    """A part of each limit; what is not asked for, or given back, never lacks."""
+
+    entities: int = 0
+    relationships: int = 0
+    size_bytes: int = 0
+    """The bytes that are added."""
+    whole_bytes: int | None = None
+    """Bytes of the written memory, if it replaces another."""
+
+
+Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
+"""A function from the room that lacks to the ids that go for it; or None if there is not enough."""
+
+
+def make_room(state: Entities, limits: Limits, need: Room, victims: Victims | None) -> list[Pruned]:
+    """Return the prune that makes room for what is needed; none where there is room.
+
+    :raises QuotaExceededError: there is none, and none can or may be made.
+    """
+    lacking = Room(
+        _lacking(len(state.held), need.entities, limits.entities),
+        _lacking(len(state.graph.held), need.relationships, limits.relationships),
+        _lacking(state.size_bytes, need.size_bytes, limits.entity_bytes),
+    )
+    if not any(lacking):
+        return []
+    going = victims(state, lacking) if victims is not None else None
+    if going is None:
+        if lacking.entities:
+            refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
+        if lacking.relationships:
+            used, new = len(state.graph.held), need.relationships
+            refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
+        new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
+        refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
+    return [EntitiesPruned(memory_ids=going, cause="quota")]
+
+
+def _lacking(used: int, need: int, limit: int) -> int:
+    return max(0, used + need - limit) if need > 0 else 0
+
+
+def oldest_relationships(
+    state: Entities, lacking: Room, keep: str | None = None
+) -> tuple[str, ...] | None:
+    """Return the oldest relationships, without the one to keep."""
+    held = state.graph.held
+    rows = (row for row in held.rows.values() if row.memory_id != keep)
+    return oldest(rows, len(held), lacking.relationships, lacking.size_bytes)
+
+
+def oldest_entities(
+    state: Entities, lacking: Room, keep: str | None = None
+) -> tuple[str, ...] | None:
+    """Return the oldest entities, without the one to keep, and then their relationships."""
+    pinned = (row for row in state.graph.held.rows.values() if row.pinned)
+    kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
+    rows = state.held.rows.items()
+    prunable = {key: row for key, row in rows if key not in kept and not row.pinned}
+    if lacking.size_bytes:
+        prunable = _with_relationships(state, prunable)
+    going = oldest(prunable.values(), len(state.held), lacking.entities, lacking.size_bytes)
+    return None if going is None else (*going, *touching(state.graph, going))
+
+
+def _with_relationships(state: Entities, prunable: dict[str, EntityRow]) -> dict[str, EntityRow]:
+    """Return entities with all the bytes that go when they go, the oldest first."""
+    goes = dict.fromkeys(prunable, 0)
+    for row in state.graph.held.rows.values():
+        ends = [prunable[end] for end in (row.source_id, row.target_id) if end in prunable]
+        if ends:  # it goes with the first of them
+            goes[oldest_first(ends)[0].memory_id] += row.size_bytes
+    return {
+        key: msgspec.structs.replace(row, size_bytes=row.size_bytes + goes[key])
+        for key, row in prunable.items()
+    }

@@ -1,16 +1,14 @@
 """Episodic memory: what an agent set out to do, the steps it took, and what came of it.
 
-An episode is running until it is finished, done or failed. It keeps a limited number of steps: the
-first, the last and those with an error stay longest. Each agent has a limited number of episodes:
-the next one takes the place of its oldest finished one, those that failed last, for they teach the
-most. Running episodes leave only with permission, pinned ones never.
-
-Compaction may put summaries in the place of an agent's old episodes that have ended.
+Steps and episodes are limited. The first step, the last and those with an error stay longest. A new
+episode of an agent replaces its oldest finished one, failed ones last, for they teach the most.
+Running episodes leave only with permission, pinned ones never.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from immutables import Map
@@ -20,8 +18,8 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -39,12 +37,17 @@ from memory_actors.kinds.episodic.events import (
     registry,
 )
 from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
-from memory_actors.kinds.episodic.state import EpisodeRow, Episodic, EpisodicDump, leaving, markers
-from memory_actors.kinds.episodic.texts import EpisodeTexts
+from memory_actors.kinds.episodic.state import (
+    EpisodeRow,
+    EpisodeRows,
+    Episodic,
+    EpisodicDump,
+    leaving,
+    markers,
+)
 from memory_actors.kinds.keyed import Bounds
 from memory_actors.kinds.kind import Decide, Life, Nature, tentative
 from memory_actors.kinds.rows import oldest
-from memory_actors.kinds.tainted import TaintedPast
 
 # --- commands
 
@@ -80,38 +83,18 @@ class FinishEpisode(Command, frozen=True, kw_only=True):
     end: EpisodeFinished
 
 
-class UpdateEpisode(Update, frozen=True, kw_only=True):
-    """Replace an episode's goal (the content), its metadata, or both, whether it runs or not."""
-
-
-class DeleteEpisode(Delete, frozen=True, kw_only=True):
-    """Delete an episode."""
-
-
-class RestoreEpisodes(Restore, frozen=True, kw_only=True):
-    """Bring back episodes that were evicted, pruned, deleted or compressed, as they were."""
-
-
-class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
-    """Put a summary in the place of ended episodes, if they are still what it was made of."""
-
-    summary: EpisodesCompressed
-
-
-class UndoEpisodeCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
-    """Take a summary away and bring back its originals."""
-
-
-class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
-    """Add a summary as another store has made it."""
-
-    summary: EpisodeSummaryAdded
+UpdateEpisode = plain(Update, "UpdateEpisode")
+DeleteEpisode = plain(Delete, "DeleteEpisode")
+RestoreEpisodes = plain(Restore, "RestoreEpisodes")
+CompressEpisodes = plain(compacting.Compress, "CompressEpisodes")
+UndoEpisodeCompaction = plain(compacting.UndoCompression, "UndoEpisodeCompaction")
+AddEpisodeSummary = plain(compacting.PutSummary, "AddEpisodeSummary")
 
 
 # --- the kind
 
 
-class EpisodicKind(EpisodeTexts):
+class EpisodicKind(EpisodeRows):
     """The episodes of a user, by agent."""
 
     NAME = "episodic"
@@ -123,8 +106,7 @@ class EpisodicKind(EpisodeTexts):
     )
     UPDATE, DELETE, RESTORE = UpdateEpisode, DeleteEpisode, RestoreEpisodes
     COMPRESS, UNDO, ADD_SUMMARY = CompressEpisodes, UndoEpisodeCompaction, AddEpisodeSummary
-    DELETED = EpisodeDeleted
-    UNDONE = EpisodeCompactionUndone
+    DELETED, PRUNED, UNDONE = EpisodeDeleted, EpisodesPruned, EpisodeCompactionUndone
     UPDATED = EpisodeUpdated
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
@@ -159,34 +141,33 @@ class EpisodicKind(EpisodeTexts):
         limits: Limits,
     ) -> Sequence[Event]:
         """Return the events of an episode that begins, with what leaves for it."""
+        held = state.held
         evicted, pruned = self._room_by_count(command, state, limits)
         gone = {*evicted, *pruned}
-        pruned += self._room_by_bytes(command, size_bytes, state, limits, gone)
+        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
+        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
+        if over > 0:
+            left = (row for row in held.rows.values() if row.memory_id not in gone)
+            others = (row for row in left if not row.running)
+            victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+            if victims is None:
+                refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
+            pruned += victims
         if isinstance(command, PutEpisode):  # an episode that comes back evicts none by itself
             evicted, pruned = (), evicted + pruned
         begun = [replace(events[0], evicted_ids=evicted), *events[1:]]
         return [EpisodesPruned(memory_ids=pruned, cause="quota"), *begun] if pruned else begun
 
     def _known(self, command: StartEpisode, state: Episodic) -> bool:
-        """Say whether this very episode was started before, even if it has gone since."""
-        episode = command.episode
-
-        def is_same(one: object) -> bool:
-            if not isinstance(one, EpisodeStarted | EpisodeRow):
-                return False
-            return (one.agent_id, one.digest) == (episode.agent_id, episode.digest)
-
-        row = self.find(state, episode.memory_id)
-        return is_known(command, episode.memory_id, row, is_same)
+        episode, key = command.episode, attrgetter("agent_id", "digest")
+        row, like = self.find(state, episode.memory_id), (EpisodeStarted, EpisodeRow)
+        return is_known(command, episode.memory_id, row, like, key, key(episode))
 
     def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
         if self._known(command, state):
             return []
         told = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
-        past = [
-            one for n, event in enumerate(told, 1) for one in tentative([event], command.now_us, n)
-        ]
-        life = self.last(command.episode.memory_id, past)
+        life = self.last(command.episode.memory_id, tentative(told, command.now_us, 1))
         row, events = returning(life, limits.episode_steps)
         self._refuse_steps(len(row.steps), limits)
         return self._in_its_room(command, events, row.size_bytes, state, limits)
@@ -217,11 +198,7 @@ class EpisodicKind(EpisodeTexts):
     def _room_by_count(
         self, command: StartEpisode, state: Episodic, limits: Limits
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the evicted and the pruned episodes that make room for one more.
-
-        By itself only one goes: an agent that is above a limit which was lowered loses nothing more
-        without leave.
-        """
+        """Return the evicted episodes, one at most, and the pruned ones that make room for one."""
         agent_id = command.episode.agent_id
         ids = state.held.groups.get(agent_id, Map())
         over = len(ids) + 1 - limits.episodes
@@ -235,28 +212,6 @@ class EpisodicKind(EpisodeTexts):
         if not command.auto_prune or len(victims) < over:
             self._refuse_count(agent_id, len(ids), limits)
         return (), victims
-
-    def _room_by_bytes(
-        self,
-        command: StartEpisode,
-        size_bytes: int,
-        state: Episodic,
-        limits: Limits,
-        gone: set[str],
-    ) -> tuple[str, ...]:
-        """Return the episodes to prune besides `gone`, for an episode to fit by size."""
-        held = state.held
-        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
-        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
-        if over <= 0:
-            return ()
-        others = (
-            row for row in held.rows.values() if not row.running and row.memory_id not in gone
-        )
-        victims = oldest(others, len(held), 0, over) if command.auto_prune else None
-        if victims is None:
-            refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
-        return victims
 
     def check_room(
         self,
@@ -280,7 +235,6 @@ class EpisodicKind(EpisodeTexts):
         self.make_room(state, limits, 0, size_bytes, instead_of=instead_of)
 
     def _refuse_count(self, agent_id: str, used: int, limits: Limits, new: int = 1) -> NoReturn:
-        """Refuse more episodes of an agent."""
         noun = f"episodes of agent {agent_id!r}"
         refuse_count(self.NAME, noun, used, limits, "episodes", new=new)
 
@@ -340,8 +294,9 @@ class EpisodicKind(EpisodeTexts):
     def quotas(self, state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of episodes, for an agent or for the fullest one."""
         episodes, size_bytes = super().quotas(state, limits, agent_id)
-        count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
-        return replace(episodes, used=count), size_bytes
+        groups = state.held.groups
+        chosen = groups.values() if agent_id is None else [groups.get(agent_id, Map())]
+        return replace(episodes, used=max(map(len, chosen), default=0)), size_bytes
 
 
 def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:

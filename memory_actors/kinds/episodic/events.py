@@ -1,8 +1,7 @@
 """Events of episodes, and the texts that they carry.
 
-Each text of an episode (the goal, a step, the result) stands in an event of its own, also after it
-was restored: so no event grows with the episode, and each text is found under the version of its
-event. A goal and a result are found by their own words, a step by its `StepTexts.line`.
+Each text of an episode is in an event of its own, also after it was restored, so no event grows
+with the episode.
 """
 
 import hashlib
@@ -11,9 +10,9 @@ from typing import NamedTuple, Self, TypeAlias
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin, Step
-from memory_actors.kinds import summaries
+from memory_actors.kinds import compacting
 from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.kind import Deleted, Pruned, Updated
 from memory_actors.kinds.phrasing import text_digest
 
 registry = KindRegistry()
@@ -100,23 +99,15 @@ class EpisodeUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=
     digest: bytes = b""
 
 
-@registry.about("episodic.deleted", Effect.DELETED)
-class EpisodeDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode was deleted by its user."""
-
-    memory_id: str
-
-
-@registry.about("episodic.pruned", Effect.PRUNED)
-class EpisodesPruned(Pruned, frozen=True, kw_only=True):
-    """Episodes were deleted to make room, with leave."""
+EpisodeDeleted = registry.plain(Deleted, "episodic.deleted", Effect.DELETED)
+EpisodesPruned = registry.plain(Pruned, "episodic.pruned", Effect.PRUNED)
 
 
 @registry.about(
     "episodic.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class EpisodesCompressed(
-    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of episodes of one agent, which went."""
 
@@ -127,7 +118,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -135,9 +126,9 @@ class EpisodeSummaryAdded(
     failed: bool = False
 
 
-@registry.about("episodic.compaction_undone", Effect.UNDONE)
-class EpisodeCompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
-    """A summary went, because its originals are to come back: their events follow this one."""
+EpisodeCompactionUndone = registry.plain(
+    compacting.CompressionUndone, "episodic.compaction_undone", Effect.UNDONE
+)
 
 
 TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpdated

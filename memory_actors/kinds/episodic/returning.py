@@ -1,7 +1,7 @@
 """Episodes on their way back: the events by which one comes, maybe without the words of a source.
 
-A step of a purged source leaves its number behind, and no words: numbers are never used twice. An
-episode that the source ended runs again; one that the source began goes.
+A step of a purged source leaves its number, which is never used twice. An episode that the source
+ended runs again; one that it began goes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
+from memory_actors.kinds.compacting import summary_again
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -28,8 +30,6 @@ from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, wit
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.summaries import summary_again
-from memory_actors.kinds.tainted import TaintedPast
 
 
 def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[RowEvent]]:
@@ -75,7 +75,7 @@ def _said_again(recorded: Recorded[Any], **fields: Any) -> RowEvent:
 # --- without the words of a source
 
 
-def cleaned(past: TaintedPast) -> list[Recorded[Any]]:
+def cleaned(past: TaintedPast) -> list[Recorded[Event]]:
     """Return the events about an episode without the words of a source."""
     gone = _tainted_steps(past)
     return [_without_markers(one, gone) for one in _each_step_once(past.cleaned(EpisodeStarted))]
@@ -93,7 +93,6 @@ def without_words(first: RowEvent, past: TaintedPast) -> RowEvent:
 
 
 def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
-    """Return the steps of the source by their numbers."""
     return {
         one.data.number: one.data
         for one in past.events
@@ -101,7 +100,7 @@ def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
     }
 
 
-def _each_step_once(events: Sequence[Recorded[Any]]) -> Iterator[Recorded[Any]]:
+def _each_step_once(events: Sequence[Recorded[Event]]) -> Iterator[Recorded[Event]]:
     """Yield events without steps that were said again when an episode came back."""
     seen = set[int]()
     for one in events:
@@ -114,7 +113,7 @@ def _each_step_once(events: Sequence[Recorded[Any]]) -> Iterator[Recorded[Any]]:
         yield one
 
 
-def _without_markers(recorded: Recorded[Any], gone: Mapping[int, Any]) -> Recorded[Any]:
+def _without_markers(recorded: Recorded[Event], gone: Mapping[int, Any]) -> Recorded[Event]:
     """Return an event that does not name those steps as evicted: their words are in that, too."""
     evicted = getattr(recorded.data, "evicted", ())
     kept = tuple(one for one in evicted if one.number not in gone)

@@ -4,31 +4,38 @@ A step leaves the row because an event names it; `leaving` says which to name. A
 about an episode that is missing: see kinds/compacting.py for why.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.kinds.compacting import Compacted, CompactedBase, CompactedDraft
+from memory_actors.base.records import Episode, EvictedStep, Step
+from memory_actors.kinds.compacting import CompactedBase, summary_row
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
     EpisodeUpdated,
+    RowEvent,
     StepAdded,
     StepMarker,
+    StepTexts,
     SummaryEvent,
+    goal_of,
 )
-from memory_actors.kinds.keyed import Living
-from memory_actors.kinds.passages import label
-from memory_actors.kinds.rows import Place, derived, kept, new_row
-from memory_actors.kinds.summaries import Compactable, summary_row
+from memory_actors.kinds.keyed import Compactable, Keyed
+from memory_actors.kinds.kind import Events
+from memory_actors.kinds.passages import Passage, label, version_of
+from memory_actors.kinds.rows import Draft, derived, kept, new_row, record_data
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
+
+TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
+LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
+PART_CHARACTERS_MAX = 150  # of each text of a step
 
 Status: TypeAlias = Literal["running", "done", "failed"]
 
@@ -128,7 +135,6 @@ def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> E
 
 
 def _resized(row: EpisodeRow, **fields: Any) -> EpisodeRow:
-    """Return a row with other texts, and whether one of them is stored compressed."""
     changed = replace(row, **fields)
     ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
     compressed = any(text.compressed for text in (*ends, *changed.steps))
@@ -158,50 +164,8 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-class Episodic(Compacted[EpisodeRow], frozen=True):
-    """The living episodes, whose they are (the groups), and how many left so far."""
-
-    agents_by_count: Map[int, int] = Map()
-    """The number of agents that have so many episodes: the fullest is known without asking each."""
-    fullest: int = 0
-    """Episodes of the agent that has the most."""
-
-
-class EpisodesDraft(CompactedDraft[EpisodeRow]):
-    """A state that changes in place, for one fold: it knows the fullest agent."""
-
-    __slots__ = ("agents_by_count", "fullest")
-
-    def __init__(self, state: Episodic, place: Place[EpisodeRow]):
-        super().__init__(state, place)
-        self.agents_by_count = state.agents_by_count.mutate()
-        self.fullest = state.fullest
-
-    def _join(self, group: str, key: str, memory_id: str) -> None:
-        super()._join(group, key, memory_id)
-        count = len(self.groups[group])
-        self._note(count - 1, count)
-
-    def _part(self, group: str, key: str, memory_id: str) -> None:
-        count = len(self.groups[group])
-        super()._part(group, key, memory_id)
-        self._note(count, count - 1)
-
-    def _note(self, before: int, after: int) -> None:
-        """Take note that an agent has one episode more, or one less."""
-        by_count = self.agents_by_count
-        if before:
-            others = by_count.pop(before) - 1
-            if others:
-                by_count[before] = others
-        if after:
-            by_count[after] = by_count.get(after, 0) + 1
-        if after > self.fullest or (before == self.fullest and before not in by_count):
-            self.fullest = after
-
-    def fields(self) -> tuple[Any, ...]:
-        """Return the fields of the state as they have become, in their order."""
-        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
+Episodic: TypeAlias = Keyed[EpisodeRow]
+"""The living episodes, whose they are (the groups), and how many left so far."""
 
 
 class EpisodicDump(msgspec.Struct, frozen=True):
@@ -213,13 +177,12 @@ class EpisodicDump(msgspec.Struct, frozen=True):
 
 
 class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
-    """Folds events into the rows of episodes."""
+    """Folds events into the rows of episodes, and reads their texts."""
 
-    DRAFT = EpisodesDraft
     initial = Episodic()
     place = attrgetter("agent_id", "memory_id")
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[EpisodeRow]) -> EpisodeRow:
         """Return the row of an episode, or of a summary of some."""
         event: EpisodeStarted | SummaryEvent = recorded.data
         if isinstance(event, EpisodeStarted):
@@ -254,3 +217,99 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
             return row
         goal = _text(recorded)
         return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
+
+    # --- texts: as they are found, as people read them, and as a summariser does
+
+    def chain(self, row: EpisodeRow) -> str | None:
+        """Return the episode: its steps help to find each other. A summary stands alone."""
+        return None if row.original_count else row.memory_id
+
+    def text_of(self, row: EpisodeRow) -> Text:
+        """Return the goal."""
+        return row.goal
+
+    def texts(self, row: EpisodeRow) -> list[Text]:
+        """Return the texts of an episode: the goal, the steps that are kept, the result."""
+        return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
+
+    def passages(self, row: EpisodeRow) -> Sequence[Passage]:
+        """Return one passage for each text; of a summary, its parts."""
+        if row.original_count:
+            return self.summary_passages(row)
+        goal, *others = self.texts(row)
+        first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
+        return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
+
+    def passage_text(self, row: EpisodeRow, passage_label: int, events: Events) -> str:
+        """Return a goal, a step or a result as it is found, or a part of a summary."""
+        if row.original_count:
+            return self.summary_text(row, passage_label, events)
+        event: RowEvent = events[version_of(passage_label)].data
+        if isinstance(event, StepAdded):
+            return StepTexts.of(event).line
+        if isinstance(event, EpisodeFinished):
+            return event.result or ""
+        return goal_of(event)
+
+    def sources(self, row: EpisodeRow) -> Sequence[int]:
+        """Return the versions of the events that have its texts."""
+        return [version_of(text.label) for text in self.texts(row)]
+
+    def content(self, row: EpisodeRow, events: Events) -> str:
+        """Return an episode as people read it: the goal, the numbered steps, the result."""
+        if row.original_count:
+            return super().content(row, events)
+        return "\n".join(self._lines(row, events))
+
+    def _lines(self, row: EpisodeRow, events: Events) -> Iterator[str]:
+        yield f"Goal: {self.passage_text(row, row.goal.label, events)}"
+        next_number = 1
+        for step in row.steps:
+            if missing := step.number - next_number:
+                yield f"… {missing} {'step' if missing == 1 else 'steps'} evicted"
+            yield f"{step.number}. {self.passage_text(row, step.label, events)}"
+            next_number = step.number + 1
+        if not row.running:
+            yield self._result_line(row, events)
+
+    def _result_line(self, row: EpisodeRow, events: Events) -> str:
+        if row.result is None:
+            return f"Result: {row.status}"
+        heading = "Result (failed)" if row.status == "failed" else "Result"
+        return f"{heading}: {self.passage_text(row, row.result.label, events)}"
+
+    def data(self, row: EpisodeRow, events: Events) -> dict[str, Any]:
+        """Return an episode as JSON; its evicted steps in the order they left, as far as known.
+
+        A summary is an episode without steps, and says what it was made of besides.
+        """
+        made_of = self.summary_data(row, events) if row.original_count else {}
+        result = None if row.result is None else self.passage_text(row, row.result.label, events)
+        steps = [record_data(Step, events[version_of(step.label)].data) for step in row.steps]
+        evicted = [record_data(EvictedStep, gone, sha256=gone.sha256.hex()) for gone in row.evicted]
+        goal = goal_of(events[row.version].data)
+        said = record_data(Episode, row, goal=goal, result=result, steps=steps, evicted=evicted)
+        return made_of | said
+
+    def told(self, row: EpisodeRow, events: Events) -> str:
+        """Return an episode as a summariser reads it: as people do, within a limit.
+
+        A longer episode leaves out steps: the older ones first, those with an error last.
+        """
+        ends = [f"Goal: {goal_of(events[row.version].data)}", self._result_line(row, events)]
+        goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
+        room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
+        for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
+            texts = StepTexts.of(events[version_of(step.label)].data)
+            # Each is shortened: the error stands last, and is not to be lost.
+            short = (_shortened(text or "", PART_CHARACTERS_MAX) for text in texts)
+            said = f"{step.number}. {StepTexts(*short).line}"
+            room -= len(said)
+            if room < 0:
+                break
+            kept[step.number] = said
+        return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
+
+
+def _shortened(said: str, characters_max: int) -> str:
+    return said if len(said) <= characters_max else said[: characters_max - 1] + "…"

@@ -1,20 +1,13 @@
 """Long-term memory: facts with metadata and pinning, found by meaning, kept until deleted.
 
-Full means full: an add beyond the limit is refused, or, if it asks for pruning, the oldest tenth of
-what is not pinned goes first. "Oldest" is by the time it was true, then by the order of arrival.
-
-Compaction puts summaries in the place of old memories (`compacting`): a summary is a memory too,
-counted, listed, deleted and pruned like any other, but never compressed or reworded.
-
-A newer fact may say that older ones hold no more. Which ones is found outside
-(memory_actors/search/superseding/): that needs vectors and texts. Here it is recorded, if both are
-still what was compared. Nothing goes: the older memory keeps a mark, which counts as long as the
-newer one lives and says the same. Deleting or rewording the newer one therefore undoes it, and
-restoring that memory restores the mark. A memory that was reinstated is left alone until it is
-reworded itself. If the newer one is compressed, its summary takes its place.
+A newer fact may supersede older ones. `search/superseding` finds which: that needs vectors and
+texts. The older fact keeps a mark, which counts as long as the newer one lives and says the same.
+So deleting or rewording the newer one undoes it, and restoring that memory restores the mark. A
+reinstated memory is left alone until it is reworded. The summary of a newer one takes its place.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -26,24 +19,17 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
-from memory_actors.kinds.commands import Command, is_known
-from memory_actors.kinds.compacting import CompactedBase
-from memory_actors.kinds.effects import Event
-from memory_actors.kinds.keyed import Bounds, Living
+from memory_actors.kinds.commands import Command, Restore, is_known
+from memory_actors.kinds.compacting import CompactedBase, Summary, summary_again, summary_row
+from memory_actors.kinds.effects import Event, TaintedPast
+from memory_actors.kinds.keyed import Bounds, Summaries
 from memory_actors.kinds.kind import Decide, Events, Life, Nature
-from memory_actors.kinds.long_term.commands import (
+from memory_actors.kinds.long_term.events import (
     AddMemories,
     AddSummary,
+    CompactionUndone,
     CompressMemories,
     DeleteMemory,
-    Pair,
-    RestoreMemories,
-    SupersedeMemories,
-    UndoCompaction,
-    UpdateMemory,
-)
-from memory_actors.kinds.long_term.events import (
-    CompactionUndone,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
@@ -54,8 +40,13 @@ from memory_actors.kinds.long_term.events import (
     MemorySuperseded,
     MemoryUnmarked,
     MemoryUpdated,
+    Pair,
+    RestoreMemories,
     SummaryAdded,
     Superseded,
+    SupersedeMemories,
+    UndoCompaction,
+    UpdateMemory,
     registry,
 )
 from memory_actors.kinds.long_term.state import (
@@ -72,9 +63,7 @@ from memory_actors.kinds.long_term.state import (
 from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import HeldRows, derived, new_row, updated_row
-from memory_actors.kinds.summaries import Summaries, Summary, summary_again, summary_row
-from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
 
@@ -113,11 +102,7 @@ def duplicate_of(
 def is_true_anew(
     command: AddMemories, memory: MemoryAdded, row: MemoryRow, state: LongTerm
 ) -> bool:
-    """Say whether a memory says again what a newer one has spoken against, and may do so.
-
-    Repeating an older claim adds nothing; a less trusted source may not override a more trusted
-    one.
-    """
+    """Say whether a memory says again what a newer one, not more trusted, has spoken against."""
     newer = next(iter(newer_ones(row, state.held.rows)), None)
     if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
         return False
@@ -138,8 +123,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     )
     UPDATE, DELETE, RESTORE = UpdateMemory, DeleteMemory, RestoreMemories
     COMPRESS, UNDO, ADD_SUMMARY = CompressMemories, UndoCompaction, AddSummary
-    DELETED = MemoryDeleted
-    UNDONE = CompactionUndone
+    DELETED, PRUNED, UNDONE = MemoryDeleted, MemoriesPruned, CompactionUndone
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
     BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
@@ -149,7 +133,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[MemoryRow]) -> MemoryRow:
+    def begun(self, recorded: Recorded[Any], _draft: Draft[MemoryRow]) -> MemoryRow:
         """Return the row of a memory, or of a summary."""
         event, began = recorded.data, recorded.version
         if isinstance(event, Summary):
@@ -218,10 +202,9 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         may_go = None
         if command.auto_prune:
             may_go = (row for row in self.rows(state) if row.memory_id not in needed)
-        victims = self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go)
-        return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
+        return [*self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go), *events]
 
-    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Event]:
+    def _restore(self, command: Restore, state: LongTerm, limits: Limits) -> list[Event]:
         """Bring back memories, and let those hold again that live and were superseded."""
         back, rows = self._bring_back(command, state, limits), state.held.rows
         found = [rows[one] for one in dict.fromkeys(command.memory_ids) if one in rows]
@@ -231,7 +214,6 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     def _supersede(
         self, command: SupersedeMemories, state: LongTerm, _limits: Limits
     ) -> Sequence[Event]:
-        """Record which memories hold no more, if they are as they were compared."""
         pairs = {(one.memory_id, one.superseded_by_id): one for one in command.pairs}
         return [
             derived(MemorySuperseded, pair, digest=pair.newer_digest)
@@ -334,28 +316,23 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         return self.summary_data(row, events) if row.original_count else None
 
 
+_LIKE = (MemoryAdded, MemoryRow)
+
+
 def _added_or_seen(
     command: AddMemories, state: LongTerm
 ) -> tuple[list[MemoryAdded | MemorySeen], set[str]]:
-    """Return the events for the new memories, in order, and the memories that must stay for them.
-
-    A skipped memory has no event: the one that it duplicates stays. Neither has one that was added
-    before under an id of the caller's own, even if deleted since.
-    """
+    """Return the events for the new memories, and the memories that must stay for them."""
     events: list[MemoryAdded | MemorySeen] = []
     needed: set[str] = set()
     fresh: dict[str, MemoryAdded] = {}
     first: dict[Identity, MemoryAdded] = {}
     for memory in command.memories:
-
-        def is_same(one: object, digest: bytes = memory.digest) -> bool:
-            return isinstance(one, MemoryAdded | MemoryRow) and one.digest == digest
-
         memory_id = memory.memory_id
         if isinstance(command.used.get(memory_id), Dropped):  # its text cannot be compared
             continue
         known = fresh.get(memory_id) or state.held.rows.get(memory_id)
-        if is_known(command, memory_id, known, is_same):
+        if is_known(command, memory_id, known, _LIKE, attrgetter("digest"), memory.digest):
             continue
         living = duplicate_of(command, memory, state, first)
         if living is None:
@@ -380,7 +357,6 @@ def _is_as_compared(pair: Pair, rows: Mapping[str, MemoryRow]) -> bool:
 
 
 def _as_it_was(life: Life[MemoryRow]) -> Restored:
-    """Return the event by which a memory comes back, or a summary."""
     row, began = life.row, life.events[0].data
     if isinstance(began, Summary):
         return summary_again(SummaryAdded, began, row)

@@ -1,11 +1,15 @@
-"""Events of long-term memory."""
+"""Events and commands of long-term memory."""
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
-from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds import summaries
+from memory_actors.base.records import Metadata, OnDuplicate, Origin
+from memory_actors.kinds import compacting
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, plain
 from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.kind import Deleted, Pruned, Updated
 
 registry = KindRegistry()
 
@@ -74,16 +78,8 @@ class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The time at which it was true again."""
 
 
-@registry.about("long_term.deleted", Effect.DELETED)
-class MemoryDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory was deleted by its user."""
-
-    memory_id: str
-
-
-@registry.about("long_term.pruned", Effect.PRUNED)
-class MemoriesPruned(Pruned, frozen=True, kw_only=True):
-    """The oldest memories were deleted to make room."""
+MemoryDeleted = registry.plain(Deleted, "long_term.deleted", Effect.DELETED)
+MemoriesPruned = registry.plain(Pruned, "long_term.pruned", Effect.PRUNED)
 
 
 # --- facts that change
@@ -129,7 +125,7 @@ class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class MemoriesCompressed(
-    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of memories, which went."""
 
@@ -138,12 +134,65 @@ class MemoriesCompressed(
 
 
 @registry.about("long_term.summary_added", Effect.ADDED)
-class SummaryAdded(summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class SummaryAdded(compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     agent_id: str | None = None
 
 
-@registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
-    """A summary went, because its originals are to come back: their events follow this one."""
+CompactionUndone = registry.plain(
+    compacting.CompressionUndone, "long_term.compaction_undone", Effect.UNDONE
+)
+
+
+# --- commands
+
+
+class AddMemories(Add, frozen=True, kw_only=True):
+    """Add memories, all or none."""
+
+    memories: tuple[MemoryAdded, ...]
+    auto_prune: bool = False
+    on_duplicate: OnDuplicate = "keep"
+    distinct: frozenset[str] = frozenset()
+    """Ids of those that are kept, whatever else says the same."""
+    origins: tuple[Origin, ...] = ()
+    """Their sources."""
+    origins_of: Mapping[str, tuple[Origin, ...]] = {}
+    """The sources of the living memories, without those of which nobody said any."""
+    skip_forgotten: bool = False
+    """True: those that were forgotten are left out; False: they refuse the command."""
+
+
+AddSummary = plain(compacting.PutSummary, "AddSummary")
+
+
+class UpdateMemory(Update, frozen=True, kw_only=True):
+    """Replace a memory's content, its metadata, or both."""
+
+    same: bytes = b""
+
+
+DeleteMemory = plain(Delete, "DeleteMemory")
+RestoreMemories = plain(Restore, "RestoreMemories")
+CompressMemories = plain(compacting.Compress, "CompressMemories")
+UndoCompaction = plain(compacting.UndoCompression, "UndoCompaction")
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two memories as they were compared."""
+
+    memory_id: str
+    """Id of the superseded memory."""
+    superseded_by_id: str
+    older_digest: bytes
+    newer_digest: bytes
+    similarity: float
+    evidence: str
+
+
+class SupersedeMemories(Command, frozen=True, kw_only=True):
+    """Record that memories hold no more, if they and the newer ones are as they were compared."""
+
+    has_words: ClassVar[bool] = False
+    pairs: tuple[Pair, ...]

@@ -1,12 +1,7 @@
 """The living long-term memories, summaries among them, and how events change them.
 
-A fold skips events about a memory that is missing: see kinds/compacting.py for why.
-
-Two memories say the same if their texts are the same after `phrasing.normalised`, with who says
-them, in the same session and with the same metadata: else each knows something that the other does
-not. Nor are those duplicates that come from elsewhere: each source is trusted, or purged, by itself
-(the state of origins is not this kind's, so a command brings it along). A memory is found by a key
-made of all that must be the same, which is compared in full afterwards.
+Two memories say the same if their normalised texts are the same, with speaker, session, metadata
+and origins. They are found by a key made of all but the origins, which is compared in full.
 """
 
 import zlib
@@ -15,11 +10,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from memory_actors.kinds.compacting import Compacted
+from memory_actors.kinds.keyed import Compactable, Keyed
 from memory_actors.kinds.long_term.events import Superseded
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
 from memory_actors.kinds.rows import HeldRows
-from memory_actors.kinds.summaries import Compactable
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -68,7 +62,7 @@ class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fals
 ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(identity(row)))
 
 
-class LongTerm(Compacted[MemoryRow], frozen=True):
+class LongTerm(Keyed[MemoryRow], frozen=True):
     """The living memories, and how many were pruned so far."""
 
     held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))

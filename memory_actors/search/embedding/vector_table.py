@@ -17,9 +17,11 @@ import secrets
 import threading
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from contextlib import ExitStack
 from copy import copy
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -68,6 +70,7 @@ MATRIX_ROWS = 512  # read at once: half a megabyte, all of which stays in the pr
 IDENTITY, IDENTITY_BYTES = "identity", 16
 
 FILE = "derived.mdb"
+MEMORY = "/dev/shm"  # noqa: S108 - its directory has a random name, and is the owner's
 DAMAGED = ".damaged"
 """Suffix of a file that was put aside."""
 _logger = get_logger("memory_actors.search.embedding")
@@ -92,6 +95,7 @@ class VectorTable:
         self._env = Environment(
             path, TABLES, checked_bytes_max=checked_bytes_max, busy=StoreBusyError
         )
+        self._place = ExitStack()
         self._waiting: dict[bytes, _Unwritten] = {}
         """By the owner's prefix and the digest."""
         self._lock = threading.Lock()
@@ -102,6 +106,20 @@ class VectorTable:
         except BaseException:  # else the next attempt to create the table would find it locked
             self._env.close()
             raise
+
+    @classmethod
+    def in_memory(cls) -> Self:
+        """Return a table that goes when it is closed, in a file that takes memory where it can.
+
+        :raises DiskFull: there is no room for it, either.
+        """
+        with ExitStack() as place:
+            name = TemporaryDirectory(
+                prefix="memory-actors-", dir=MEMORY if Path(MEMORY).is_dir() else None
+            )
+            table = cls(Path(place.enter_context(name), FILE))
+            table._place = place.pop_all()
+        return table
 
     def _new_identity(self) -> bytes:
         identity = secrets.token_bytes(IDENTITY_BYTES)
@@ -416,6 +434,7 @@ class VectorTable:
         """Write pending rows and close the file."""
         self.flush()
         self._env.close()
+        self._place.close()
 
     def _write(self, rows: Iterable[tuple[bytes, bytes]], count: int) -> None:
         def put(txn: Transaction) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from eventlog import EventLogError, EventStore, LeaseLapsed, Leases, LeasingStore, require
 from eventlog.core.logs import get_logger
+from memory_actors.actors.placement import Placement
 from memory_actors.base.errors import MovedError
 from memory_actors.base.privacy import reason
 
@@ -15,7 +16,7 @@ FORGET_AGAIN_S: Final = 1.0
 _logger = get_logger("memory_actors.sharing")
 
 
-class LeasedPlacement:
+class LeasedPlacement(Placement):
     """A `Placement` by the leases of a store.
 
     A node whose lease had expired does not know who was erased meanwhile. It therefore vouches for

@@ -31,7 +31,7 @@ from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.state import BlockRow, blocks, in_order, text, under_sections
+from memory_actors.kinds.context.state import BlockRow, archive, blocks, text, under_sections
 from memory_actors.kinds.kind import Found
 from memory_actors.kinds.phrasing import composed, text_digest
 from memory_actors.search import retrieval
@@ -199,8 +199,7 @@ class ContextDocument(ContextWriting):
 
     async def archived(self) -> list[ContextEntry]:
         """Return the archived entries in the order of their places."""
-        document = (await self._scope.state()).context.documents.get(self.name)
-        return await self._read([] if document is None else in_order(document.archived.values()))
+        return await self._read(archive((await self._scope.state()).context, self.name))
 
     async def search_archive(self, query: str, top_k: int = 5) -> list[ContextHit]:
         """Return the archived entries of this document that best answer a query, by meaning.
@@ -261,7 +260,7 @@ class ContextDocument(ContextWriting):
         """Note that an entry was of use; in memory only."""
         check_name(entry_id, "entry_id")
         async with self._scope.live() as live:
-            if entry_id in live.state.context.names:
+            if entry_id in live.state.context.held.rows:
                 live.note_read(entry_id, self._scope.now_us())
 
     async def blocks(self) -> list[DocumentBlock]:
@@ -288,15 +287,13 @@ class ContextDocument(ContextWriting):
     async def _changed_mine(
         self, operation: str, command: Command, entry_ids: Sequence[str]
     ) -> ContextReceipt:
-        """Carry out a command about entries of this document.
-
-        :raises NotFoundError: one of them is in another one.
-        """
-        names = (await self._scope.state()).context.names
-        for entry_id in entry_ids:
-            name = names.get(entry_id, self.name)
-            if name != self.name:
-                raise NotFoundError(f"no entry {entry_id!r} in {self.name}: it is in {name}")
+        """Carry out a command about entries of this document."""
+        rows = (await self._scope.state()).context.held.rows
+        for row in filter(None, map(rows.get, entry_ids)):
+            if row.document != self.name:
+                raise NotFoundError(
+                    f"no entry {row.memory_id!r} in {self.name}: it is in {row.document}"
+                )
         return await self._changed(self.name, operation, command, entry_ids)
 
     async def _read(self, rows: Sequence[BlockRow]) -> list[ContextEntry]:
@@ -320,10 +317,7 @@ class ContextDocument(ContextWriting):
         auto_archive: bool = False,
         label: str = "",
     ) -> ContextReceipt:
-        """Carry out changes and note what a file and the document then have in common.
-
-        See `change`; one append does both.
-        """
+        """Carry out changes and note what a file and the document then have in common."""
         if not isinstance(base, Sequence):
             raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
         return await self._change(
@@ -333,8 +327,7 @@ class ContextDocument(ContextWriting):
 
     async def _archive_digest(self) -> bytes:
         """Return a digest of what is in the archive: another one when that has changed."""
-        document = (await self._scope.state()).context.documents.get(self.name)
-        rows = [] if document is None else document.archived.values()
+        rows = archive((await self._scope.state()).context, self.name)
         return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
 
@@ -369,7 +362,6 @@ def _hit(hit: Hit) -> ContextHit:
 
 
 def _with_reason(receipt: ContextReceipt, before: int, roomy: int) -> ContextReceipt:
-    """Return the receipt of an archiving that freed little with the reason for it."""
     if before <= roomy:
         reason = (
             f"Nothing was archived: {receipt.document} has {before:,} tokens, and up to {roomy:,} "

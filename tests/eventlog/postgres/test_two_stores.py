@@ -400,6 +400,22 @@ async def test_pieces_under_way_come_before_a_new_owner_and_hold_up_no_append(st
         assert (await claim).epoch == 1
 
 
+async def test_a_stream_of_that_name_in_another_schema_waits_for_nobody(stores, url):
+    """Who saves pieces in one store of a database holds up no claim or erasure in another one."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    with lent_url() as elsewhere, psycopg.connect(server().url) as saver:
+        saver.execute(f"SET search_path = {url.rpartition('=')[2]}")
+        saver.execute("SELECT pg_advisory_xact_lock_shared(derived_lock(%b))", [stream_id("s")])
+        async with PgEventStore.open(elsewhere, registry) as other:
+            await other.append("s", [Noted("a")], 0)
+            with anyio.fail_after(5):
+                assert (await other.acquire("s", 1)).epoch == 1
+                assert (await other.erase("s")).events == 1
+
+
 async def test_saves_that_compete_with_claims_and_erasures_leave_nothing_stale(stores):
     """However they interleave, what lies beside a stream is the last owner's, or nothing."""
     owner, late = stores

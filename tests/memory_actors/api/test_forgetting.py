@@ -1,5 +1,6 @@
 """Forgetting a fact: out of every kind and every file, and never in again by itself."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from memory_actors import (
     MemorySystem,
     NotFoundError,
 )
-from memory_actors.extraction import Conversation, Proposal
+from memory_actors.extraction.protocol import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio
@@ -255,6 +256,27 @@ async def test_what_a_failure_has_left_is_forgotten_by_asking_again(
         done = await user.forget(one.memory_id)
         assert (done.gone, done.rewritten) == ({}, 1)
         assert len(await user.forgotten()) == 1
+    assert not found_in(tmp_path)
+
+
+async def test_facts_that_are_forgotten_at_once_all_leave_the_log(
+    open_memory: Any, tmp_path: Path
+) -> None:
+    """Each waits for the one before it, by whichever door it came; none has to be repeated."""
+    words = [f"canary{n:03}zq is red" for n in range(4)]
+    async with open_memory() as memory:
+        added = [await memory.user("ada").add(each) for each in words]
+        asked = [
+            (added[0].memory_id, False),
+            (words[1], False),
+            (words[2], True),
+            (words[3], False),
+        ]
+        forgets = [memory.user("ada").forget(what, dry_run=dry) for what, dry in asked]
+        late = asyncio.create_task(memory.user("ada").forget(words[2]))
+        done = await asyncio.gather(*forgets, late)
+        assert [one.rewritten > 0 for one in done] == [True, True, False, True, True]
+        assert await memory.check_replay() == []
     assert not found_in(tmp_path)
 
 

@@ -10,9 +10,8 @@ import structlog
 from support.context import FakeDocument
 
 from memory_actors import InvalidInputError, SystemClosedError
-from memory_actors.integrations.context_files import watching
-from memory_actors.integrations.context_files.syncing import SyncReport
-from memory_actors.integrations.context_files.watching import watch
+from memory_actors.integrations.context_files import syncing
+from memory_actors.integrations.context_files.syncing import SyncReport, watch
 
 pytestmark = pytest.mark.anyio
 TEXT = "# T\n\n- a\n"
@@ -51,14 +50,14 @@ async def test_edits_of_either_side_reach_the_other(tmp_path) -> None:
 
 async def test_what_stands_still_is_not_synced_again(tmp_path, monkeypatch) -> None:
     syncs = []
-    sync = watching.sync
+    sync = syncing.sync
 
     async def counted(*arguments, **options):
         syncs.append(arguments)
         return await sync(*arguments, **options)
 
-    monkeypatch.setattr(watching, "sync", counted)
-    watched_one = watching._Watched(FakeDocument(TEXT), tmp_path / "MEMORY.md", auto_archive=False)
+    monkeypatch.setattr(syncing, "sync", counted)
+    watched_one = syncing._Watched(FakeDocument(TEXT), tmp_path / "MEMORY.md", auto_archive=False)
     first = await watched_one.step()
     assert first is not None
     assert first.file_changed
@@ -70,7 +69,7 @@ async def test_what_stands_still_is_not_synced_again(tmp_path, monkeypatch) -> N
 async def test_a_file_being_written_is_left_alone(tmp_path) -> None:
     """A file that is being written is left until it stands still."""
     document, file = FakeDocument(TEXT), tmp_path / "MEMORY.md"
-    step = watching._Watched(document, file, auto_archive=False).step
+    step = syncing._Watched(document, file, auto_archive=False).step
     for _ in range(3):
         await step()
     file.write_text("")
@@ -101,15 +100,15 @@ async def test_a_failure_is_tried_again_by_itself_after_a_while(tmp_path, monkey
     document, file = FakeDocument(TEXT), tmp_path / "MEMORY.md"
     file.write_text("- mine\n")
     now = [0.0]
-    monkeypatch.setattr(watching, "monotonic", lambda: now[0])
+    monkeypatch.setattr(syncing, "monotonic", lambda: now[0])
 
     def full() -> None:
         raise InvalidInputError("no room")
 
     document.before_append = [full]
-    step = watching._Watched(document, file, auto_archive=False).step
+    step = syncing._Watched(document, file, auto_archive=False).step
     assert (await step(), await step()) == (None, None)
-    now[0] += watching.RETRY_S
+    now[0] += syncing.RETRY_S
     report = await step()
     assert report is not None
     assert report.changes
@@ -119,6 +118,6 @@ async def test_it_ends_when_the_memory_closes(tmp_path, monkeypatch) -> None:
     async def closed(*_arguments, **_options):
         raise SystemClosedError("closed")
 
-    monkeypatch.setattr(watching, "sync", closed)
+    monkeypatch.setattr(syncing, "sync", closed)
     async for _ in watch(FakeDocument(TEXT), tmp_path / "MEMORY.md", interval_s=0):
         pytest.fail("nothing was synced")

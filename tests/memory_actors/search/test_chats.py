@@ -48,6 +48,19 @@ PARAPHRASES = (
     "Where do I find the cabin's wifi password?",
     "What milk do I have in my coffee?",
 )
+TOWNS = (
+    "Bern",
+    "Porto",
+    "Leeds",
+    "Cadiz",
+    "Ghent",
+    "Turku",
+    "Split",
+    "Brno",
+    "Lyon",
+    "Riga",
+    "Graz",
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +124,50 @@ async def test_a_request_that_was_made_before_is_behind_what_it_needs(memory) ->
     user = await chatted(memory, turns)
     for request, fact in zip(requests, facts, strict=True):
         assert (await contents(user, request))[0] == fact
+
+
+async def test_among_facts_a_request_is_behind_what_it_needs_and_a_statement_is_found(
+    memory,
+) -> None:
+    user = memory.user("ada")
+    facts = (
+        "Ada wants the heating at 21 degrees when she is cold in the evening.",
+        "Ada stays at the hotel Bristol when she travels to Oslo.",
+        "Ada keeps the volume at 40 for history podcasts.",
+    )
+    others = [f"Ada knows {n} people in {town}." for n, town in enumerate(TOWNS)]
+    await user.add_many([Item(content=one, occurred_at=START) for one in (*facts, *others)])
+    requests = (
+        "I'm cold again, set the heating like last time, please.",
+        "Book the hotel in Oslo that I always stay at, for two nights in May.",
+        "Play the history podcast, with the volume I like, but 5 louder.",
+    )
+    statement = "I parked on level 3 of the garage at the opera."
+    for text in (*requests, statement):
+        await user.turn(text, role="user")
+        await user.turn("Let me see.", role="assistant")
+    again = (
+        "I'm cold again, set the heating like last time.",
+        "Book the hotel in Oslo that I always stay at, for three nights.",
+        "Play the history podcast, with the volume I like.",
+    )
+    for request, fact in zip(again, facts, strict=True):
+        assert (await contents(user, request))[0] == fact
+    assert (await contents(user, "Where did I park?"))[0] == statement
+
+
+async def test_a_reply_that_is_asked_for_leads_without_a_score_of_certainty(memory) -> None:
+    turns = [
+        ("user", "Can you recommend a book about sailing?"),
+        ("assistant", "I recommend The Long Way by Bernard Moitessier."),
+        ("user", "Is it warm outside?"),
+        ("assistant", "It is 12 degrees."),
+    ]
+    user = await chatted(memory, turns)
+    question = "Which book about sailing did you recommend to me?"
+    best, other, *_ = await user.retrieve(question, memory_types=["long_term"])
+    assert (best.content, other.role) == (turns[1][1], "assistant")
+    assert best.score > 0.2 > other.score
 
 
 async def test_turns_behind_an_earlier_question_are_not_found_for_its_words(memory) -> None:

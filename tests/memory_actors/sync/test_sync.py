@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import ModuleType
@@ -28,8 +29,9 @@ from memory_actors import (
 from memory_actors import sync as sync_api
 from memory_actors.api.operations import OPERATIONS, OWNERS
 from memory_actors.api.user import HANDLES
+from memory_actors.compaction.summarizers import ExtractiveSummarizer
 from memory_actors.sync import MemorySystem, UserMemory
-from memory_actors.sync.blocking import CLASSES, Loop, blocking_class
+from memory_actors.sync.blocking import CLASSES, blocking_class
 
 ROOT = Path(__file__).parents[3]
 WRITTEN = 40
@@ -224,27 +226,36 @@ def test_an_opening_that_is_interrupted_leaves_the_store_free(tmp_path: Path) ->
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_close_that_is_interrupted_goes_on() -> None:
+class SlowToLeave(ExtractiveSummarizer):
+    """Takes a while to be closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = threading.Event()
+
+    async def aclose(self) -> None:
+        await anyio.sleep(0.3)
+        self.closed.set()
+
+
+def test_a_close_that_is_interrupted_goes_on_and_the_next_open_waits(tmp_path: Path) -> None:
     """A second Ctrl-C ends the wait for the close that the first one began, and not the close."""
-    loop, closed = Loop(), threading.Event()
-
-    async def slowly() -> None:
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(0.3)
-        closed.set()
-
+    summarizer = SlowToLeave()
+    opened = partial(
+        sync_api.MemorySystem.open, tmp_path / "memory", embedder=FakeEmbedder(), share=False
+    )
+    memory = opened(summarizer=summarizer)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(KeyboardInterrupt):
-            loop.close(slowly)
+            memory.close()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert not closed.is_set()
-    loop._thread.join(10)
-    assert closed.is_set()
-    assert not loop._thread.is_alive()
+    assert not summarizer.closed.is_set()
+    opened().close()
+    assert summarizer.closed.is_set()
 
 
 def test_the_stub_is_what_the_script_makes() -> None:

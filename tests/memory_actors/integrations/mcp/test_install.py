@@ -25,7 +25,7 @@ from memory_actors.integrations.mcp.clients import (
     installing,
     removing,
 )
-from memory_actors.integrations.mcp.jsonc import parsed, with_member, without_member
+from memory_actors.integrations.mcp.config_text import parsed, with_member, without_member
 
 PATH = ("servers", NAME)
 

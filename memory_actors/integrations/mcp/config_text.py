@@ -1,21 +1,24 @@
-"""One member of a JSON file put in or taken out, and every other byte of the file left as it is.
+"""One member of a JSON or TOML file put in or taken out; every other byte of the file stays.
 
-A configuration belongs to another program and to its user: comments, order, indentation and
-whatever else is in it stay. The text is therefore edited at one place. To find it, comments and
-trailing commas (VS Code's dialect, where `comments` are allowed) are replaced by as many blanks:
-the rest is plain JSON with every place unchanged, which the standard library reads.
+A configuration belongs to another program and to its user. JSON is therefore edited at one place.
+To find it, comments and trailing commas (VS Code's dialect, where `comments` are allowed) are
+replaced by as many blanks: the rest is plain JSON with every place unchanged.
 
     changed = with_member("{}", ("servers", "memory"), {"command": "memory-actors"})
     without_member(changed, ("servers", "memory"))     # "{}"
 
 A member goes right behind the brace of its object, with the blanks of the next member before it.
 Removing it later restores the previous bytes. An object that was made for its member has it on a
-line of its own, which no other empty object would: it goes with that member.
+line of its own, which no other empty object would: it goes with that member. A TOML table goes
+behind all others; if that changes anything else, as where tables are inline, the file is refused.
 """
 
 import json
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from memory_actors.base.errors import InvalidInputError
@@ -56,8 +59,6 @@ _JSON: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 class _Text:
-    """A text without comments, and without trailing commas."""
-
     def __init__(self, text: str, comments: bool):
         self.text = _COMMENT.sub(_blanked, text) if comments else text
         self.json = _LAST_COMMA.sub(_blanked, self.text) if comments else text
@@ -70,10 +71,6 @@ class _Text:
             raise InvalidInputError(str(error)) from error
 
     def object(self, start: int, what: str) -> JsonObject:
-        """Return the object at a place.
-
-        :raises InvalidInputError: there is another value, or two members have one key.
-        """
         if self.text[start] != "{":
             raise InvalidInputError(f"{what} is no JSON object")
         members: dict[str, Member] = {}
@@ -91,7 +88,6 @@ class _Text:
         return JsonObject(start, at + 1, members)
 
     def skip(self, at: int) -> int:
-        """Return the next place without a blank."""
         found = _BLANK.match(self.text, at)
         assert found is not None
         return found.end()
@@ -102,14 +98,11 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def parsed(text: str, *, comments: bool = False) -> Any:
-    """Return the value of a text.
-
-    :raises InvalidInputError: it is damaged: the message says where.
-    """
+    """Return the value of a text, or raise `InvalidInputError`."""
     return _Text(text, comments).data
 
 
-def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
+def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
     """Return a text with a member in an object in the root, where one of its key gets a new value.
 
     A missing object is created.
@@ -117,8 +110,8 @@ def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = F
     :raises InvalidInputError: the text is damaged, or one of the two is no object.
     """
     outer, key = path
-    if not text.strip():
-        return text + json.dumps({outer: {key: data}}, indent=2, ensure_ascii=False)
+    if text is None or not text.strip():
+        return (text or "") + json.dumps({outer: {key: data}}, indent=2, ensure_ascii=False)
     read = _Text(text, comments)
     root = read.object(read.skip(0), "the file")
     held = root.members.get(outer)
@@ -151,7 +144,6 @@ def _value(data: Any, text: str, indent: str) -> str:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Return the blanks at the beginning of the line of a place."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 
@@ -206,3 +198,65 @@ def _cut(text: str, out_of: JsonObject, member: Member) -> str:
     last = members[-2]
     assert last.comma is not None
     return f"{text[: last.comma]}{text[last.comma + 1 : before]}{text[end:]}"
+
+
+# --- TOML
+
+
+_LINES: Final = r"(?:[^\[#\r\n][^\n]*\n?)*"  # up to a blank line, a comment or the next table
+
+
+def _tables(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInputError(str(error)) from error
+
+
+def _with_table(text: str | None, path: Sequence[str], data: Mapping[str, Any]) -> str:
+    """Return a text with a table at the end, after a line feed unless the file is new (None)."""
+    had, header = text or "", f"[{'.'.join(path)}]"
+    line_feed = "\r\n" if "\r\n" in had else "\n"
+    said = (f"{name} = {json.dumps(one, ensure_ascii=False)}" for name, one in data.items())
+    table = line_feed.join([header, *said, ""]).replace("\x7f", "\\u007f")
+    others = _without_table(had, path)
+    is_first = text is None or (not others and had.startswith(header))
+    return _checked(others + line_feed * (not is_first) + table, had, path, data)
+
+
+def _without_table(text: str, path: Sequence[str]) -> str:
+    names = r"[ \t]*\.[ \t]*".join(rf"[\"']?{re.escape(name)}[\"']?" for name in path)
+    header = rf"(?:\r?\n|\A)^[ \t]*\[[ \t]*{names}(?:\.[^\]\n]*)?[ \t]*\][^\n]*(?:\n|\Z){_LINES}"
+    return _checked(re.sub(header, "", text, flags=re.MULTILINE), text, path, None)
+
+
+def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, Any] | None) -> str:
+    """Return a text if it says what another one does, but for one table."""
+    outer, name = path
+    was, now = _tables(text), _tables(made)
+    for tables in (was, now):
+        if not isinstance(tables.setdefault(outer, {}), dict):
+            raise InvalidInputError(f"{outer!r} is no table")
+    was[outer].pop(name, None)
+    if (now[outer].pop(name, None), now) != (data, was):
+        raise InvalidInputError(f"[{'.'.join(path)}] cannot be told apart: change it by hand")
+    return made
+
+
+class Syntax(NamedTuple):
+    """Reads and edits the texts of one syntax; a text of None is that of a new file."""
+
+    parsed: Callable[[str], Any]
+    with_member: Callable[[str | None, Sequence[str], Any], str]
+    without_member: Callable[[str, Sequence[str]], str]
+
+
+def syntax_of(path: Path, *, comments: bool) -> Syntax:
+    """Return the syntax of a file, by its name: TOML, or JSON with or without comments."""
+    if path.suffix == ".toml":
+        return Syntax(_tables, _with_table, _without_table)
+    return Syntax(
+        partial(parsed, comments=comments),
+        partial(with_member, comments=comments),
+        partial(without_member, comments=comments),
+    )
