@@ -675,3 +675,21 @@ def test_under_two_holds_nothing_goes_by_time_until_both_are_released() -> None:
     machine.lifetimes_are_known_and_what_is_over_is_not_read()
     machine.expire()
     assert not machine.rows(long_term.KIND)
+
+
+def test_a_rule_deletes_all_old_facts_but_one_that_was_reworded_meanwhile() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 200),) * 3, {"long_term"}, "abcde")
+    machine.clock_jumps(30)
+    machine.retains(seconds=20, name=None, renews=True)
+    assert len(machine.rows(long_term.KIND)) == 1
+
+
+def test_a_fact_that_was_said_again_is_pruned_after_a_newer_one() -> None:
+    machine = UserMachine()
+    machine.begins(((1, 200),) * 3, {"long_term"}, "ab")
+    oldest = min(range(2), key=lambda n: machine.rows(long_term.KIND)[n].occurred_at_us)
+    machine.says_a_memory_again(number=oldest, at=9, prune=False, metadata=None)
+    machine.fills_long_term(2, "c")
+    left = {row.digest for row in machine.rows(long_term.KIND)}
+    assert left == {text_digest("a"), text_digest("c")}
