@@ -693,3 +693,16 @@ def test_a_fact_that_was_said_again_is_pruned_after_a_newer_one() -> None:
     machine.fills_long_term(2, "c")
     left = {row.digest for row in machine.rows(long_term.KIND)}
     assert left == {text_digest("a"), text_digest("c")}
+
+
+def test_a_relationship_gives_its_room_back_with_the_older_of_its_ends() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 20),) * 3, {"entity"})
+    for at, name in enumerate(("Ann", "Bob")):
+        machine.add_entity(name, "person", [], at, prune=True)
+    machine.relates(
+        ends=(16, 0), relation="knows", own=None, since=0, lasts=None, fact="x" * 20,
+        exclusive=False, metadata={}, pinned=False, prune=False,
+    )  # fmt: skip
+    machine.add_entity("Cid", "person", ["y" * 10], 2, prune=True)
+    assert {row.name for row in machine.rows(entity.KIND)} == {"Bob", "Cid"}
