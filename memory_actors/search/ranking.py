@@ -17,7 +17,7 @@ Signals. The score of a passage is their weighed sum; `mixtures.py` has the weig
   among texts of other kinds; half for any turn of a user among memories that nobody said
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
   1 for any turn of a user that is the query; among memories that nobody said, also for like ones
-- reply: 1 for a reply of an assistant; if the query asks for one, 4 for all others, and 0 for it
+- reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
