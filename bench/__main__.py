@@ -515,7 +515,7 @@ def improve() -> None:
 @click.option(
     "--set", "sets", multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A set as `recall` takes: also on its memories; give it once for each.",
+    help="A set as `recall` takes, or another file of text; give it once for each.",
 )  # fmt: skip
 @click.option(
     "--tokenizer", "tokenizers", multiple=True,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
-from memory_actors.integrations.coding_agents.installing import Command
+from memory_actors.integrations.coding_agents.hook import Command
 from memory_actors.integrations.coding_agents.storing import WORK_S_MAX
 
 GOAL_MS = 100.0

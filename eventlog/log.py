@@ -9,6 +9,7 @@ others in the writer's thread (writer.py) by the rules (ledger.py), wake up when
 Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), many in a thread.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -21,6 +22,7 @@ from eventlog.core import records, requests
 from eventlog.core.capabilities import Fold, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogBusy
+from eventlog.core.frame import chain_of, stream_id
 from eventlog.core.keys import Keys
 from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
@@ -119,7 +121,8 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def _close(self) -> None:
         try:
-            await self._end_upkeep()
+            self._is_closing = True
+            await asyncio.gather(*self._under_way, return_exceptions=True)
         finally:
             self._intake.close()
             await anyio.to_thread.run_sync(self.release)
@@ -248,7 +251,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
         if not 0 < version <= requests.U64_MAX:
             return b""
         with self._env.read() as txn:
-            return self._reading.chain_at(txn, stream, version)
+            return chain_of(tables.event_at(txn, stream_id(stream), version)[1])
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""

@@ -37,6 +37,9 @@ EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compacting.py",
             f"{ALONE}::TestEpisodic", *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", f"{API}/test_context_refusals.py",
              "tests/properties/test_context.py", f"{ALONE}::TestContext", *WHOLE)  # fmt: skip
+FORGOTTEN = (f"{UNIT}/test_tombstones.py", f"{API}/test_forgetting.py", f"{API}/test_review.py",
+             "tests/memory_actors/test_forgetting_cases.py")  # fmt: skip
+HELD = (f"{API}/test_retention.py", "tests/properties/test_user_decider.py")
 ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
          f"{API}/test_system.py", "tests/properties/test_actor_batches.py",
 )  # fmt: skip
@@ -58,7 +61,6 @@ TESTS = {
     f"{KINDS}/long_term/state.py": LONG_TERM,
     f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *KEYED),
     f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
-    f"{KINDS}/summaries.py": (COMPRESSED, *EPISODES),
     f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *KEYED),
     f"{KINDS}/kind.py": (f"{UNIT}/test_long_term.py", *RESTORED),
     f"{KINDS}/account.py": (
@@ -70,9 +72,23 @@ TESTS = {
     ),
     f"{KINDS}/provenance.py": (f"{API}/test_lifetimes.py", f"{API}/test_purge.py", *WHOLE),
     f"{KINDS}/purging.py": (f"{API}/test_purge.py", "tests/properties/test_memory_system.py"),
+    f"{KINDS}/tainted.py": (f"{API}/test_purge.py",),
+    f"{KINDS}/review.py": (
+        "tests/properties/test_review.py", f"{API}/test_review.py", f"{UNIT}/test_tombstones.py",
+    ),
+    f"{KINDS}/tombstones.py": FORGOTTEN,
+    f"{KINDS}/forgetting.py": FORGOTTEN,
+    f"{KINDS}/retention.py": HELD,
+    f"{KINDS}/grants.py": (f"{API}/test_scopes.py",),
+    "memory_actors/users/holds.py": HELD,
+    "memory_actors/users/totals.py": (
+        "tests/properties/test_totals.py", "tests/memory_actors/users/test_quotas.py",
+        "tests/memory_actors/users/test_quota_advice.py",
+    ),
     f"{KINDS}/extracting.py": (
         f"{API}/test_extracting.py", "tests/properties/test_extracting.py",
     ),
+    f"{KINDS}/entity/__init__.py": ENTITIES,
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/graph.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,

@@ -178,7 +178,6 @@ def _check_durability(
 
 
 def _request_digest(events: Sequence[records.Prepared], request: bytes | None) -> bytes:
-    """Return the digest that distinguishes requests under the same idempotency key."""
     if request is not None:
         return given_digest(request)
     digest = hashlib.sha256()

@@ -116,7 +116,7 @@ def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
     meta = _newest(path, head)
     if size <= checked_bytes_max or size < meta.stated_bytes:
         try:
-            check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
+            _check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
         except CorruptLog as error:
             raise CorruptLog(f"{path}: {error}") from error
 
@@ -155,11 +155,7 @@ def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
             yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 
-def check_pages(data: Bytes, meta: Meta) -> None:
-    """Check all of a file that LMDB would walk through, from one of its meta pages.
-
-    :raises CorruptLog: something is not as LMDB takes it to be.
-    """
+def _check_pages(data: Bytes, meta: Meta) -> None:
     at = meta.page * meta.page_bytes + _TREES_AT
     free, main = (_tree(data, at + n * _TREE.size) for n in range(2))
     pages = _FilePages(data, meta)
@@ -186,8 +182,6 @@ def _stretches(starts: _Numbers, counts: _Numbers) -> _Numbers:
 
 
 class _FilePages:
-    """The pages of one file, and which of them have been reached."""
-
     def __init__(self, data: Bytes, meta: Meta):
         self._bytes = meta.page_bytes
         self._there = len(data) // meta.page_bytes
@@ -206,7 +200,6 @@ class _FilePages:
         return [_tree(self._data, at) for at, _ in self._values] if is_main else []
 
     def check_free(self, tree: _Tree) -> None:
-        """Check the list of free pages, after all trees."""
         self._check_tree(tree, 0, note=True)
         for at, size in self._values:
             numbers = self._data[at : at + size - size % _NUMBER_BYTES].copy().view(np.int64)
@@ -255,7 +248,6 @@ class _FilePages:
         return _Nodes(page, low | high << 16, flags, value_at)
 
     def _offsets(self, pages: _Numbers, kind: int) -> tuple[_Numbers, _Numbers]:
-        """Return for each node of these pages in which it is, and where."""
         self._reach(pages, np.ones_like(pages))
         self._check_kind(pages, kind)
         at = pages * self._bytes // 2
@@ -271,7 +263,6 @@ class _FilePages:
         return page, offset
 
     def _check_kind(self, pages: _Numbers, kind: int) -> None:
-        """Refuse pages that say that they are others, or of another kind."""
         number = self._eights[pages * self._bytes // 8]
         flags = self._twos[pages * self._bytes // 2 + _FLAGS_AT]
         wrong = (number != pages) | (flags != kind)

@@ -265,7 +265,6 @@ class Environment:
         return datafile.beside(self.path, ".shrunk")
 
     def _discard(self, copy: Path) -> None:
-        """Remove a copy, or what a process that died has left of one."""
         with unavailable(self.path):
             for suffix in ("", "-lock"):
                 datafile.beside(copy, suffix).unlink(missing_ok=True)
@@ -273,7 +272,6 @@ class Environment:
     def _copied(
         self, file: LmdbFile, store: Callable[[Transaction, int], object], path: Path
     ) -> LmdbFile:
-        """Return an open copy of `file`, all of it synced."""
         copy: LmdbFile | None = None
         try:
             with file.env.begin() as source:
@@ -306,7 +304,6 @@ class Environment:
             self._discard(path)
 
     def _replace(self, copy: LmdbFile) -> None:
-        """Put a copy in the place of the file, for good, and then in use."""
         try:
             self._copy_path.replace(self.path)
         except OSError as error:
@@ -330,7 +327,6 @@ class Environment:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Write, shrink or close, one at a time and in turn."""
         with self._turn:
             self._writing.acquire()
         try:

@@ -374,7 +374,6 @@ class Erasing:
     def _rows(
         self, txn: Transaction, sid: bytes, record: tables.ErasureRecord
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield table and key of each row about what is erased."""
         for rest, _ in tables.scan(txn, "keys", sid):
             if tables.U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
                 yield "keys", sid + rest

@@ -37,8 +37,6 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _InFlight:
-    """Appends of one stream that the writer has not answered yet."""
-
     appends: int = 0
     head: StreamHead | None = None
     """The stream's end after them; or None if one of them may still be refused."""
@@ -178,7 +176,6 @@ class Intake:
     def _landed(
         self, request: AppendRequest, answer: "asyncio.Future[Appended] | None", outcome: Outcome
     ) -> None:
-        """Take note of what became of an append, and tell its caller."""
         in_flight = self._in_flight[request.stream]
         in_flight.appends -= 1
         if isinstance(outcome, Exception):
@@ -199,7 +196,6 @@ class Intake:
             )
 
     async def _accepted(self, stream: str) -> StreamHead:
-        """Return where a stream stands with everything accepted so far."""
         while (in_flight := self._in_flight.get(stream)) is not None:
             if in_flight.head is not None:
                 return in_flight.head

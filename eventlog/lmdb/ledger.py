@@ -115,8 +115,8 @@ class Ledger:
         self._env = env
         self._keys = keys
         self._accepted: Accepted | None = None
-        self._totals: dict[str, int] | None = None
-        """As this transaction has changed them."""
+        self.totals: dict[str, int] | None = None
+        """As this transaction has changed them; None: not."""
         self._ends: dict[bytes, StreamRecord] = {}
         self._position = 0
         """Of the last event; 0: not known."""
@@ -127,16 +127,16 @@ class Ledger:
 
     def begin(self) -> None:
         """Start a transaction: forget what one that failed has left."""
-        self._accepted = self._totals = None
+        self._accepted = self.totals = None
         if self._env.committed != self._put_by:
             self.forget_ends()
 
     def finish(self, txn: Transaction) -> Landed:
         """Write the accepted appends and the totals; return the new end of the log."""
         self.put_accepted(txn)
-        if self._totals is not None:
-            put_totals(txn, self._totals)
-        return Landed(self.tail(txn), self._totals)
+        if self.totals is not None:
+            put_totals(txn, self.totals)
+        return Landed(self.tail(txn), self.totals)
 
     def put_accepted(self, txn: Transaction) -> None:
         """Put the events of the appends that were accepted, and the records of their streams."""
@@ -162,18 +162,14 @@ class Ledger:
 
         :raises InvalidAppend: see `rules.count`.
         """
-        self._totals = rules.count(self._totals_in(txn), counters)
+        self.totals = rules.count(self._totals_in(txn), counters)
 
     def take_out(self, txn: Transaction, counted: Mapping[str, int]) -> None:
         """Subtract a stream's counts from the totals; none falls below 0."""
-        self._totals = rules.without(self._totals_in(txn), counted)
-
-    def replace_totals(self, totals: Mapping[str, int]) -> None:
-        """Let these be the totals: those of a log that this one now is the same as."""
-        self._totals = dict(totals)
+        self.totals = rules.without(self._totals_in(txn), counted)
 
     def _totals_in(self, txn: Transaction) -> dict[str, int]:
-        return load_totals(txn) if self._totals is None else self._totals
+        return load_totals(txn) if self.totals is None else self.totals
 
     # --- the end of things
 
@@ -189,10 +185,6 @@ class Ledger:
         if len(key) != U64.size:
             raise CorruptLog(f"the last event has the key {key.hex()}: restore a backup, or repair")
         return Tail(txn.id(), U64.unpack(key)[0], frame.chain_of(data))
-
-    def chain_at(self, txn: Transaction, position: int) -> bytes:
-        """Return the chain value of the event at a position, empty if there is none."""
-        return frame.chain_of(txn.get(U64.pack(position), b"", db=txn.tables["events"]))
 
     def stream(self, txn: Transaction, name: str) -> StreamRecord:
         """Return a stream's record, version 0 if it never was."""

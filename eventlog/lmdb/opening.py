@@ -1,7 +1,7 @@
 """Opening a log: its files, checked against each other before anything is read or written.
 
 Also the store's own record: which format its tables have, and what is counted over all the files
-it has had. Opening a store of an earlier format upgrades it.
+it has had.
 """
 
 from contextlib import ExitStack
@@ -11,6 +11,7 @@ import msgspec
 
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, DiskFull, LogBusy, StorageFailed, UnknownEvent
+from eventlog.core.frame import chain_of
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.rows import seal, seal_record, unseal, unseal_record
@@ -24,13 +25,9 @@ from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
-from eventlog.lmdb.tables import TABLES, all_segments
+from eventlog.lmdb.tables import TABLES, U64, all_segments
 
-# 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures;
-# 5: that, encrypted. A store that is not encrypted stays 4, which earlier versions can open.
-STORE_FORMAT = 4
-ENCRYPTED_FORMAT = 5
-UPGRADED = (2, 3)  # this version makes them 4: they differ by what 4 may have beside
+STORE_FORMAT, ENCRYPTED_FORMAT = 4, 5
 ROW = b"format"
 KEYS_ROW = b"keys"
 _LOST = "the store has lost its format: restore a backup"
@@ -141,11 +138,12 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
-    """Return the last position of a log that goes at least as far as its anchor says."""
     known = anchor.read()
     with env.read() as txn:
         last = ledger.tail(txn)
-        chain = ledger.chain_at(txn, known.position) if known.position else b""
+        chain = b""
+        if known.position:
+            chain = chain_of(txn.get(U64.pack(known.position), b"", db=txn.tables["events"]))
     if chain != known.chain or env.last_transaction() < known.transaction:
         raise CorruptLog(
             f"the log ends at position {last.position}, but {known.position} had been committed "
@@ -156,7 +154,6 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
 
 
 def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
-    """Finish what a crash has left of erasures; say whether there was anything."""
     try:
         with env.read() as txn:
             pending = erasing.pending(txn)
@@ -209,7 +206,7 @@ def check_format(txn: Transaction) -> FormatRecord | None:
     """
     value = txn.get(ROW, db=txn.tables["meta"])
     record = None if value is None else unseal_record(value, FormatRecord, "the store's format")
-    if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT, *UPGRADED):
+    if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT):
         raise UnknownEvent(
             f"the store has format {record.format}, not {STORE_FORMAT} or {ENCRYPTED_FORMAT}: "
             "open it with the version that made it"
@@ -232,22 +229,20 @@ def load_keys_identity(txn: Transaction) -> bytes | None:
 
 
 def put_format(txn: Transaction, now_us: int, identity: bytes = b"") -> None:
-    """Make the record of a new store, and upgrade that of an older one.
+    """Make the record of a new store.
 
     `identity` is that of the keys of a new store that is encrypted.
 
     :raises CorruptLog: the store is not new and has no record.
     """
-    record = check_format(txn)
-    if record is None:
-        if any(txn.stat(txn.tables[table])["entries"] for table in ("meta", "events")):
-            raise CorruptLog(_LOST)
-        _put_record(txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
-        if identity:
-            txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=txn.tables["meta"])
-        put_totals(txn, {})
-    elif record.format in UPGRADED:
-        _put_record(txn, msgspec.structs.replace(record, format=STORE_FORMAT))
+    if check_format(txn) is not None:
+        return
+    if any(txn.stat(txn.tables[table])["entries"] for table in ("meta", "events")):
+        raise CorruptLog(_LOST)
+    _put_record(txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
+    if identity:
+        txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=txn.tables["meta"])
+    put_totals(txn, {})
 
 
 def load_format(txn: Transaction) -> FormatRecord:

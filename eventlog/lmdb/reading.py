@@ -29,7 +29,6 @@ from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
     U64,
     StreamRecord,
-    event_at,
     key_check,
     load_segment,
     neighbours,
@@ -135,14 +134,9 @@ class LogReading(FrameReading):
         places = self._packed_positions(txn, name, sid, versions)
         return self._events_at(txn, places, versions, stream, sid, dropped)
 
-    def chain_at(self, txn: Transaction, name: str, version: int) -> bytes:
-        """Return the chain value of an event of a stream, empty if there is none."""
-        return frame.chain_of(event_at(txn, frame.stream_id(name), version)[1])
-
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]
     ) -> list[bytes]:
-        """Return the keys of the rows of events."""
         get, table, pack = txn.get, txn.tables["versions"], U64.pack
         places = []
         for version in versions:
@@ -253,7 +247,6 @@ class LogReading(FrameReading):
         stream: StreamRecord,
         dropped: OnDropped,
     ) -> Recorded[Any]:
-        """Return an event, with its payload from where that is, or since when it is gone."""
         _, version, _, _, _, _, _, payload = taken
         if version <= stream.erased_version:
             at = payload if isinstance(payload, frame.ErasedMark) else stream
@@ -279,7 +272,6 @@ class LogReading(FrameReading):
     def _fetched(
         self, txn: Transaction, taken: frame.Taken, pointer: frame.Pointer | frame.ErasedMark
     ) -> bytes | frame.Encrypted | Dropped:
-        """Return a payload from the archive, or since when it is gone."""
         if isinstance(pointer, frame.ErasedMark):
             raise CorruptLog("it is erased and its stream is not: restore a backup")
         sid, version = taken[:2]

@@ -215,7 +215,6 @@ def _opened(directory: Path, segment: SegmentId) -> Iterator[int]:
 
 
 def _read(fd: int, segment: SegmentId, offset: int) -> tuple[ArchiveBlock, int]:
-    """Return the block at an offset, and its size."""
     try:
         head = os.pread(fd, _BLOCK_HEADER.size, offset)
         size = block_bytes(head)

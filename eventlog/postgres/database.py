@@ -365,12 +365,6 @@ def value_in_sql(connection: Connection, value: str | bytes) -> str:
     return sql.Literal(value).as_string(connection)
 
 
-async def run_script(connection: Connection, script: str) -> None:
-    """Carry out statements without parameters in one transaction, which is one message."""
-    with in_time(connection):
-        await connection.execute(script)
-
-
 class Database:
     """A pool of connections for reads, and for writes that may be repeated."""
 

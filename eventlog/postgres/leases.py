@@ -161,7 +161,6 @@ class PgLeases:
     # --- renewing
 
     async def _begun(self) -> Connection:
-        """Connect, and renew the lease for the first time."""
         connection = await connect(self._database.place)
         try:
             await self._renew(connection)

@@ -75,7 +75,6 @@ class _DecidedAppend(msgspec.Struct, frozen=True, gc=False):
     """The number of its last event in the batch; 0: it has none there."""
 
     def placed(self, position: int) -> Appended | EventLogError:
-        """Return the outcome, with the position of that event."""
         found = self.outcome
         if not self.event or isinstance(found, EventLogError):
             return found
@@ -166,7 +165,6 @@ class BatchPlan:
     def _put(
         self, sid: bytes, stream: _PlannedStream, request: AppendRequest, cipher: Cipher | None
     ) -> _DecidedAppend:
-        """Put the rows of an append: its events, idempotency key, checkpoint and counters."""
         now, rows, number = stream.now, self.rows, stream.number
         at_us = request.recorded_at_us
         if not request.is_timed and at_us < now.recorded_at_us:

@@ -221,7 +221,6 @@ class PgVerification:
                 self._found(0, sid, f"{stream.version - seen[sid]} events are missing")
 
     def _verify(self, row: Row, before: int, prev: bytes) -> bytes:
-        """Check one event behind another; return its chain value."""
         position, sid, version, header, gone_at, payload, is_moved = row
         stream = self._streams.get(sid)
         if version != before + 1:

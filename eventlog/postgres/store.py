@@ -297,7 +297,6 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
 
 async def _matched(connection: Connection, place: DatabasePlace, keys: Keys | None) -> Keys | None:
-    """Find the store, or make it; return its keys if it is encrypted."""
     makes_keys = keys is not None and keys is not NO_KEYS
     identity, names = await prepare(
         connection, place, lambda: keys.attach(None) if keys is not None and makes_keys else b""

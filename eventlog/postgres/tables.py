@@ -145,7 +145,8 @@ async def make_tables(
         made_format=made_format, identity=database.value_in_sql(connection, identity)
     )
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-    await database.run_script(connection, before + tables + after)
+    with database.in_time(connection):
+        await connection.execute(before + tables + after)  # one message is one transaction
 
 
 # --- beside the events
@@ -254,7 +255,6 @@ class SideTables:
         return found
 
     async def _pages(self, query: str, sid: bytes, *named: Bytes) -> dict[bytes, bytes]:
-        """Return the pieces that a query finds, a page of them at a time."""
         after, found = b"", dict[bytes, bytes]()
         while page := await self._database.run(query, [sid, after, *named]):
             found |= page

@@ -191,7 +191,6 @@ class PgWriter:
         return True
 
     def _take(self) -> Batch | ProcedureCall:
-        """Return what is next: the pre-planned batch, or up to half of the queue."""
         batch, self._ahead = self._ahead, Batch()
         while not batch.plan and (job := self._waiting_for(batch)):
             batch.put(job)
@@ -203,7 +202,6 @@ class PgWriter:
         return work
 
     def _waiting_for(self, batch: Batch) -> Append | None:
-        """Return the append that is next, if it goes into a batch."""
         if not self._queue or not isinstance(job := self._queue[0], Append):
             return None
         events_max = min(max(self.room.events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
@@ -232,7 +230,6 @@ class PgWriter:
             self._queue.popleft()
 
     def _throw_plan_away(self) -> None:
-        """Discard the plan of the next batch, because its assumptions failed."""
         self._queue.extendleft(reversed(self._ahead.jobs))
         self._ahead = Batch()
 
@@ -251,7 +248,6 @@ class PgWriter:
             self._fall([job for job in batch.jobs if not job.is_settled], error)
 
     def _fall(self, batch: list[Append], error: Exception) -> None:
-        """Tell the callers of a batch that did nothing, or have it tried again."""
         if isinstance(error, OverTotals) and len(batch) > 1:
             for job in batch:  # so that nobody falls with another
                 job.is_alone = True
@@ -361,7 +357,6 @@ class PgWriter:
         return BatchPlan(self._keys, {}, requests, self.caps)
 
     async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, KnownRequest]:
-        """Return the known first results for the idempotency keys of these appends."""
         sought: list[RequestKey] = []
         for request in (job.request for job in batch):
             stream, key = request.stream, request.idempotency_key

@@ -89,7 +89,6 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
 
 
 def _copy_log(files: Files, scratch: Path) -> log_directory.Tail:
-    """Copy the tables as of one moment, and write the anchor that belongs to the copy."""
     tails = []
 
     def store(txn: Transaction, transactions: int) -> None:
@@ -157,7 +156,6 @@ def read_manifest(backup: Path) -> Manifest:
 
 
 def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> None:
-    """Refuse a list of files that no backup has."""
     names = [file.name for file in manifest.files]
     for name in names:
         segment = parse_name(name.removeprefix(f"{log_directory.ARCHIVE}/"))
@@ -174,7 +172,6 @@ def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> Non
 
 
 def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: log_directory.Tail) -> None:
-    """Refuse a copy that does not end where the manifest and the anchor say."""
     known = log_directory.read_anchor(scratch / log_directory.ANCHOR)
     ends = {(end.position, end.chain.hex()) for end in (known, tail)}
     if not known.is_known or ends != {(manifest.position, manifest.chain)}:

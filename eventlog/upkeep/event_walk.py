@@ -65,7 +65,6 @@ class StreamEnd(msgspec.Struct, array_like=True, gc=False):
 
 
 def _batches(cursor: Cursor) -> Iterator[list[Row]]:
-    """Yield the rows of a table, as many at a time as may be in memory."""
     rows: list[Row] = []
     size = 0
     for row in cursor:

@@ -129,7 +129,6 @@ class Importing:
         return taken.chain
 
     def _take_key(self, key: exporting.Key) -> None:
-        """Take an idempotency key whose events are there, of a stream that the file is about."""
         with exporting.found_in(self._path):
             record = unseal_record(key.data, RequestRecord, "an idempotency key")
         last, _ = self._ends.get(key.key[:STREAM_ID_BYTES], (0, b""))
@@ -220,7 +219,7 @@ class Importing:
 
     def finish(self, txn: Transaction) -> None:
         """Take over the totals, and names and epochs of streams."""
-        self._files.ledger.replace_totals(self.totals)
+        self._files.ledger.totals = dict(self.totals)
         for sid, stream in self.streams.items():
             record = self._record(txn, stream)
             if record.version:

@@ -182,7 +182,6 @@ class Moving:
         return reached
 
     async def _verified(self, place: DatabasePlace, connection: Connection) -> VerifyReport:
-        """Check every event and chain of the target, the heads of the source, and the totals."""
         with self._files.env.read() as txn:
             totals = load_totals(txn)
         half = self._heads.position
@@ -206,7 +205,6 @@ class Moving:
     # --- from the source
 
     def _chunk(self, reached: MoveProgress) -> tuple[dict[str, list[Row]], MoveProgress]:
-        """Return the next rows, and the progress after them."""
         table, put_of = self._tables[reached.table]
         put, size = defaultdict[str, list[Row]](list), 0
         after, rows = reached.after, reached.rows
@@ -235,8 +233,11 @@ class Moving:
         elif taken.gone is not None:
             raise CorruptLog(f"event {position} is erased and its stream is not: verify the log")
         elif taken.place is not None:
-            segment = self._segment(txn, SegmentId(taken.stream_id, taken.place.number))
-            archived_at_us, gone_at_us = segment.sealed_at_us, segment.dropped_at_us
+            segment = SegmentId(taken.stream_id, taken.place.number)
+            if segment not in self._segments:
+                self._segments[segment] = tables.load_segment(txn, segment)
+            archived_at_us = self._segments[segment].sealed_at_us
+            gone_at_us = self._segments[segment].dropped_at_us
         if gone_at_us is not None:
             yield EVENTS, (position, *at, frame.split(data)[0], None, gone_at_us)
             return
@@ -252,11 +253,6 @@ class Moving:
         if sid not in self._streams:
             self._streams[sid] = self._files.ledger.stream_record(txn, sid)
         return self._streams[sid]
-
-    def _segment(self, txn: Transaction, segment: SegmentId) -> tables.SegmentRecord:
-        if segment not in self._segments:
-            self._segments[segment] = tables.load_segment(txn, segment)
-        return self._segments[segment]
 
     def _key(self, _txn: Transaction, key: bytes, check: bytes) -> Iterator[Put]:
         if check != tables.key_check(key):
@@ -300,7 +296,6 @@ class Moving:
 async def _put(
     connection: Connection, rows: Mapping[str, list[Row]], reached: MoveProgress
 ) -> None:
-    """Put rows, and how far the move has come with them, in one transaction."""
     with in_time(connection):
         async with connection.transaction():
             for target, some in rows.items():

@@ -205,7 +205,6 @@ class _Repair:
         return frame.unpack(position, data), data
 
     def _last_position(self) -> int | None:
-        """Return how far the log went, by what is left of it and by the anchor."""
         known = log_directory.read_anchor(self._scratch / f"damaged-{log_directory.ANCHOR}")
         try:
             with self._old.read() as txn:
@@ -230,7 +229,6 @@ class _Repair:
     def _with_payload(
         self, position: int, taken: Frame, data: bytes, before: StreamRecord
     ) -> bytes:
-        """Return the frame of the next event of a stream, with its payload."""
         if taken.version != before.version + 1:
             raise CorruptLog(f"version {before.version + 1} is missing")
         if not taken.follows(before.chain):

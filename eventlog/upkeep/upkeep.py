@@ -74,11 +74,6 @@ class LogUpkeep:
         self._under_way: set[asyncio.Task[Any]] = set()  # at most one
         self._is_closing = False
 
-    async def _end_upkeep(self) -> None:
-        """Refuse new upkeep, and return when the current work has ended."""
-        self._is_closing = True
-        await asyncio.gather(*self._under_way, return_exceptions=True)
-
     async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
         """Move the payloads of these events of a stream to the archive. See `ArchivingStore`.
 
@@ -213,7 +208,6 @@ class LogUpkeep:
         return len(found.frames) - len(found.refilled), found.refilled
 
     async def _forget_erased(self, sids: Sequence[bytes]) -> records.Shrunk:
-        """Take the bytes of erased streams out of the file, and note that they are done."""
         shrunk = await self._shrink(force=True)
         await self._intake.submit(partial(self._erasing.done, sids=sids), use_reserve=True)
         return shrunk
@@ -274,7 +268,6 @@ class LogUpkeep:
         return records.Imported(importing.last - importing.position, importing.last, len(erased))
 
     async def _erase_too(self, importing: Importing, erasing: OfErased | None) -> list[bytes]:
-        """Erase the payloads of streams that are erased where the file comes from."""
         with self._env.read() as txn:
             erased = list(importing.erased(txn))
         if erased and erasing is not None:

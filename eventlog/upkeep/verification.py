@@ -144,7 +144,6 @@ class Verification:
     def _check_archived(
         self, txn: Transaction, segment: SegmentId, place: frame.Place, block: ArchiveBlock
     ) -> None:
-        """Compare an archived payload with the stub of its event."""
         sid, version = segment.sid, block.versions[place.slot]
         try:
             position, data = self._reading.row(txn, sid.hex(), sid, version)
@@ -164,7 +163,6 @@ class Verification:
         self._found(0, segment.sid, message)
 
     def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
-        """Return the records that are whole; the others are found with the other tables."""
         segments = {}
         for key, value in self._rows(txn, "segments"):
             with suppress(EventLogError):
@@ -198,7 +196,6 @@ class Verification:
                 self._found(0, sid, "the stream has events and no record")
 
     def _check_unread(self) -> None:
-        """Report streams whose key is missing in the given key file."""
         if self._has_keys:
             for sid, events in self._walk.index.unread.items():
                 self._found(
@@ -341,7 +338,6 @@ def read_heads(env: Environment, now_us: int) -> Heads:
 
 
 def _digest(txn: Transaction, until: int | None = None) -> tuple[str, int]:
-    """Return the digest over the chains of all events up to a position, and their number."""
     digest, count = hashlib.sha256(), 0
     with txn.cursor(txn.tables["events"]) as cursor:
         for data in islice(cursor.iternext(keys=False, values=True), until):

@@ -142,10 +142,7 @@ class Actor(Generic[S]):
         return answer
 
     async def dry_run(self, command: Any) -> Sequence[Any]:
-        """Return the events that a command would lead to as things stand; nothing comes of them.
-
-        They are not encoded, and what waits in the mailbox is passed over: the decision that
-        counts is taken when a command's turn comes.
+        """Return the events that a command would lead to now, before those that wait.
 
         :raises MemoryActorsError: it would be refused.
         """
@@ -176,10 +173,9 @@ class Actor(Generic[S]):
             await asyncio.wait([self._task])
 
     def retire(self) -> None:
-        """Let go of what refers back to this actor, so that its memory is free at once.
+        """Drop references to this drained actor, so that its memory is free at once.
 
-        For the last user of a drained actor; what it held would otherwise wait for the garbage
-        collector, and the byte budget would not hold.
+        Otherwise it would wait for the garbage collector, and the byte budget would not hold.
         """
         self._retired = True
         del self._behaviour, self._rebuild

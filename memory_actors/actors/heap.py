@@ -14,10 +14,9 @@ LOOSE_SHARE: Final = 1 / 16
 
 
 def give_back() -> None:
-    """Give free pages back to the operating system, where the C library has a way to: glibc.
+    """Give free pages back to the operating system, with glibc.
 
-    It takes some milliseconds for 100 MB, in which no thread allocates anything, not even the
-    loop's: call it rarely.
+    For some milliseconds a 100 MB no thread can allocate anything: call it rarely.
     """
     _in_glibc("malloc_trim", 0)
     mapped.release_pages()
@@ -26,8 +25,7 @@ def give_back() -> None:
 def keep_large_apart() -> None:
     """Have glibc take buffers from 1 MiB on from the system, and give each back when it is freed.
 
-    By itself it takes them from its heap once the first was freed. There they leave holes, which
-    small objects then keep: a third of the memory of a process after a load.
+    In its heap they leave holes: a third of the memory of a process after a load.
     """
     _in_glibc("mallopt", _MMAP_THRESHOLD, _LARGE_BYTES)
     _in_glibc("mallopt", _TRIM_THRESHOLD, 2 * _LARGE_BYTES)  # as it would set by itself
@@ -36,10 +34,8 @@ def keep_large_apart() -> None:
 class HeapTrimming:
     """Tells from time to time whether giving back pays, by what is held in the heap.
 
-    The size of the heap changes as users come, grow and leave. On the way as much again is
-    allocated and freed: snapshots, files, rows made anew. Trimming pays after a change of
-    `LOOSE_BYTES`, or of `LOOSE_SHARE` if that is more, because a larger heap takes longer to trim;
-    and once all is quiet, after one of `LOOSE_SHARE` of that.
+    Trimming pays after a change of `LOOSE_BYTES`, or of `LOOSE_SHARE` if that is more, because a
+    larger heap takes longer to trim; once all is quiet, after `LOOSE_SHARE` of that change.
     """
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its dead
 _logger = get_logger("memory_actors.actors.runtime")
 
 
-class _ActorUse(AbstractAsyncContextManager[L]):
+class ActorUse(AbstractAsyncContextManager[L]):
     """The context manager of `Runtime.use`.
 
     A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
@@ -104,7 +104,7 @@ class Runtime(Generic[L]):
         :raises MovedError: another process has the actor, or may have had it meanwhile: nothing
             that was read from it holds. Acknowledged writes are kept.
         """
-        return _ActorUse(self, key)
+        return ActorUse(self, key)
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[int | None]:

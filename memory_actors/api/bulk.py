@@ -1,95 +1,210 @@
-"""Many memories at once: `user.restore(...)` and `user.delete_many(...)`.
+"""Many memories of a user at once: deletes, restores, the originals of a summary.
 
 Each kind has its own command to restore, and so an append of its own. So that a refusal leaves
 nothing half done, every id is looked up and every command made before the first is carried out; and
 where there are several, each is decided once beforehand.
-
-Each memory has its own command to delete. They are given to the actor many at a time, so that it
-decides them in one batch, and a commit deletes as many.
 """
 # ruff: noqa: SLF001 - a user's memory calls what the handles of its kinds have in common
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import anyio.to_thread
 
-from memory_actors.api.finding import Chosen, matching
-from memory_actors.base.errors import NotFoundError
+from eventlog import Dropped
+from memory_actors.api.finding import Chosen, chosen, found_summary, matching
+from memory_actors.api.reads import UserReads
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate
-from memory_actors.base.records import Receipt
+from memory_actors.base.records import Memory, MemoryType, Receipt, Trust
 from memory_actors.base.validation import check_names
-from memory_actors.kinds.kind import Found, Kind
-from memory_actors.kinds.user_state import kind_of
-from memory_actors.search.reading import pages, versions_about
-from memory_actors.users.handles.handle import Handle
+from memory_actors.kinds import provenance
+from memory_actors.kinds.compacting import Compressed, Summary
+from memory_actors.kinds.kind import Found, Kind, Row
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import kind_of, kind_of_event
+from memory_actors.search.reading import About, pages, versions_about
 from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.summaries import Summarized
+
+DELETED_AT_ONCE: Final = 64
+"""As many as an actor takes of its mailbox: it decides them in one batch, for one commit."""
 
 
-async def restore(
-    scope: Scope, handles: Mapping[str, Handle], memory_ids: Sequence[str]
-) -> list[Receipt]:
-    """Bring memories back. See `UserMemory.restore`; `handles` are by the names of their kinds."""
-    by_kind: dict[str, list[str]] = {}
-    for memory_id, kind in (await _kinds_ever(scope, memory_ids)).items():
-        by_kind.setdefault(kind.NAME, []).append(memory_id)
-    commands = [(handles[name], handles[name]._restoring(ids)) for name, ids in by_kind.items()]
+class UserBulk(UserReads):
+    """Operations of a user on many memories. See `UserMemory`."""
 
-    async def carried_out() -> list[Receipt]:
-        if len(commands) > 1:
-            async with scope.writable() as live:
-                for _, command in commands:
-                    await live.actor.dry_run(command)
-        return [one for handle, command in commands for one in await handle._restored(command)]
+    async def delete_many(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
+    ) -> list[Receipt]:
+        """Delete the memories that match; return a receipt for each. `count` says how many do.
 
-    return await scope.unattended(carried_out())
+        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted or
+        not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer
+        matches `filters`, stays. Memories that are deleted along with another (an entity's
+        relationships) have no receipt.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
+            matches everything, without `memory_types`.
+        """
+        self._scope.check_writable()
+        which = chosen(memory_types, filters, sources, min_trust, agent_id)
+        if not filters and memory_types is None:
+            raise InvalidInputError(
+                "no filter matches everything: name memory_types as well, or use "
+                "`MemorySystem.erase` to forget the user"
+            )
+        return await self._scope.unattended(self._deleted(which))
+
+    async def _deleted(self, which: Chosen) -> list[Receipt]:
+        state = await self._scope.state_now()
+        found = await anyio.to_thread.run_sync(lambda: list(matching(state, which)))
+        receipts: list[Receipt] = []
+        for start in range(0, len(found), DELETED_AT_ONCE):
+            batch = found[start : start + DELETED_AT_ONCE]
+            deleting = [self._deleted_one(one, which.matches) for one in batch]
+            for outcome in await asyncio.gather(*deleting, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                receipts += outcome
+        return receipts
+
+    async def _deleted_one(self, one: Found, matches: Predicate | None) -> list[Receipt]:
+        """Delete one; return no receipt if it went, or was changed to match no more, meanwhile."""
+        try:
+            return [await self._handles[one.kind.NAME]._delete(one.row, matches)]
+        except NotFoundError:
+            return []
+
+    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Bring back memories that were pruned, evicted or deleted, as they were.
+
+        A memory with a time to live keeps its expiry. If that is over, it lives as long again.
+        All or none: a refused call changes nothing. Living memories stay unchanged. Working and
+        short-term memory does not come back. Each kind is one append: where the process dies
+        between two of them, or another write takes the room meanwhile, those of the first kinds are
+        back; repeat it.
+
+        :raises QuotaExceededError: there is no room for them.
+        :raises NotFoundError: one of them never was.
+        :raises InvalidInputError: one is a summary whose originals all live.
+        """
+        self._scope.check_writable()
+        by_kind: dict[str, list[str]] = {}
+        for memory_id, kind in (await self._kinds_ever(memory_ids)).items():
+            by_kind.setdefault(kind.NAME, []).append(memory_id)
+        handles = [(self._handles[name], ids) for name, ids in by_kind.items()]
+        commands = [(handle, handle._restoring(ids)) for handle, ids in handles]
+
+        async def carried_out() -> list[Receipt]:
+            if len(commands) > 1:
+                async with self._scope.writable() as live:
+                    for _, command in commands:
+                        await live.actor.dry_run(command)
+            return [one for handle, command in commands for one in await handle._restored(command)]
+
+        return await self._scope.unattended(carried_out())
+
+    async def _kinds_ever(self, memory_ids: Sequence[str]) -> dict[str, Kind]:
+        """Return the kinds of memories, alive or not, by id: by the events they began with."""
+        self._scope.services.runtime.check_open()
+        log, stream = self._scope.services.log, self._scope.stream
+        ids = check_names(memory_ids, "memory_ids")
+        about = dict(await versions_about(log, stream, ids))
+        if unknown := [one for one in ids if not about[one]]:  # they may be on their way to the log
+            await log.flush()
+            about |= await versions_about(log, stream, unknown)
+        firsts = (versions[0] for versions in about.values() if versions)
+        begun = [one async for page in pages(log, stream, firsts) for one in page]
+        kinds = {recorded.version: kind_of(recorded) for recorded in begun}
+        found: dict[str, Kind] = {}
+        for memory_id in ids:
+            kind = kinds.get(next(iter(about[memory_id]), 0))
+            if kind is None:
+                raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
+            found[memory_id] = kind
+        return found
+
+    async def expand(self, compressed_id: str) -> list[Memory]:
+        """Return the originals of a summary as they were, from the log, in order of time.
+
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        kind, row = await found_summary(self._scope, compressed_id)
+        log, ids = self._scope.services.log, await self._originals_of(row)
+        versions = await log.versions_about(self._scope.stream, row.memory_id)
+        (first,) = await log.read_versions(self._scope.stream, versions[:1])
+        made_at = first.version if isinstance(first.data, Compressed) else 0  # 0: made elsewhere
+        about = await versions_about(log, self._scope.stream, ids, before=made_at)
+        rows, dropped, known = await _as_they_were(self._scope, kind, about)
+        if len(rows) < len(ids):
+            gone = (
+                "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
+            )
+            raise NotFoundError(
+                f"{len(ids) - len(rows)} of {len(ids)} originals of {row.memory_id!r} are not in "
+                f"this store.{gone} The summary is what is left of them"
+            )
+        rows.sort(key=lambda one: (one.occurred_at_us, one.version))
+        return await self._read([Found(kind, one) for one in rows], known)
+
+    async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
+        """Bring the originals of a summary back, all or none; the summary goes.
+
+        They are left alone by compaction from then on.
+
+        :raises QuotaExceededError: there is no room for all of them.
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        self._scope.check_writable()
+        kind, row = await found_summary(self._scope, compressed_id)
+        ids = await self._originals_of(row)
+        handle = self._handles[kind.NAME]
+        assert isinstance(handle, Summarized)
+        return await handle._undo_compaction(compressed_id, ids)
+
+    async def _originals_of(self, row: Row) -> Sequence[str]:
+        (recorded,) = await self._scope.services.log.read_versions(
+            self._scope.stream, [row.version]
+        )
+        summary: Summary = recorded.data
+        return summary.compressed_from_ids
 
 
-async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind]:
-    """Return the kinds of memories, alive or not, by id: by the events they began with.
+async def _as_they_were(
+    scope: Scope, kind: Kind, about: About
+) -> tuple[list[Row], Dropped | None, Provenance]:
+    """Return the rows of memories after these events, since when others are gone, and origins.
 
-    :raises NotFoundError: one of them never was.
+    Ignore the events of a memory before its last event that retention dropped.
     """
-    scope.services.runtime.check_open()
-    log, stream = scope.services.log, scope.stream
-    ids = check_names(memory_ids, "memory_ids")
-    about = dict(await versions_about(log, stream, ids))
-    if unknown := [one for one in ids if not about[one]]:  # they may be on their way to the log
-        await log.flush()
-        about |= await versions_about(log, stream, unknown)
-    firsts = (versions[0] for versions in about.values() if versions)
-    begun = [one async for page in pages(log, stream, firsts) for one in page]
-    kinds = {recorded.version: kind_of(recorded) for recorded in begun}
-    found: dict[str, Kind] = {}
-    for memory_id in ids:
-        kind = kinds.get(next(iter(about[memory_id]), 0))
-        if kind is None:
-            raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
-        found[memory_id] = kind
-    return found
+    state, gone, origins = await _folded(scope, kind, about)
+    if gone:
+        lasts = {one: max(gone.keys() & about[one], default=0) for one in about}
+        about = {one: [each for each in about[one] if each > lasts[one]] for one in about}
+        state, _, origins = await _folded(scope, kind, about)
+    found = [kind.find(state, memory_id) for memory_id in about]
+    since = next(iter(gone.values()), None)
+    return [row for row in found if row is not None], since, origins
 
 
-DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
-
-
-async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen) -> list[Receipt]:
-    """Delete memories. See `UserMemory.delete_many`; `handles` are by the names of their kinds."""
-    state = await scope.state_now()
-    found = await anyio.to_thread.run_sync(lambda: list(matching(state, which)))
-    receipts: list[Receipt] = []
-    for start in range(0, len(found), DELETED_AT_ONCE):
-        batch = found[start : start + DELETED_AT_ONCE]
-        deleting = [_deleted(handles[one.kind.NAME], one, which.matches) for one in batch]
-        for outcome in await asyncio.gather(*deleting, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            receipts += outcome
-    return receipts
-
-
-async def _deleted(handle: Handle, one: Found, matches: Predicate | None) -> list[Receipt]:
-    """Delete one; return no receipt if it went, or was changed to match no more, meanwhile."""
-    try:
-        return [await handle._delete(one.row, matches)]
-    except NotFoundError:
-        return []
+async def _folded(
+    scope: Scope, kind: Kind, about: About
+) -> tuple[Any, dict[int, Dropped], Provenance]:
+    """Return the state that these events alone make, those whose payloads are gone, and origins."""
+    versions = (version for each in about.values() for version in each)
+    state, origins = kind.initial, provenance.PART.initial
+    gone: dict[int, Dropped] = {}
+    async for page in pages(scope.services.log, scope.stream, versions):
+        gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}
+        whole = [one for one in page if one.version not in gone and kind_of_event(one.data) is kind]
+        state = kind.fold(state, whole)
+        origins = provenance.follow(origins, whole, kind.registry.keys)
+    return state, gone, origins

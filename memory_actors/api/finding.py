@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
-from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.origins import Wanted, wanted
@@ -22,10 +21,8 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds.kind import Found, Kind, is_summary, last_true_us
-from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
+from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState
 from memory_actors.users.handles.scope import Scope
-
-AMBIGUOUS_NAMED_MAX = 3
 
 
 async def found(scope: Scope, memory_id: str) -> Found:
@@ -53,34 +50,6 @@ def found_in(state: UserState, memory_id: str, now_us: int) -> Found:
         f"no memory {memory_id!r}: never there, pending, deleted, evicted, expired, or compressed "
         "into a summary; `why` tells what became of it"
     )
-
-
-async def full_id(scope: Scope, beginning: str) -> str:
-    """Return the only id with this prefix: of a current memory, else of a former one.
-
-    :raises NotFoundError: none does.
-    :raises InvalidInputError: several do.
-    """
-    check_name(beginning, "memory_id")
-    if await scope.versions_about(beginning):
-        return beginning
-    state = await scope.state_now()
-    every = (row.memory_id for _, row in state.rows())
-    ids: set[str] = {memory_id for memory_id in every if memory_id.startswith(beginning)}
-    if not ids:  # one that was
-        log, about, version = scope.services.log, event_registry().keys, 0
-        while page := await log.read_stream(scope.stream, version, dropped="mark"):
-            version = page[-1].version
-            events = (recorded.data for recorded in page if not isinstance(recorded.data, Dropped))
-            ids.update(one for event in events for one in about(event) if one.startswith(beginning))
-    if len(ids) > 1:
-        some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
-        raise InvalidInputError(
-            f"{len(ids):,} ids begin with {beginning!r}: write more of it (such as {some})"
-        )
-    if not ids:
-        raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
-    return ids.pop()
 
 
 async def found_summary(scope: Scope, memory_id: str) -> Found:

@@ -23,31 +23,18 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import Checkpoint, to_datetime, to_us
-from memory_actors.api.purging import batches, by_kind, carried_out, purge_source, taken_out
-from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.origins import origins_of
-from memory_actors.base.reports import Forgotten, ForgottenFact
-from memory_actors.base.validation import (
-    CONTENT_BYTES_MAX,
-    NAME_BYTES_MAX,
-    check_flag,
-    check_optional_name,
-    check_share,
-    text_bytes,
-)
+from eventlog.core.records import Checkpoint
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.validation import NAME_BYTES_MAX
 from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
-from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import SourcePurged
-from memory_actors.kinds.purging import ApplyRetention
 from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (
     MARK,
-    LiftTombstones,
     PutTombstones,
     Tombstone,
     clauses,
@@ -55,13 +42,13 @@ from memory_actors.kinds.tombstones import (
     keyed,
     plainly,
     texts_in,
-    tombstones_of,
 )
 from memory_actors.kinds.user_state import UserState, event_registry, kind_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.holds import holds_of, refuse_held
+from memory_actors.users.purges import batches, carried_out
 
 KEY_BYTES = 32
 PAGE_EVENTS = 512  # searched in a thread: some 10 ms
@@ -70,7 +57,7 @@ REASONS = frozenset({"evidence", "reason"})  # they quote the memories that they
 _KEYS = event_registry().keys
 
 
-class _Fact(NamedTuple):
+class Fact(NamedTuple):
     """A fact to forget."""
 
     texts: tuple[str, ...]
@@ -78,123 +65,26 @@ class _Fact(NamedTuple):
     """The memory that was named; of a summary, its originals too."""
 
 
-def _saying(fact: _Fact) -> Callable[[str], bool]:
+def _saying(fact: Fact) -> Callable[[str], bool]:
     """Return whether a text, or a sentence or clause of it, says a fact."""
     said = {plainly(one) for one in fact.texts}
     return lambda text: any(plainly(part) in said for part in clauses(text))
 
 
-async def forget(
-    scope: Scope,
-    what: str,
-    *,
-    everywhere: bool,
-    similar: float | None,
-    reason: str,
-    dry_run: bool,
-) -> Forgotten:
-    """Take a fact out of memory and log. See `UserMemory.forget`."""
-    text_bytes(what, "what", CONTENT_BYTES_MAX)
-    check_optional_name(reason or None, "reason")
-    for flag, name in ((everywhere, "everywhere"), (dry_run, "dry_run")):
-        check_flag(flag, name)
-    least = 0.0 if similar is None else check_share(similar, "similar")
-    require(scope.services.log, RedactingStore)
-
-    async def work() -> Forgotten:
-        async with scope.services.turn("forget", scope.stream):
-            key, known = secrets.token_bytes(KEY_BYTES), (await scope.state()).tombstones
-            refuse_held(await holds_of(scope.services.log, scope.stream))
-            fact, now_us = await _meant(scope, what), scope.now_us()
-            stones = tombstones_of(fact.texts, known, key, now_us, reason)
-            if least:
-                stones = await _with_codes(scope.embeddings, fact.texts, stones, least)
-            if not (fact.chosen or (everywhere and await _named(scope, fact))):
-                raise NotFoundError(
-                    f"nothing says {what!r:.80}: search for it, and give the id of the memory that "
-                    "does"
-                )
-            done, rewritten = await _forget(
-                scope, fact, stones, everywhere=everywhere, dry_run=dry_run
-            )
-        return Forgotten(
-            user_id=scope.user_id,
-            dry_run=dry_run,
-            forgotten_at=to_datetime(now_us),
-            tombstones=tuple(one.digest.hex() for one in stones),
-            kept=by_kind(one for each in done for one in each.kept),
-            rewritten=rewritten,
-            **taken_out(done),
-        )
-
-    with scope.measured("Forget", "any"):
-        return await (work() if dry_run else scope.unattended(work()))
-
-
-async def unforget(scope: Scope, what: str) -> ForgottenFact:
-    """Let something come again. See `UserMemory.unforget`."""
-    text_bytes(what, "what", CONTENT_BYTES_MAX)
-    state = (await scope.state()).tombstones
-    by_name = {one.digest.hex(): one for one in state.by_digest.values()}
-    found = by_name.get(what) or state.of(what)
-    if found is None:
-        raise NotFoundError(f"{what!r:.80} was not forgotten: `forgotten` lists what was")
-    await scope.carry_out(LiftTombstones(now_us=scope.now_us(), digests=(found.digest,)))
-    return _told(found)
-
-
-def facts_of(state: UserState) -> list[ForgottenFact]:
-    """Return the forgotten facts, newest first."""
-    return [*map(_told, sorted(state.tombstones.by_digest.values(), key=lambda one: -one.at_us))]
-
-
-def _told(one: Tombstone) -> ForgottenFact:
-    return ForgottenFact(
-        digest=one.digest.hex(),
-        at=to_datetime(one.at_us),
-        reason=one.reason,
-        similar=one.similar or None,
-        key=one.key.hex(),
-        code=one.code.hex(),
-    )
-
-
-async def put_forgotten(scope: Scope, facts: Sequence[ForgottenFact]) -> None:
-    """Refuse what was forgotten in another store.
-
-    :raises InvalidInputError: one is not what `forgotten` returns.
-    """
-    try:
-        stones = tuple(
-            Tombstone(
-                digest=bytes.fromhex(one.digest),
-                key=bytes.fromhex(one.key)[:KEY_BYTES],
-                at_us=to_us(one.at),
-                reason=one.reason,
-                similar=one.similar or 0.0,
-                code=bytes.fromhex(one.code),
-            )
-            for one in facts
-        )
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"this is nothing that `forgotten` returns: {error}") from error
-    await scope.carry_out(PutTombstones(now_us=scope.now_us(), tombstones=stones))
-
-
 # --- what is meant, and who says it
 
 
-async def _meant(scope: Scope, what: str) -> _Fact:
+async def meant(scope: Scope, what: str) -> Fact:
     """Return the fact that a memory says, or that is given in words."""
     past = await scope.events_about(what) if len(what.encode()) <= NAME_BYTES_MAX else []
     kind = kind_of(past[0]) if past else None
     if kind is None:
-        return _Fact((what,))
+        return Fact((what,))
     try:
         row, events, _ = kind.last(what, past)
     except NotFoundError:
         if not isinstance(past[0].data, MemoryHeld):  # retention dropped its words
-            return _Fact((), frozenset({what}))
+            return Fact((), frozenset({what}))
         row, said = pending_row(kind, past[0])
         events = [*said.values()]
     by_version = {one.version: one for one in events}
@@ -208,10 +98,10 @@ async def _meant(scope: Scope, what: str) -> _Fact:
         texts = [said_by(kind, row, by_version)]
     words = tuple(one for one in texts if not one.startswith(MARK))
     made_of = getattr(events[0].data, "compressed_from_ids", ())
-    return _Fact(words, frozenset({what, *made_of}))
+    return Fact(words, frozenset({what, *made_of}))
 
 
-async def _with_codes(
+async def with_codes(
     embeddings: Embeddings, texts: Sequence[str], stones: Sequence[Tombstone], similar: float
 ) -> tuple[Tombstone, ...]:
     """Return tombstones with the embeddings of their texts.
@@ -225,7 +115,7 @@ async def _with_codes(
     )
 
 
-async def _named(scope: Scope, fact: _Fact) -> set[str]:
+async def named(scope: Scope, fact: Fact) -> set[str]:
     """Return every memory that an event says the fact of, and summaries of those; alive or not."""
     about, is_said = {*fact.chosen}, _saying(fact)
 
@@ -241,7 +131,6 @@ async def _named(scope: Scope, fact: _Fact) -> set[str]:
 
 
 async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[Any]]], None]) -> None:
-    """Have every event of a user looked at, in a thread, in pages."""
     log = scope.services.log
     await log.flush()
     version = (await log.head(scope.stream)).erased_version
@@ -253,14 +142,15 @@ async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[Any]]], None
 # --- the work
 
 
-async def _forget(
-    scope: Scope, fact: _Fact, stones: tuple[Tombstone, ...], *, everywhere: bool, dry_run: bool
+async def forget(
+    scope: Scope, fact: Fact, stones: tuple[Tombstone, ...], *, everywhere: bool, dry_run: bool
 ) -> tuple[list[SourcePurged], int]:
+    """Refuse a fact, and take it out; return what each batch came to, and the events rewritten."""
     async with scope.writable() as live:
         before = live.state
         if not dry_run and stones:
             await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
-        about = await _named(scope, fact) if everywhere else fact.chosen
+        about = await named(scope, fact) if everywhere else fact.chosen
         commands = (
             Forget(now_us=scope.now_us(), memory_ids=batch, tombstones=stones, chosen=fact.chosen)
             for batch in batches(live.state, about)
@@ -271,30 +161,11 @@ async def _forget(
         return done, 0
     living = await anyio.to_thread.run_sync(_digests, state)
     gone = await anyio.to_thread.run_sync(_digests, before) - living
-    words = _Words(fact if everywhere else _Fact((), fact.chosen), stones, done, living, gone)
+    words = _Words(fact if everywhere else Fact((), fact.chosen), stones, done, living, gone)
     return done, await _rewritten(scope, words, path)
 
 
-async def leave(scope: Scope, subject: str) -> None:
-    """Take the grant of a subject who is erased, and remove what they wrote, or their name of it.
-
-    `Settings.shared_writes_on_erase` says which. Once is enough, and more does no harm.
-    """
-    if subject in (await scope.state()).grants.rights:
-        await scope.carry_out(SetRight(now_us=scope.now_us(), subject=subject))
-    keep_words = scope.services.settings.shared_writes_on_erase == "anonymous"
-    await purge_source(scope, subject, None, keep_words=keep_words)
-    is_held = bool(await holds_of(scope.services.log, scope.stream))  # then the log keeps it
-    if not (keep_words or is_held) and isinstance(scope.services.log, RedactingStore):
-        await _forget_gone(scope, lambda one: any(by.source == subject for by in origins_of(one)))
-
-
-async def forget_retained(scope: Scope) -> int:
-    """Take out of the log what retention rules have deleted; return how many events had words."""
-    return await _forget_gone(scope, lambda one: ApplyRetention.__name__.encode() in one.raw_meta)
-
-
-async def _forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) -> int:
+async def forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) -> int:
     """Take memories that some events are about, and that are gone, out of the log."""
     gone = set[str]()
 
@@ -310,7 +181,7 @@ async def _forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) 
         living = {one for one in gone if state.find(one) is not None}
         if gone <= living:
             return 0
-        fact = _Fact((), frozenset(gone - living))
+        fact = Fact((), frozenset(gone - living))
         words = _Words(fact, (), (), await anyio.to_thread.run_sync(_digests, state), set())
         return await _rewritten(scope, words, path)
 
@@ -330,7 +201,6 @@ async def _rewritten(scope: Scope, words: "_Words", path: Path | None) -> int:
 
 
 def _digests(state: UserState) -> set[bytes]:
-    """Return the digests of what living memories say."""
     names = ("digest", "same", "value_digest")
     return state.digests() | {getattr(one.row, n, b"") for one in state.rows() for n in names}
 
@@ -340,7 +210,7 @@ class _Words:
 
     def __init__(
         self,
-        fact: _Fact,
+        fact: Fact,
         stones: Sequence[Tombstone],
         done: Sequence[SourcePurged],
         living: AbstractSet[bytes],

@@ -174,7 +174,6 @@ def struct_of(
 
 
 def _default(parameter: Parameter) -> Any:
-    """Return a default as JSON has it."""
     default = parameter.default
     if isinstance(default, Enum):
         return default.value

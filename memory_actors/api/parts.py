@@ -8,7 +8,7 @@ from memory_actors.base.settings import Encrypt, Settings
 
 if TYPE_CHECKING:
     from memory_actors.compaction.summarizers import Summarizer
-    from memory_actors.extraction import Extract, Extractor
+    from memory_actors.extraction.protocol import Extract, Extractor
     from memory_actors.observing.alerts import AlertSink
     from memory_actors.observing.metrics import Metrics
     from memory_actors.search.embedding.protocol import Embedder

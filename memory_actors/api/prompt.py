@@ -11,7 +11,6 @@ from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from memory_actors.base.errors import NotFoundError
@@ -43,7 +42,7 @@ FILLED = 0.9  # of a budget: if whole texts fill less, a part of one fills the r
 ORDER: Final = ("document", "message", "memory", "compressed")
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class Ask(NamedTuple):
     """The request for a prompt. See `UserContext`."""
 
     query: str

@@ -11,16 +11,12 @@ from memory_actors.api.finding import (
     Chosen,
     chosen,
     found_in,
-    found_summary,
     in_export_order,
     matching,
-    named_kinds,
     newest,
     searched_kinds,
 )
-from memory_actors.api.forgetting import facts_of
-from memory_actors.api.originals import expand
-from memory_actors.api.reviewing import pending
+from memory_actors.api.handles import UserHandle
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -36,7 +32,7 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Extraction, ForgottenFact, Why
+from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.statistics import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
@@ -61,6 +57,8 @@ from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import history, memories
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.redacting import OF_HANDLES, Redacting
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
@@ -69,12 +67,15 @@ from memory_actors.users.totals import estimate, usage
 LIST_PAGE = 256
 
 
-class UserReads(Redacting):
+class UserReads(Redacting, UserHandle):
     """The reads of one user's memory. See `UserMemory`."""
 
     _left = OF_HANDLES | {"source", "sources", "document"}
 
     context: UserContext
+    _long_term: LongTermMemory
+    _handles: dict[str, Handle]
+    """By the names of their kinds."""
 
     def __init__(self, scope: Scope):
         self._scope = scope
@@ -214,13 +215,6 @@ class UserReads(Redacting):
         hits = await retrieval.retrieve(log, live, more)
         return (await reranking.ordered(asked.text, hits))[: asked.top_k]
 
-    async def expand(self, compressed_id: str) -> list[Memory]:
-        """Return the originals of a summary as they were, from the log, in order of time.
-
-        :raises NotFoundError: it is no summary, or its originals are not here (any more).
-        """
-        return await expand(self._scope, await found_summary(self._scope, compressed_id))
-
     async def get(self, memory_id: str) -> Memory:
         """Return one memory.
 
@@ -308,22 +302,6 @@ class UserReads(Redacting):
             return len(await self._containing(state, which, contains))
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
 
-    async def pending(
-        self,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        *,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[Memory]:
-        """Return the memories that wait for a review, the last that was added first.
-
-        No other read returns them. `expires_at` is when the wait ends: what nobody has approved by
-        then is rejected. `Settings.review` says what has to wait.
-        """
-        kinds = named_kinds(memory_types)
-        first, count = check_count(offset, "offset"), check_count(limit, "limit")
-        return await pending(self._scope, kinds, first, count)
-
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.
 
@@ -342,14 +320,6 @@ class UserReads(Redacting):
         `undone_at` is set if an extraction was undone.
         """
         return await extractions(self._scope, limit)
-
-    async def forgotten(self) -> list[ForgottenFact]:
-        """Return the forgotten facts that are refused, newest first: digests and times, no text.
-
-        :raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the
-            key of a digest can test a guess.
-        """
-        return facts_of(await self._scope.managed())
 
     async def why(self, memory_id: str) -> Why:
         """Return why a memory is there, or no longer is: each event of its life in words.

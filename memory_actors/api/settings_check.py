@@ -91,7 +91,6 @@ def _convert(name: str, value: object, kind: object) -> Any:
 
 
 def _choices(kind: object) -> list[str]:
-    """Return the members of the enumerations in a type, and its literals."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [member.value for member in kind]
     if get_origin(kind) is Literal:

@@ -24,7 +24,8 @@ from eventlog import (
     restore,
 )
 from eventlog.files.datafile import named
-from memory_actors.api.purging import purge, purge_users
+from memory_actors.api.user import UserMemory
+from memory_actors.api.wiring import Wired
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.on import On
@@ -33,28 +34,22 @@ from memory_actors.base.reports import EraseReceipt, ModelSwitch, Purged, PurgeR
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.kinds.user_state import event_registry, totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
-from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
 from memory_actors.upkeep.switching import switch_model
 from memory_actors.users.handles.scope import Scope, Services
+from memory_actors.users.purges import purge_users
 
 
 class SystemUpkeep:
     """The upkeep of all memories in one data directory. See `MemorySystem`."""
 
-    def __init__(self, log: EventStore, services: Services, erasing: Erasing):
-        self._eventlog = log
-        self._services = services
-        self._erasing = erasing
+    def __init__(self, made: Wired):
+        self._services = made.services
+        self._erasing = made.erasing
 
     @property
     def _log(self) -> EventStore:
-        """The log, for a call that begins.
-
-        :raises SystemClosedError: the system is closed, or closing.
-        """
-        self._services.runtime.check_open()
-        return self._eventlog
+        return self._open.log
 
     @property
     def _open(self) -> Services:
@@ -112,7 +107,8 @@ class SystemUpkeep:
         users, services = await known_users(self._log), self._services
 
         async def purge_one(user_id: str) -> Purged:
-            return await purge(Scope(services, On(user_id)), source, trust, dry_run=dry_run)
+            user = UserMemory(Scope(services, On(user_id)))
+            return await user.purge(source, trust=trust, dry_run=dry_run)
 
         return await purge_users(
             purge_one, users, source, trust=trust, dry_run=dry_run, progress=progress

@@ -7,18 +7,15 @@ from typing import Any, Final, Self, get_type_hints
 
 import msgspec
 
+from eventlog import Dropped
 from eventlog.core.records import to_datetime
-from memory_actors.api.bulk import delete_many, restore
-from memory_actors.api.finding import chosen, found, found_summary, full_id
-from memory_actors.api.forgetting import forget, forget_retained, leave, put_forgotten, unforget
-from memory_actors.api.originals import originals_of
-from memory_actors.api.purging import by_kind, purge
-from memory_actors.api.reads import UserReads
-from memory_actors.api.reviewing import read_pending, rejecting
+from memory_actors.api.bulk import UserBulk
+from memory_actors.api.data_protection import UserDataProtection
+from memory_actors.api.finding import found
+from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin, origins_of
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -29,19 +26,9 @@ from memory_actors.base.records import (
     Right,
     Tier,
     Time,
-    Trust,
 )
-from memory_actors.base.reports import (
-    Extraction,
-    Forgotten,
-    ForgottenFact,
-    Hold,
-    Purged,
-    Retained,
-    Undone,
-)
+from memory_actors.base.reports import Extraction, Undone
 from memory_actors.base.validation import (
-    check_flag,
     check_member,
     check_memory_type,
     check_name,
@@ -50,23 +37,22 @@ from memory_actors.base.validation import (
 )
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
-from memory_actors.kinds import account
-from memory_actors.kinds.account import SetHold, SetTier
+from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.grants import SetRight
-from memory_actors.kinds.purging import ApplyRetention
+from memory_actors.kinds.user_state import event_registry
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.handle import Adding, Handle
-from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
-from memory_actors.users.holds import holds_of
+
+AMBIGUOUS_NAMED_MAX = 3
 
 
-class UserMemory(UserReads):
+class UserMemory(UserBulk, UserDataProtection, UserReviews):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
 
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
@@ -79,7 +65,6 @@ class UserMemory(UserReads):
     episodes: Episodes
     documents: Documents
     context: UserContext
-    _long_term: LongTermMemory
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
@@ -90,29 +75,7 @@ class UserMemory(UserReads):
         vars(self).update(handles)
         self._handles = {handle.kind.NAME: handle for handle in handles.values()}
 
-    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
-        """Return a handle for what a source says: all that is written with it comes from there.
-
-        `source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user
-        or the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,
-        the output of a tool), or "unknown". No I/O.
-
-        :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
-        """
-        return self._with(origins=origin(source, trust))
-
-    def reads(self, *scopes: str) -> Self:
-        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.
-
-        They ask in the name of the handle's subjects; if it names none, of this user. Everything
-        else, writes above all, is still about this user.
-
-        :raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes.
-        """
-        return self._with(reads=scopes)
-
     def _with(self, **fields: object) -> Self:
-        """Return a handle that says something else of itself. See `On`."""
         handle = copy(self)
         UserMemory.__init__(handle, self._scope.changed(**fields))
         return handle
@@ -172,7 +135,7 @@ class UserMemory(UserReads):
             pinned=pinned,
         )
         handle = self._handles[check_memory_type(memory_type)].lasting(ttl_s)
-        return await handle._add(Adding(item, auto_prune, idempotency_key, on_duplicate))
+        return await handle._add(item, Adding(auto_prune, idempotency_key, on_duplicate))
 
     async def turn(
         self,
@@ -232,21 +195,8 @@ class UserMemory(UserReads):
 
         :raises QuotaExceededError: everything else is pinned, or it could never fit.
         """
-        return await self.add(
-            content,
-            memory_type,
-            metadata=metadata,
-            occurred_at=occurred_at,
-            session_id=session_id,
-            role=role,
-            key=key,
-            memory_id=memory_id,
-            pinned=pinned,
-            auto_prune=True,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-            ttl_s=ttl_s,
-        )
+        given: dict[str, Any] = {n: value for n, value in locals().items() if n != "self"}
+        return await self.add(**given, auto_prune=True)
 
     async def add_many(
         self,
@@ -265,12 +215,8 @@ class UserMemory(UserReads):
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
-        return await self._long_term.lasting(ttl_s).add_many(
-            items,
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-        )
+        adding = Adding(auto_prune, idempotency_key, on_duplicate)
+        return await self._long_term.lasting(ttl_s)._add_many(items, adding)
 
     async def update(
         self,
@@ -318,152 +264,30 @@ class UserMemory(UserReads):
         :raises NotFoundError: none does.
         :raises InvalidInputError: several do.
         """
-        return await full_id(self._scope, beginning)
-
-    async def delete_many(
-        self,
-        filters: Mapping[str, Any],
-        *,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        sources: Sequence[str] | None = None,
-        min_trust: Trust | str | None = None,
-        agent_id: str | None = None,
-    ) -> list[Receipt]:
-        """Delete the memories that match; return a receipt for each. `count` says how many do.
-
-        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted or
-        not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer
-        matches `filters`, stays. Memories that are deleted along with another (an entity's
-        relationships) have no receipt.
-
-        :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
-            matches everything, without `memory_types`.
-        """
-        self._scope.check_writable()
-        which = chosen(memory_types, filters, sources, min_trust, agent_id)
-        if not filters and memory_types is None:
+        check_name(beginning, "memory_id")
+        if await self._scope.versions_about(beginning):
+            return beginning
+        state = await self._scope.state_now()
+        every = (row.memory_id for _, row in state.rows())
+        ids: set[str] = {memory_id for memory_id in every if memory_id.startswith(beginning)}
+        if not ids:  # one that was
+            log, about, version = self._scope.services.log, event_registry().keys, 0
+            while page := await log.read_stream(self._scope.stream, version, dropped="mark"):
+                version = page[-1].version
+                events = (
+                    recorded.data for recorded in page if not isinstance(recorded.data, Dropped)
+                )
+                ids.update(
+                    one for event in events for one in about(event) if one.startswith(beginning)
+                )
+        if len(ids) > 1:
+            some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
             raise InvalidInputError(
-                "no filter matches everything: name memory_types as well, or use "
-                "`MemorySystem.erase` to forget the user"
+                f"{len(ids):,} ids begin with {beginning!r}: write more of it (such as {some})"
             )
-        return await self._scope.unattended(delete_many(self._scope, self._handles, which))
-
-    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Bring back memories that were pruned, evicted or deleted, as they were.
-
-        A memory with a time to live keeps its expiry. If that is over, it lives as long again.
-        All or none: a refused call changes nothing. Living memories stay unchanged. Working and
-        short-term memory does not come back. Each kind is one append: where the process dies
-        between two of them, or another write takes the room meanwhile, those of the first kinds are
-        back; repeat it.
-
-        :raises QuotaExceededError: there is no room for them.
-        :raises NotFoundError: one of them never was.
-        :raises InvalidInputError: one is a summary whose originals all live.
-        """
-        self._scope.check_writable()
-        return await restore(self._scope, self._handles, memory_ids)
-
-    async def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Add pending memories, as if they were added now by the one who had added them.
-
-        One by one: where one is refused, those before it are there. A fact that is there by now is
-        `seen`, and an observation goes to the entity that has its name: the receipt has its id.
-
-        :raises NotFoundError: one of them is not pending; nothing was approved.
-        :raises QuotaExceededError: the context document has no room for it.
-        """
-        self._scope.check_writable()
-        receipts = []
-        for one in await read_pending(self._scope, memory_ids):
-            names = {name: one.meta.get(name) for name in ("agent_id", "session_id")}
-            author = self._with(**names, origins=origins_of(one), lives_until_us=None)
-            receipts.append(await author._handles[one.data.kind]._approve(one))
-        return receipts
-
-    async def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Reject pending memories, all or none: they never begin.
-
-        Their facts are refused from now on, as if forgotten (`forgotten` lists it, and
-        `unforget` lets one come again). The log keeps the words, unless you `forget` them.
-
-        :raises NotFoundError: one of them is not pending.
-        """
-        self._scope.check_writable()
-        held = await read_pending(self._scope, memory_ids)
-        command = rejecting(held, (await self._scope.state()).tombstones, self._scope.now_us())
-        written = await self._long_term._write(command)
-        of_kinds = [(self._handles[one.data.kind], one.data.memory_id) for one in held]
-        return [handle._receipt(memory_id, "reject", written) for handle, memory_id in of_kinds]
-
-    async def purge(
-        self,
-        source: str | None = None,
-        *,
-        trust: Trust | str | None = None,
-        dry_run: bool = False,
-    ) -> Purged:
-        """Remove everything from a source, of a trust level, or both, from memory.
-
-        Each memory becomes what it would be had the source not spoken: what it wrote goes, what it
-        changed says again what others have said. Summaries that have anything of it go, and their
-        other originals come back, as far as there is room. The log keeps all of it, for audits.
-
-        It is done in batches of up to 100 memories, each whole or not at all; after a crash, or an
-        error, repeat it. With `dry_run` nothing changes.
-
-        :raises InvalidInputError: neither a source nor a trust, or an unknown one.
-        """
-        return await purge(self._scope, source, trust, dry_run=dry_run)
-
-    async def forget(
-        self,
-        what: str,
-        *,
-        everywhere: bool = True,
-        similar: float | None = None,
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> Forgotten:
-        """Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.
-
-        `what` is the id of a memory that says it, also of one that was deleted, or the fact in
-        words. The memory goes, and with `everywhere` whatever else says the same: the same words
-        but for case, white space and punctuation at the end, as a text, sentence or clause of its
-        own. A text that says more loses that part; where that cannot be done, the memory is `kept`.
-        Summaries of it go, and their other originals come back.
-
-        The log keeps the events, with `[forgotten]` in the place of the words; no file has them any
-        more. A tombstone stays: a digest by which the fact is refused when it is added, captured,
-        imported or extracted again (`ForgottenError`; in bulk, the receipt's operation is
-        `forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,
-        and refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing
-        changes.
-
-        Other calls of this user get `BeingErasedError` while the log is rewritten; another `forget`
-        waits. After a crash, or an error, repeat it.
-
-        :raises NotFoundError: nothing says that: give the id of a memory.
-        :raises HeldError: the user is under a legal hold.
-        :raises InvalidInputError: an argument is not what it must be.
-        :raises MissingCapability: the store cannot take words out of the log.
-        :raises EmbedderError: `similar` is given, and the fact could not be embedded.
-        """
-        self._scope.check_writable()
-        return await forget(
-            self._scope, what,
-            everywhere=everywhere, similar=similar, reason=reason, dry_run=dry_run,
-        )  # fmt: skip
-
-    async def unforget(self, what: str) -> ForgottenFact:
-        """Let something that was forgotten come again: by its digest, or in its words.
-
-        Return its tombstone, which is gone.
-
-        :raises NotFoundError: it was not forgotten.
-        """
-        self._scope.check_writable()
-        return await unforget(self._scope, what)
+        if not ids:
+            raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
+        return ids.pop()
 
     async def extract(
         self,
@@ -522,65 +346,6 @@ class UserMemory(UserReads):
         tier = check_tier(tier)
         await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
-    async def hold(self, reason: str) -> Hold:
-        """Put this user under a legal hold, until `release`; there may be several.
-
-        Meanwhile no retention rule applies and nothing expires by its time to live. The log
-        drops no event, recalls included, and `erase` and `forget` are refused. Writes,
-        deletes and quotas work as ever, and the sessions of short-term memory end: the log keeps
-        what leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.
-
-        :raises InvalidInputError: a reason that is empty or over 512 bytes.
-        """
-        now_us = self._scope.now_us()
-        hold_id = self._scope.new_id(now_us)
-        reason = check_name(reason, "reason")
-        await self._scope.carry_out(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
-        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
-
-    async def release(self, hold_id: str) -> Hold:
-        """Release a legal hold. With the last one, memories that are due go.
-
-        :raises NotFoundError: it is not in force.
-        """
-        hold_id = check_name(hold_id, "hold_id")
-        await self._scope.carry_out(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
-        return next(one for one in await self.holds(released=True) if one.hold_id == hold_id)
-
-    async def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
-        """Delete what the retention rules no longer allow, now: see `Settings.retention`.
-
-        With `dry_run` nothing changes: the result is what would go. The log keeps what a memory
-        was, for audits, as after a `delete`. With `from_log` the words of all that rules have ever
-        deleted leave the log, too, as with `forget`: replays show that something was there. This
-        rewrites the file of the log.
-
-        :raises MissingCapability: the store cannot take words out of the log.
-        """
-        check_flag(dry_run, "dry_run")
-        check_flag(from_log, "from_log")
-        scope, now_us = self._scope, self._scope.now_us()
-        with scope.measured(ApplyRetention.__name__, account.PART.NAME):
-            async with scope.writable() as live:
-                gone = await live.retain(scope.services.settings, now_us, dry_run=dry_run)
-                held = bool(live.state.account.holds)
-            rewrites = from_log and not (dry_run or held)
-            rewritten = await scope.unattended(forget_retained(scope)) if rewrites else 0
-        return Retained(
-            user_id=scope.user_id,
-            dry_run=dry_run,
-            applied_at=to_datetime(now_us),
-            gone=by_kind(gone),
-            held=held,
-            rewritten=rewritten,
-        )
-
-    async def holds(self, *, released: bool = False) -> list[Hold]:
-        """Return the legal holds in force, oldest first; with `released`, former ones, too."""
-        check_flag(released, "released")
-        await self._scope.state()  # refuses who may not read here
-        return await holds_of(self._scope.services.log, self._scope.stream, released=released)
-
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
         """Give a person, an agent or an API key a right, in place of the one that it had.
 
@@ -610,29 +375,6 @@ class UserMemory(UserReads):
         named = check_subject(subject)
         command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
         return (await self._scope.carry_out(command)).grants.rights
-
-    async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
-        """Bring the originals of a summary back, all or none; the summary goes.
-
-        They are left alone by compaction from then on.
-
-        :raises QuotaExceededError: there is no room for all of them.
-        :raises NotFoundError: it is no summary, or its originals are not here (any more).
-        """
-        self._scope.check_writable()
-        kind, row = await found_summary(self._scope, compressed_id)
-        ids = await originals_of(self._scope, row)
-        handle = self._handles[kind.NAME]
-        assert isinstance(handle, Summarized)
-        return await handle._undo_compaction(compressed_id, ids)
-
-    async def _leave(self, subject: str) -> None:
-        """Let a person who is erased leave this scope. See `api/forgetting.py`."""
-        await self._scope.unattended(leave(self._scope, subject))
-
-    async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
-        """Refuse what was forgotten in another store. See plumbing.py."""
-        await put_forgotten(self._scope, facts)
 
     async def _put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as an export of another store has it. See plumbing.py."""

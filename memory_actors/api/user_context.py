@@ -8,11 +8,7 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.prompt import Ask, prompt
-from memory_actors.base.context_documents import (
-    DEFAULT_DOCUMENT,
-    ContextReceipt,
-    DocumentInfo,
-)
+from memory_actors.base.context_documents import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import least
 from memory_actors.base.reports import Context as Prompt
@@ -59,14 +55,8 @@ class UserContext(ContextDocument):
         the most that they may be. A text of more than `max_item_tokens` (None: half of the budget)
         is cut at sentences around what the query is about, and so is the last one that has room.
         """
-        ask = Ask(
-            query=query,
-            session_id=session_id,
-            limit=limit,
-            token_budget=token_budget,
-            max_item_tokens=max_item_tokens,
-            document=None if document is None else await self._part(document),
-        )
+        part = None if document is None else await self._part(document)
+        ask = Ask(query, session_id, limit, token_budget, max_item_tokens, part)
         return await prompt(self._user, self._budget.counter, ask)
 
     async def _part(self, name: str) -> ContextPart | None:

@@ -44,13 +44,9 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
-from memory_actors.compaction.schedule import (
-    FILE_NAME,
-    LastRun,
-    Scheduler,
-)
+from memory_actors.compaction.schedule import FILE_NAME, LastRun, Scheduler
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.extraction import Extractor, extractor_of
+from memory_actors.extraction.llm import extractor_of
 from memory_actors.kinds.account import CRITICAL, AlertChanged
 from memory_actors.kinds.user_state import UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
@@ -58,13 +54,12 @@ from memory_actors.observing.metrics import LatencyWatch, Metrics, NoMetrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.named import DEFAULT, embedder_of
-from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService, name_in
 from memory_actors.search.embedding.vector_table import DAMAGED, VectorTable
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.indexes.files import INDEXES, index_path
-from memory_actors.search.reranking import Reranker, Reranking, reranker_of
-from memory_actors.search.superseding import Superseding, superseding
+from memory_actors.search.reranking import Reranking, reranker_of
+from memory_actors.search.superseding import superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.redacting import UserRedaction
@@ -90,33 +85,32 @@ def alone(_log: EventStore) -> AbstractAsyncContextManager[Placement]:
     return nullcontext(EVERYWHERE_HERE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class _Parts:
     """The parts that a system is made of: those that were chosen, and the defaults of others."""
 
-    directory: Path
-    settings: Settings
-    embedder: Embedder | None
-    """None: the store's own."""
-    embedder_name: str | None
-    summarizer: Summarizer
-    superseding: Superseding | None
-    extractor: Extractor | None
-    reranker: Reranker | None
-    sinks: Sequence[AlertSink]
-    metrics: Metrics
-    clock: Callable[[], int]
-    new_id: Callable[[int], str]
-    reindex: bool
-    key_file: Path | None
-    """None: the store is not encrypted."""
+    def __init__(self, directory: Path, chosen: StoreParts):
+        self.directory = directory
+        self.settings = chosen.settings or Settings()
+        self.embedder = None if chosen.embedder is None else embedder_of(chosen.embedder)
+        """None: the store's own."""
+        self.embedder_name = chosen.embedder if isinstance(chosen.embedder, str) else None
+        self.summarizer: Summarizer = chosen.summarizer or ExtractiveSummarizer()
+        self.superseding = superseding(chosen.supersedes)
+        self.extractor = extractor_of(chosen.extractor)
+        self.reranker = reranker_of(chosen.reranker)
+        self.sinks: Sequence[AlertSink] = [LogSink()] if chosen.alerts is None else chosen.alerts
+        self.metrics: Metrics = chosen.metrics or NoMetrics()
+        self.clock = checked_clock(chosen.clock or system_clock_us)
+        self.new_id = chosen.new_id or new_memory_id
+        self.reindex = chosen.reindex
+        self.key_file = key_file_of(directory, chosen.encrypt)
+        """None: the store is not encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """An open system: its log, and the services that work on it."""
+    """An open system."""
 
-    log: EventStore
     services: Services
     alerts: AlertDispatcher
     compaction: Compaction
@@ -140,9 +134,8 @@ async def wired(
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     :raises MissingCapability: the log cannot do what every memory, or a setting, needs.
     """
-    parts = _resolved(directory, chosen)
+    parts = _Parts(directory, chosen)
     check(parts.settings)
-    schedule = parts.settings.compaction_schedule
     keys = None
     if parts.key_file is not None:  # the log reads them, and closes before
         keys = stack.enter_context(keyfile.opened(parts.key_file, key_owner))
@@ -152,48 +145,31 @@ async def wired(
     )
     if (release := getattr(log, "release", None)) is not None:
         orphaned.callback(release)
-    _check_capabilities(parts.settings, log)
+    require(log, CountingStore)  # it limits all users together
+    if parts.settings.recall_audit is not None or parts.settings.archive_retention_days is not None:
+        require(log, ArchivingStore)
     embeddings = await _embeddings(parts, log, keys, stack, orphaned)
     alerts = AlertDispatcher(parts.sinks)
     placement = await stack.enter_async_context(place(log))
     services = _services(parts, log, placement, embeddings, alerts)
     _start(services, alerts, stack)
-    compaction = _compaction(parts, services, stack)
-    if schedule is not None:
+    for asked in (parts.superseding, parts.summarizer, parts.extractor):
+        if (aclose := getattr(asked, "aclose", None)) is not None:
+            stack.push_async_callback(aclose)
+    compaction = Compaction(services, parts.summarizer, parts.directory)
+    stack.push_async_callback(compaction.close, parts.settings.shutdown_s)
+    if (expression := parts.settings.compaction_schedule) is not None:
+        last = LastRun(log if isinstance(log, SettingStore) else parts.directory / FILE_NAME)
         run = scheduled or partial(compaction.run, None)
-        _schedule(parts, schedule, run, log, stack)
+        scheduler = Scheduler(run, expression, parts.clock, last)
+        scheduler.start()
+        stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
     erasing = Erasing(services, alerts, compaction, parts.directory)
-    return Wired(log, services, alerts, compaction, erasing)
-
-
-def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
-    return Resolved(
-        directory=directory,
-        settings=chosen.settings or Settings(),
-        embedder=None if chosen.embedder is None else embedder_of(chosen.embedder),
-        embedder_name=chosen.embedder if isinstance(chosen.embedder, str) else None,
-        summarizer=chosen.summarizer or ExtractiveSummarizer(),
-        superseding=superseding(chosen.supersedes),
-        extractor=extractor_of(chosen.extractor),
-        reranker=reranker_of(chosen.reranker),
-        sinks=[LogSink()] if chosen.alerts is None else chosen.alerts,
-        metrics=chosen.metrics or NoMetrics(),
-        clock=checked_clock(chosen.clock or system_clock_us),
-        new_id=chosen.new_id or new_memory_id,
-        reindex=chosen.reindex,
-        key_file=key_file_of(directory, chosen.encrypt),
-    )
-
-
-def _check_capabilities(settings: Settings, log: EventStore) -> None:
-    """Refuse a log that cannot limit all users together, or drop what the settings say."""
-    require(log, CountingStore)
-    if settings.recall_audit is not None or settings.archive_retention_days is not None:
-        require(log, ArchivingStore)
+    return Wired(services, alerts, compaction, erasing)
 
 
 async def _embeddings(
-    parts: Resolved,
+    parts: _Parts,
     log: EventStore,
     keys: Keys | None,
     stack: AsyncExitStack,
@@ -224,7 +200,7 @@ def _open_derived(path: Path, checked_bytes_max: int) -> VectorTable:
         return VectorTable.in_memory()
 
 
-def _open_embeddings(parts: Resolved, log: EventStore, keys: Keys | None) -> EmbeddingService:
+def _open_embeddings(parts: _Parts, log: EventStore, keys: Keys | None) -> EmbeddingService:
     settings = parts.settings
     disk = _open_derived(parts.directory / DERIVED, settings.checked_bytes_max)
     try:
@@ -247,7 +223,7 @@ def _open_embeddings(parts: Resolved, log: EventStore, keys: Keys | None) -> Emb
 
 
 def _services(
-    parts: Resolved,
+    parts: _Parts,
     log: EventStore,
     placement: Placement,
     embeddings: EmbeddingService,
@@ -288,6 +264,10 @@ def _services(
     async def here(operation: str, on: On, given: Mapping[str, Any]) -> Any:
         return await getattr(UserMemory(Scope(services, on)), operation)(**given)
 
+    hits_max, deadline_s = settings.reranker_hits, settings.reranker_deadline_s
+    reranking = None
+    if parts.reranker is not None:
+        reranking = Reranking(parts.reranker, hits_max=hits_max, deadline_s=deadline_s)
     key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
     services = Services(
         log=log,
@@ -304,7 +284,7 @@ def _services(
         ),
         superseding=parts.superseding,
         extractor=parts.extractor,
-        reranking=_reranking(parts),
+        reranking=reranking,
         elsewhere=here,
         redaction=None if settings.redact is None else UserRedaction(settings.redact, key),
         metrics=parts.metrics,
@@ -314,13 +294,6 @@ def _services(
         new_id=parts.new_id,
     )
     return services
-
-
-def _reranking(parts: Resolved) -> Reranking | None:
-    if parts.reranker is None:
-        return None
-    hits_max, deadline_s = parts.settings.reranker_hits, parts.settings.reranker_deadline_s
-    return Reranking(parts.reranker, hits_max=hits_max, deadline_s=deadline_s)
 
 
 def _make_indexes(path: Path) -> None:
@@ -346,30 +319,6 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
     stack.callback(services.embeddings.stop_background)
     watch = asyncio.create_task(services.monitor.watch())
     stack.callback(watch.cancel)
-
-
-def _compaction(parts: Resolved, services: Services, stack: AsyncExitStack) -> Compaction:
-    """Make what runs compaction; it stops before the rest closes."""
-    for asked in (parts.superseding, parts.summarizer, parts.extractor):
-        aclose = getattr(asked, "aclose", None)
-        if aclose is not None:
-            stack.push_async_callback(aclose)
-    compaction = Compaction(services, parts.summarizer, parts.directory)
-    stack.push_async_callback(compaction.close, parts.settings.shutdown_s)
-    return compaction
-
-
-def _schedule(
-    parts: Resolved,
-    expression: str,
-    run: Callable[[], Awaitable[object]],
-    log: EventStore,
-    stack: AsyncExitStack,
-) -> None:
-    where = log if isinstance(log, SettingStore) else parts.directory / FILE_NAME
-    scheduler = Scheduler(run, expression, parts.clock, LastRun(where))
-    scheduler.start()
-    stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
 
 
 def _alert(stream: str, change: AlertChanged, limits: Limits, now_us: int) -> Alert:

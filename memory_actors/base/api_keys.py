@@ -147,7 +147,6 @@ class _InFile:
         """Return: each look at the file is a fresh one."""
 
     def version(self) -> _Version:
-        """Return a value that changes whenever the file does."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -155,14 +154,12 @@ class _InFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self) -> bytes | None:
-        """Return the content of the file, or None if it is missing."""
         try:
             return read_bytes(self.path)
         except FileNotFoundError:
             return None
 
     def change(self, change: Callable[[bytes | None], bytes]) -> None:
-        """Replace the file, while nobody else does."""
         with self._locked():
             write_whole(self.path, msgspec.json.format(change(self.read())))
 
@@ -178,7 +175,6 @@ class _InFile:
 
 
 def _heard(look: asyncio.Task[None]) -> None:
-    """Retrieve the exception of a finished look-up, so that asyncio does not warn about it."""
     if not look.cancelled():
         look.exception()
 
@@ -235,16 +231,13 @@ class _InStore:
         self._refreshing = None
 
     def version(self) -> bytes | None:
-        """Return what is there: it is its own version."""
         return self.read()
 
     def read(self) -> bytes | None:
-        """Return what is there."""
         is_on_loop = threading.get_ident() == self._loop_thread
         return self._seen if is_on_loop else self._setting.load()
 
     def change(self, change: Callable[[bytes | None], bytes]) -> None:
-        """Replace what is there; where somebody else has meanwhile, change that."""
         while True:
             before = self._setting.load()
             after = change(before)

@@ -35,13 +35,9 @@ def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
         except RuntimeError:  # it is closed
             with suppress(Exception):
                 work.close()
-    if loop.is_closed():
-        _end_threads(loop)
-
-
-def _end_threads(loop: asyncio.AbstractEventLoop) -> None:
-    """End anyio's threads of a loop: one that began as the loop ended would keep the process."""
-    for thread in threading.enumerate():
+    if not loop.is_closed():
+        return
+    for thread in threading.enumerate():  # one that began as the loop ended keeps the process
         its: Any = thread
         if thread.name == ANYIO_THREAD and its.loop is loop and not its.stopping:
             its.stop()

@@ -27,7 +27,6 @@ def _docs(module: ModuleType) -> dict[str, str]:
 
 
 def _found(node: ast.AST, within: str) -> Iterator[tuple[str, str]]:
-    """Yield the qualified names and docstrings of the functions below a node."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
             yield from _found(child, f"{within}{child.name}.")

@@ -111,8 +111,6 @@ def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
 
 
 class _Compiler:
-    """Takes one filter apart, and counts what it may cost."""
-
     def __init__(self) -> None:
         self._conditions = 0
         self._bytes = 0
@@ -138,7 +136,6 @@ class _Compiler:
     def _group(
         self, name: str, operand: object, where: str, depth: int, part: _Compile
     ) -> FilterPart:
-        """Compile `and`, `or` or `not`, of filters or of what is asked of one field."""
         if depth > DEPTH_MAX:
             raise InvalidInputError(f"{where} is nested deeper than {DEPTH_MAX} levels")
         if name == "not":
@@ -152,7 +149,6 @@ class _Compiler:
         return FilterPart(_any_passes([one.test for one in parts]), "or", tuple(parts))
 
     def _field(self, path: str, asked: object, where: str, depth: int) -> FilterPart:
-        """Compile what is asked of one field: operators, or a value it equals."""
         if not isinstance(asked, Mapping):
             return self._condition(path, "eq", asked, where)
         _check_operators(asked, where)
@@ -336,7 +332,6 @@ _KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
 
 
 def _at(path: str, test: _Test) -> _Test:
-    """Return a test of a document: whether a value at the path passes."""
     if "." not in path:
         return lambda document: test(document.get(path, MISSING))
     steps = steps_of(path)

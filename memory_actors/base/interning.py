@@ -107,7 +107,6 @@ class Names:
         return same_length and self._letters.startswith(data, start)
 
     def _make_table(self) -> None:
-        """Make the table anew, with room for half as many names again."""
         letters, ends = bytes(self._letters), np.frombuffer(self._ends.tobytes(), np.uint32)
         hashes = hashes_of(letters, np.append(np.uint32(0), ends[:-1])[: len(ends)], ends)
         self._table = addressed(hashes, places_for(len(hashes)))

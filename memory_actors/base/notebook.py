@@ -131,7 +131,6 @@ def _said(text: str) -> str:
 
 
 def _bar(label: str, part: float, colour: str = _PLAIN) -> str:
-    """Return a bar beside its label."""
     width = round(BAR_PX * min(max(part, 0.0), 1.0))
     return (
         '<div style="display:flex;align-items:center;gap:.5em;white-space:nowrap">'

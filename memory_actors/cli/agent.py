@@ -10,8 +10,9 @@ from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.capturing import Backfilled, backfill
+from memory_actors.integrations.coding_agents.hook import Command
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import Command, changes_of
+from memory_actors.integrations.coding_agents.installing import changes_of
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import check_installed
 from memory_actors.integrations.mcp.clients import CLIENTS

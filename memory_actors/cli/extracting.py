@@ -8,7 +8,7 @@ from memory_actors.base.reports import Extraction, ProposedFact, Undone
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App
 from memory_actors.cli.output import counted, local, print_table, say, shortened, table
-from memory_actors.extraction import OpenAIExtractor
+from memory_actors.extraction.llm import OpenAIExtractor
 
 EXTRACTOR_VARIABLE = "MEMORY_ACTORS_EXTRACTOR"
 MODEL_VARIABLE = "MEMORY_ACTORS_LLM_MODEL"

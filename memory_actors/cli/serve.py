@@ -32,7 +32,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import check_store, ensure_model, opening, run
-from memory_actors.extraction import OpenAIExtractor
+from memory_actors.extraction.llm import OpenAIExtractor
 from memory_actors.server import (
     DASHBOARD,
     HOST,

@@ -1,32 +1,23 @@
 """Clusters: DBSCAN on cosine distance, in bounded memory, and a wide one taken apart into topics.
 
-Labels are scikit-learn's; memory does not grow with edges.
-
 Two points are neighbours if 1 - cosine <= eps. A point with at least `min_samples` neighbours,
 itself included, is a core point. Core points that are neighbours share a cluster; another point
 that has core neighbours is on the border of their clusters; the rest is noise. As in scikit-learn,
 clusters are numbered by their lowest core point, and a border point is in the lowest cluster that
-it could be in.
+it could be in. Distances are right to some 4e-7, as there.
 
-All pairs, once. Cosine is symmetric, so only tiles of the upper half of the matrix are multiplied:
-half the work of asking for each point's neighbours. A tile is dropped when it has been looked at.
+Cosine is symmetric, so only tiles of the upper half of the matrix are multiplied, once.
 
-Few edges, in one pass. 40,000 points in one cluster have 800M edges, and who is no core point is
-certain only at the end. But degrees only grow: who is known to be a core point remains one. An edge
-between two such points is used at once, to link their components, and dropped. Any other edge has
-an end that has seen fewer than `min_samples` neighbours, so fewer than n * min_samples edges wait
-at any time. Edges left at the end touch a border point or noise, and include all edges of border
-points. An edge within a component says nothing new and is not even listed, nor is a tile multiplied
-whose points are all in one.
+40,000 points in one cluster have 800M edges, and who is no core point is certain only at the end.
+But degrees only grow: an edge between two known core points is used at once, to link their
+components, and dropped. Any other edge has an end that has seen fewer than `min_samples`
+neighbours, so fewer than n * min_samples edges wait at any time; at the end they are those of
+border points and noise. An edge within a component is not listed, nor is a tile multiplied whose
+points are all in one.
 
 Components are a forest, flat after each linking: `root[i]` is the lowest point of i's component.
-Each root takes the lowest root that an edge leads to. A root that finds no lower one either absorbs
-a neighbour or has a lower one in the next round, so two rounds at least halve the roots that are
-still to be linked.
-
-Rounding. Rows are scaled and multiplied in float32, as scikit-learn does. Distances are right to
-some 4e-7, and which way they are off depends on the shapes that BLAS is given, there as here. A
-pair that is closer than that to eps may be neighbours in one and not in the other.
+Each root takes the lowest root that an edge leads to, so two rounds at least halve the roots that
+are still to be linked.
 """
 
 from itertools import combinations_with_replacement
@@ -89,8 +80,7 @@ def dbscan(
 def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
     """Return the members of each cluster in ascending order, by the cluster's number.
 
-    Noise and clusters of fewer than `min_size` are left out. A cluster may have fewer members than
-    `min_samples`, as the border points that made a point a core point may belong elsewhere.
+    Noise and clusters of fewer than `min_size` are left out: border points may belong elsewhere.
     """
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
@@ -177,20 +167,14 @@ def _label_borders(labels: Labels, core: Flags, points: Points, others: Points) 
 
 # --- a cluster taken apart into its topics, by the idea of HDBSCAN
 #
-# Why. DBSCAN has one eps for all, and notes that share a form of words are near each other whatever
-# they are about: 1,000 notes on 50 topics are one cluster. No smaller eps is right for all topics.
-#
-# Theory. Memories are linked in the order of their mutual reachability: the distance between two,
-# but at least that from either to its `min_size`th nearest. Undone from the last link to the first,
-# a cluster loses single memories and now and then falls into two parts of at least `min_size`: a
-# real split. A part that lives long, from the split that makes it to its own, is a topic. With
+# Memories are linked in the order of their mutual reachability: the distance between two, but at
+# least that from either to its `min_size`th nearest. Undone from the last link to the first, a
+# cluster loses single memories and now and then falls into two parts of at least `min_size`. With
 # lambda the inverse of a distance, the stability of a part is the sum over its members of how much
-# lambda grows while they are in it, and the topics are those parts, none within another, whose
-# stabilities add up to most. (Campello, Moulavi, Sander, "Density-Based Clustering Based on
-# Hierarchical Density Estimates", 2013.) Labels are those of scikit-learn's HDBSCAN but for two
-# things: a memory that is lost before its topic appears goes to the topic of the memory nearest to
-# it, so that none is noise, and texts nearer than `NEAR` count as that far apart, or repetitions
-# would outweigh everything.
+# lambda grows while they are in it. The topics are those parts, none within another, whose
+# stabilities add up to most. (Campello, Moulavi, Sander, 2013.) Unlike there, a memory that is lost
+# before its topic appears goes to the topic nearest to it, and texts nearer than `NEAR` count as
+# that far apart, or repetitions would outweigh everything.
 
 
 LINKED_MAX = 2_000

@@ -36,6 +36,7 @@ from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.holds import holds_of
 from memory_actors.users.live_user import LiveUser
+from memory_actors.users.purges import retained
 
 _logger = get_logger("memory_actors.compaction")
 
@@ -230,7 +231,7 @@ class Compaction:
         scope = _OwnScope(self._services, user_id, self._used)
         if self._settings.retention and not run.dry_run:
             async with scope.writable() as live:
-                await live.retain(self._settings, self._services.clock_us())
+                await retained(scope, live)
         found = await self._clusters(run, scope)
         await run.tell(user_id, 0, len(found))
         for done, cluster in enumerate(found, start=1):

@@ -25,7 +25,7 @@ from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
-from memory_actors.kinds.summaries import Compressed
+from memory_actors.kinds.compacting import Compressed
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.episodes import Episodes
@@ -181,15 +181,10 @@ class _Told(NamedTuple):
 
 # --- originals of summaries: their texts go to the archive, and what is derived of them goes
 #
-# A summary's event says what it was made of, so nothing has to be remembered beside it: a
-# checkpoint per user names the newest summary whose originals are archived. After a crash the next
-# run continues there, and skips archived originals.
-#
-# Only events of one original alone are archived, and only those before it was compressed. No living
-# memory rests on them, also not one that came back later, which has an event of its own. Therefore
-# retention may drop them, and a replay without them ends in the same state (see
-# kinds/compacting.py). The start of an episode that took the place of another is about that one,
-# too, and stays.
+# A checkpoint per user names the newest summary whose originals are archived; the next run goes on
+# there. Only events of one original alone are archived, and only those before it was
+# compressed: no living memory rests on them (see kinds/compacting.py). The start of an episode that
+# took the place of another is about that one, too, and stays.
 
 
 def checkpoint_name(stream: str) -> str:

@@ -114,9 +114,8 @@ class _LastRun(msgspec.Struct):
 class LastRun:
     """Keeps one time across restarts. For a thread, one call at a time.
 
-    For the one process that has a directory it is in a small JSON file. One that cannot be read is
-    as good as none: a run may be missed. For all who share a store it is in that: of two who write
-    at once, one has.
+    It is in a JSON file of the process that has a directory; an unreadable one is as good as none.
+    For processes that share a store it is in that: of two who write at once, one has.
     """
 
     def __init__(self, where: Path | SettingStore):

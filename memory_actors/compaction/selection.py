@@ -1,13 +1,7 @@
 """Selection: the memories that are old, and clusters of those about the same thing.
 
-Clusters that repeat a few things in one form, such as commit messages, are joined to a series,
-because one summary has room for all of them. Clusters are of one series if
-
-- the texts of each are few different ones, numbers aside, and short;
-- all memories have the same metadata, or, where it differs or is empty, begin with the same two
-  words, or with a label: a number, a hash, or a word with a colon;
-- all were said in the same role, and there is a time within the ranges of all of them;
-- the different texts together fit into half of a summary.
+Clusters that repeat a few short texts in one form, such as commit messages, are joined to a series,
+because one summary has room for all of them: see docs/internals/compaction.md, "Series".
 """
 
 import re

@@ -159,7 +159,16 @@ async def shown(
     before = await _read(scope, batch.before, state.provenance)
     near: dict[str, Hit] = {}
     for one in said:
-        query = _query(scope, one, batch.trust, within)
+        query = Query(
+            text=one.content[:QUERY_CHARACTERS_MAX],
+            kinds=[long_term.KIND],
+            top_k=NEAR,
+            now_us=scope.now_us(),
+            filters=parsed({f"{ESCAPE}{name}": {"eq": value} for name, value in within.items()}),
+            exclude_ids=frozenset([one.memory_id]),
+            compressed=False,
+            of_origin=wanted(None, batch.trust),
+        )
         hits = await retrieval.retrieve(scope.services.log, live, query)
         ids = [hit.memory_id for hit in hits]
         await scope.recalled(live, one.content[:QUERY_CHARACTERS_MAX], ids)
@@ -199,19 +208,6 @@ def _once(said: Sequence[Memory]) -> list[Memory]:
         for one in said
         if one.memory_type == short_term.KIND.NAME or (one.role, one.content) not in recent
     ]
-
-
-def _query(scope: Scope, message: Memory, trust: Trust, within: Mapping[str, Any]) -> Query:
-    return Query(
-        text=message.content[:QUERY_CHARACTERS_MAX],
-        kinds=[long_term.KIND],
-        top_k=NEAR,
-        now_us=scope.now_us(),
-        filters=parsed({f"{ESCAPE}{name}": {"eq": value} for name, value in within.items()}),
-        exclude_ids=frozenset([message.memory_id]),
-        compressed=False,
-        of_origin=wanted(None, trust),
-    )
 
 
 def _spoken(one: Memory) -> Spoken:

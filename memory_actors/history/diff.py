@@ -3,8 +3,8 @@
 Some changes have no event because the clock makes them: a silent session expires by itself.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import OnDropped
@@ -15,7 +15,7 @@ from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import StateThen, state_then
 from memory_actors.history.why import steps_of
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event
 from memory_actors.kinds.kind import Events, Found, Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
@@ -26,7 +26,7 @@ PAGE = 512  # events read at a time
 
 Key: TypeAlias = tuple[str, str]
 """The name of a kind and the id of a memory."""
-Touched: TypeAlias = dict[Key, list[Recorded[Any]]]
+Touched: TypeAlias = dict[Key, list[Recorded[Event]]]
 """Events by what they are about."""
 
 
@@ -43,7 +43,15 @@ async def diff(
     since = max(first.moment.version, head.erased_version)
     touched = await _touched(log, stream, since, last.moment.version)
     ids = [*touched, *_gone_by_the_clock(first, last, touched)]
-    texts = await _texts(log, stream, (first, last), ids, dropped)
+    versions = {
+        version
+        for name, memory_id in ids
+        for end in (first, last)
+        if (row := end.find(KIND_BY_NAME[name], memory_id)) is not None
+        for version in KIND_BY_NAME[name].sources(row)
+    }
+    read = pages(log, stream, versions, dropped)
+    texts = {recorded.version: recorded async for page in read for recorded in page}
     found = [_change(first, last, one, touched.get(one, []), texts) for one in ids]
     return Diff(
         user_id=user_id,
@@ -90,24 +98,8 @@ def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> l
 # --- one change
 
 
-async def _texts(
-    log: EventStore,
-    stream: str,
-    ends: Sequence[StateThen],
-    keys: Iterable[Key],
-    dropped: OnDropped,
-) -> Events:
-    versions = set[int]()
-    for name, memory_id in keys:
-        kind = KIND_BY_NAME[name]
-        rows = (end.find(kind, memory_id) for end in ends)
-        versions.update(one for row in rows if row is not None for one in kind.sources(row))
-    read = pages(log, stream, versions, dropped)
-    return {recorded.version: recorded async for page in read for recorded in page}
-
-
 def _change(
-    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
+    first: StateThen, last: StateThen, key: Key, events: Sequence[Recorded[Event]], texts: Events
 ) -> Change | None:
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]
     old, new = first.find(kind, memory_id), last.find(kind, memory_id)

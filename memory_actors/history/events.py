@@ -1,7 +1,7 @@
 """The events of one user or of all, as callers see them: those that are there, then live."""
 
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,6 +9,7 @@ from eventlog import EventStore, Recorded, subscribe
 from eventlog.core.subscription import version_at
 from memory_actors.base.reports import LogEntry
 from memory_actors.base.streams import is_user_stream, stream_of, user_of
+from memory_actors.kinds.effects import Event
 from memory_actors.search.reading import history
 
 PAGE = 512  # events read at a time
@@ -23,7 +24,7 @@ class EntryFilter(NamedTuple):
     until_us: int | None
     follow: bool
 
-    def has(self, recorded: Recorded[Any]) -> bool:
+    def has(self, recorded: Recorded[Event]) -> bool:
         """Say whether an event of a stream is among them."""
         if self.user_id is None:
             its = is_user_stream(recorded.stream)
@@ -49,7 +50,7 @@ async def entries(log: EventStore, wanted: EntryFilter) -> AsyncIterator[LogEntr
             yield LogEntry(user_id=user_of(recorded.stream), **msgspec.structs.asdict(told))
 
 
-async def _there(log: EventStore, stream: str | None, after: int) -> AsyncIterator[Recorded[Any]]:
+async def _there(log: EventStore, stream: str | None, after: int) -> AsyncIterator[Recorded[Event]]:
     if stream is not None:
         version = await version_at(log, stream, after)
         while page := await log.read_stream(stream, version, PAGE, dropped="mark"):

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import anyio.to_thread
 
@@ -37,6 +37,7 @@ from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import snapshots, user_state
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.kind import Found, Kind, Row
 from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -52,24 +53,15 @@ from memory_actors.users.live_user import UserView
 
 # --- a moment of the past: which version of a user's stream is meant, and the user's state at it
 #
-# A position belongs to whoever wrote the event there; a user's stream had come by then to its last
-# event before or at it. Positions grow with versions, so the stream is halved to find it. Times do
-# too, unless the clock was set back: then a time may stand for several places, of which one is
-# taken, and only a position says exactly which is meant.
+# Positions grow with versions, so the stream is halved to find the last event before or at one.
+# Times do too, unless the clock was set back: then only a position says exactly which is meant.
 #
-# For a user who was erased and came back, moments before their return are not available: what there
-# was then is gone, and "nothing" would be a wrong answer. Before their first event of all it is the
-# right one, as of everybody. Later moments start with an empty state after the erasure.
+# Moments before an erasure are not available, except before the first event of all.
 #
-# The state is that of the nearest snapshot before the version, and the events after that. Retention
-# may have dropped payloads of memories that were compressed later. A fold passes over those events,
-# and that is right where the compression lies before the version: the memory had gone by then. If
-# it was compressed after the version, the memory existed then, but its text is lost: that is an
-# error, unless the caller asks for what is left.
-#
-# A snapshot still has the rows of such memories, and reading their texts says that they are gone. A
-# caller who asks for the rest gets a fold of all events instead, without those memories; one of
-# whose events only the last are gone reads there as those before left it.
+# The state is that of the nearest snapshot and the events after it. A payload that retention
+# dropped matters only if the memory was compressed after the version: then its text is lost, which
+# is an error unless the caller asks for what is left. Who asks gets a fold of all events, because a
+# snapshot still has the rows of such memories.
 
 
 class StateThen(NamedTuple):
@@ -143,8 +135,7 @@ class _Seen:
     compressed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """By the version that did it."""
 
-    def note(self, events: Iterable[Recorded[Any]]) -> Iterator[Recorded[Any]]:
-        """Pass events on."""
+    def note(self, events: Iterable[Recorded[Event]]) -> Iterator[Recorded[Event]]:
         for recorded in events:
             if isinstance(recorded.data, Dropped):
                 self.dropped[recorded.version] = recorded.data

@@ -4,12 +4,11 @@ The life of its summary follows, if it was compressed. A summary is never compre
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming, verb_of
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, effect, field_naming, verb_of
 from memory_actors.kinds.purging import made_of
 from memory_actors.kinds.user_state import kind_of
 from memory_actors.users.handles.scope import Scope
@@ -54,7 +53,7 @@ def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]
     return f"{what}: {last.says[0].lower()}{last.says[1:]}"
 
 
-def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) -> list[WhyStep]:
+def steps_of(memory_id: str, events: Sequence[Recorded[Event]], *, alive: bool) -> list[WhyStep]:
     """Return the steps of a memory through events; `alive` tells if it existed before them."""
     steps = []
     for recorded in events:
@@ -66,9 +65,9 @@ def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) ->
     return steps
 
 
-def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
+def _step(memory_id: str, recorded: Recorded[Event], what: Effect) -> WhyStep:
     event, meta = recorded.data, recorded.meta
-    other = None if field_naming(event, memory_id) is None else event.memory_id
+    other = getattr(event, "memory_id", None) if field_naming(event, memory_id) else None
     return WhyStep(
         memory_id=memory_id,
         position=recorded.position,
@@ -133,7 +132,7 @@ _CAUSES: Mapping[tuple[Effect, str], str] = {
 }
 
 
-def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
+def sentence(recorded: Recorded[Event], effect: Effect, memory_id: str) -> str:
     """Return the sentence that describes an event's effect on a memory and its cause."""
     event = recorded.data
     told = _told(recorded.tag, event, effect, memory_id)

@@ -141,7 +141,15 @@ class _Bounded(Generic[K, V]):
 
     def _put(self, key: K, item: V) -> None:
         """Add an item under a key, behind all others; the one that was there under it goes."""
-        size = self._size_of(item)
+        given: object = self._size_fn(item)
+        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            raise InvalidInputError(f"size_fn gave {given!r:.80}: a size is a whole number from 0")
+        if given > self._max_size:
+            raise InvalidInputError(
+                f"the item has size {given:,} (max_size: {self._max_size:,}): shorten it, or "
+                "raise the limit"
+            )
+        size = max(1, given)
         error = self._is_error is not None and self._is_error(item)
         self._remove(key)
         self._order[key] = (self._errors if error else self._plain)[key] = None
@@ -150,17 +158,6 @@ class _Bounded(Generic[K, V]):
         self._size += size
         for left, evicted in gone:  # last, so that a hook sees a collection that is in order
             self._tell(left, evicted)
-
-    def _size_of(self, item: V) -> int:
-        size: object = self._size_fn(item)
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise InvalidInputError(f"size_fn gave {size!r:.80}: a size is a whole number from 0")
-        if size > self._max_size:
-            raise InvalidInputError(
-                f"the item has size {size:,} (max_size: {self._max_size:,}): shorten it, or "
-                "raise the limit"
-            )
-        return max(1, size)
 
     def _use(self, key: K) -> V:
         item = self._items[key]

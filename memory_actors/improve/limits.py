@@ -145,34 +145,24 @@ class Watch:
 # --- the end
 
 
-class Ends:
-    """Says after each critique and each revision whether a run is over.
+def checked_stop(stop: Stop) -> Stop:
+    """Return a target score, a plain function or None, or raise `InvalidInputError`."""
+    if callable(stop) and is_async(stop):
+        raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
+    return stop if stop is None or callable(stop) else check_share(stop, "stop")
 
-    :raises InvalidInputError: a target that is no score, a function that is async, or a patience
-        that is not positive.
-    """
 
-    def __init__(self, stop: Stop, patience: int, max_iterations: int):
-        if callable(stop) and is_async(stop):
-            raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
-        self._asked = stop if callable(stop) else None
-        self._target = None if stop is None or callable(stop) else check_share(stop, "stop")
-        self._patience = check_count(patience, "patience", 1)
-        self._max_iterations = max_iterations
-
-    def after_critique(self, state: records.State) -> records.StoppedBecause | None:
-        """Return why a run is over; None: it goes on."""
-        if self._asked is not None:
-            if self._asked(state):
-                return "stop"
-        elif state.critique.found_nothing:
-            return "nothing_found"
-        elif self._target is not None and state.score >= self._target:
-            return "target_reached"
-        elif state.round - state.best_round >= self._patience:
-            return "no_rise"
-        return "max_iterations" if state.round > self._max_iterations else None
-
-    def after_revision(self, *, changed: bool) -> records.StoppedBecause | None:
-        """Return why a run is over; None: it goes on."""
-        return "unchanged" if not changed and self._asked is None else None
+def ended_because(
+    stop: Stop, patience: int, max_iterations: int, state: records.State
+) -> records.StoppedBecause | None:
+    """Return why a run is over after a critique; None: it goes on."""
+    if callable(stop):
+        if stop(state):
+            return "stop"
+    elif state.critique.found_nothing:
+        return "nothing_found"
+    elif stop is not None and state.score >= stop:
+        return "target_reached"
+    elif state.round - state.best_round >= patience:
+        return "no_rise"
+    return "max_iterations" if state.round > max_iterations else None

@@ -189,7 +189,12 @@ class LocalReviser(_Local):
         """Return the text, revised, at once."""
         named = {finding.kind for finding in critique.findings}
         for kind, _, edits in self.faults(text):
-            revised = _edited(text, edits) if kind in named else text
+            parts, place = [], 0
+            for edit in sorted(edits) if kind in named else ():
+                if edit.start >= place:  # of two that overlap, the first one
+                    parts += [text[place : edit.start], edit.text]
+                    place = edit.end
+            revised = "".join([*parts, text[place:]])
             if revised.strip() and revised != text:
                 return revised
         return text
@@ -254,12 +259,3 @@ def _without(text: str, span: _Span, message: str) -> _Edit:
         if start == 0 or text[start - 1] == "\n":
             end += 2 if text.startswith("\r\n", end) else end < len(text)
     return _Edit(start, end, "", message, span.text)
-
-
-def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    parts, place = [], 0
-    for edit in sorted(edits):
-        if edit.start >= place:
-            parts += [text[place : edit.start], edit.text]
-            place = edit.end
-    return "".join([*parts, text[place:]])

@@ -17,7 +17,7 @@ from memory_actors.base.errors import (
     MemoryActorsError,
     MemoryLimitError,
 )
-from memory_actors.base.validation import plain, text_bytes
+from memory_actors.base.validation import check_count, plain, text_bytes
 from memory_actors.improve import limits, records
 from memory_actors.improve.bounded import BoundedList, Eviction, sha256
 from memory_actors.improve.local import LocalCritic, LocalReviser
@@ -175,8 +175,8 @@ class _Run:
     def __init__(self, text: str, improver: Improver):
         options = improver.options
         self._text, self._by, self._limits = text, improver, improver.limits
-        patience = options.get("patience", PATIENCE)
-        self._ends = limits.Ends(options.get("stop"), patience, self._limits.max_iterations)
+        self._stop = limits.checked_stop(options.get("stop"))
+        self._patience = check_count(options.get("patience", PATIENCE), "patience", 1)
         self._watch = limits.Watch(self._limits, options.get("monitor"))
         self._recorder = Recorder(options.get("record_to"))
         self._round = self._revisions = self._read_bytes = self._unkept = 0
@@ -266,7 +266,7 @@ class _Run:
             return [records.Warned(round=self._round, message=refused), *self._told()]
         changed = revised != self._text
         self._text = revised = plain(revised)
-        self._because = self._ends.after_revision(changed=changed)
+        self._because = None if changed or callable(self._stop) else "unchanged"
         await self._note(records.Round(number=self._round, critique=self._open, text=revised))
         return [records.Revised(round=self._round, text=revised, changed=changed), *self._told()]
 
@@ -281,13 +281,13 @@ class _Run:
         because: records.StoppedBecause = (
             "error" if isinstance(error, ImprovementError) else "memory_limit"
         )
+        failed = None
         if self._open is not None:
             failed = records.Round(number=self._round, critique=self._open, error=str(error))
             self._keep(failed)
-            await self._recorder.last_round(failed)
         result = self._result(because)
         error.result = result  # type: ignore[attr-defined]  # both kinds have it
-        await self._recorder.fail(because, str(error))
+        await self._recorder.fail(because, str(error), failed)
         failed_event = records.Failed(error=type(error).__name__, message=str(error), result=result)
         return [*self._told(), failed_event]
 
@@ -322,7 +322,8 @@ class _Run:
 
     def _decided(self, state: records.State) -> records.StoppedBecause | None:
         try:
-            return self._ends.after_critique(state)
+            most = self._limits.max_iterations
+            return limits.ended_because(self._stop, self._patience, most, state)
         except Exception as error:
             raise ImprovementError(
                 f"stop raised {type(error).__name__}; see its cause, and mend it", result=None

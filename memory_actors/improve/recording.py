@@ -10,6 +10,7 @@ between brackets, since a step may not be blank and a piece might be.
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,33 +65,28 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
         raise `NotFoundError` for a text that the run did not have there; where a revision was
         refused they give an empty one, which is refused again.
         """
-        replay = _Replay(self)
-        return replay.critic, replay.reviser
+        left, current = deque(self.rounds), self.text
 
+        def the_round(text: str) -> records.Round:
+            if not left or text != current:
+                number = len(self.rounds) - len(left) + 1
+                raise NotFoundError(
+                    f"the recorded run has no such text as its number {number}: start with its "
+                    "own, and with the same options"
+                )
+            return left[0]
 
-class _Replay:
-    def __init__(self, run: RecordedRun):
-        self._rounds = run.rounds
-        self._text = run.text
-        self._place = 0
+        async def critic(text: str, /) -> records.Critique:
+            return the_round(text).critique
 
-    async def critic(self, text: str, /) -> records.Critique:
-        return self._round(text).critique
+        async def reviser(text: str, _critique: records.Critique, /) -> str:
+            nonlocal current
+            one = the_round(text)
+            left.popleft()
+            current = one.text or current
+            return one.text or ""
 
-    async def reviser(self, text: str, _critique: records.Critique, /) -> str:
-        one = self._round(text)
-        self._place += 1
-        if one.text is not None:
-            self._text = one.text
-        return one.text or ""
-
-    def _round(self, text: str) -> records.Round:
-        if self._place == len(self._rounds) or text != self._text:
-            raise NotFoundError(
-                f"the recorded run has no such text as its number {self._place + 1}: "
-                "start with its own, and with the same options"
-            )
-        return self._rounds[self._place]
+        return critic, reviser
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,15 +155,13 @@ class Recorder:
         await self._user.episodes.finish(self.episode_id, said)
         self._ended = True
 
-    async def last_round(self, one: records.Round) -> None:
-        """Write the round in which a run failed, if that can be done."""
-        with anyio.move_on_after(END_S, shield=True):
-            await _or_log(self.round(one))
-
-    async def fail(self, because: records.StoppedBecause, message: str) -> None:
+    async def fail(
+        self, because: records.StoppedBecause, message: str, last: records.Round | None = None
+    ) -> None:
         """End the episode of a run that was cut off, if it has begun and not ended.
 
-        Not even a cancelled caller can cancel it; it gives up after 10 s.
+        Not even a cancelled caller can cancel it; it gives up after 10 s. `last` is the round in
+        which it failed.
         """
         if self._ended or self._begun is None:
             return
@@ -176,6 +170,8 @@ class Recorder:
             await asyncio.wait([self._begun])
             if self.episode_id is None or self._user is None:
                 return
+            if last is not None:
+                await _or_log(self.round(last))
             said = message if because == "closed_early" else f"{because}: {message}"
             await _or_log(self._user.episodes.finish(self.episode_id, said, success=False))
 

@@ -128,7 +128,18 @@ class MemoryActorsStore(MemoryStore):
         """
         self._check_writable()
         numbers = (context.sequence_numbers if context else None) or [None] * len(messages)
-        items = [self._item(*one) for one in zip(messages, numbers, strict=True)]
+        items = []
+        for message, number in zip(messages, numbers, strict=True):
+            role = message["role"]
+            said = "\n".join(block["text"] for block in message["content"] if "text" in block)
+            item = Item(
+                content=said,
+                role=role,
+                session_id=f"strands-{self._run}",
+                memory_id=None if number is None else lasting_id(self._run, number, role, said),
+                metadata=self._labels or None,
+            )
+            items.append(item)
         await add_messages(self._user, items)
 
     def get_tools(self) -> list[AgentTool]:
@@ -138,17 +149,6 @@ class MemoryActorsStore(MemoryStore):
         prefix = re.sub(r"\W", "_", self.name, flags=re.ASCII)
         functions = [one for one in memory_tools(self._user) if one.__name__ in BY_ID]
         return [tool(name=f"{prefix}_{one.__name__}")(one) for one in functions]
-
-    def _item(self, message: Message, number: int | None) -> Item:
-        said = "\n".join(block["text"] for block in message["content"] if "text" in block)
-        kept = None if number is None else lasting_id(self._run, number, message["role"], said)
-        return Item(
-            content=said,
-            role=message["role"],
-            session_id=f"strands-{self._run}",
-            memory_id=kept,
-            metadata=self._labels or None,
-        )
 
     def _check_writable(self) -> None:
         if not self.writable:

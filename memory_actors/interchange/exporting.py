@@ -233,12 +233,6 @@ RECORDS_A_LINE: Final = 1_000  # Chroma takes some 5,000; and so a line fits in 
 CHARACTERS_A_LINE_MAX: Final = 8 << 20
 
 
-def _flat(fields: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    said = {name: value for name, value in fields.items() if value is not None}
-    others = {name: one for name, one in said.items() if not isinstance(one, str | int | float)}
-    return said | {name: msgspec.json.encode(one).decode() for name, one in others.items()}
-
-
 class ChromaWriter(TargetWriter):
     """Writes batches."""
 
@@ -254,8 +248,13 @@ class ChromaWriter(TargetWriter):
         """Write any memory."""
         own = {"user_id": user_id, "session_id": memory.session_id, "role": memory.role}
         when = {"occurred_at": memory.occurred_at.isoformat()}
-        metadata = _flat({**_metadata_for_others(memory), **own, **when})
-        row = (memory.memory_id, memory.content, metadata)
+        fields = {**_metadata_for_others(memory), **own, **when}
+        flat = {
+            name: one if isinstance(one, str | int | float) else msgspec.json.encode(one).decode()
+            for name, one in fields.items()
+            if one is not None
+        }
+        row = (memory.memory_id, memory.content, flat)
         for column, value in zip(self._batch.values(), row, strict=True):
             column.append(value)
         self._characters += len(memory.content)

@@ -8,7 +8,7 @@ off is simply run again.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 import anyio.to_thread
 import msgspec
@@ -30,13 +30,6 @@ LINE_BYTES_MAX: Final = 128 << 20  # an episode of 50 steps of 256 KiB, every ch
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class _Entry(NamedTuple):
-    line: records.ReadLine
-    size_bytes: int
-    end_bytes: int
-    """The place in the file at which its line ends."""
-
-
 async def import_jsonl(
     user: UserMemory, path: str | Path, *, progress: records.Progress | None = None
 ) -> ImportReport:
@@ -52,13 +45,13 @@ async def import_jsonl(
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
         batches = records.in_batches(
-            _entries(file, str(path), reading, forgotten), lambda entry: entry.size_bytes,
+            _entries(file, str(path), reading, forgotten), lambda entry: entry[1],
             count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            await adder.add([entry.line for entry in batch])
+            await adder.add([line for line, _, _ in batch])
             if progress is not None:
-                progress(batch[-1].end_bytes, total_bytes)
+                progress(batch[-1][2], total_bytes)
     if forgotten:  # last: a memory that was kept says such a fact, and more
         await put_forgotten(user, forgotten)
     report = adder.report(reading.notes())
@@ -69,8 +62,8 @@ async def import_jsonl(
 
 def _entries(
     file: IO[bytes], name: str, reading: SourceReading, forgotten: list[ForgottenFact]
-) -> Iterator[_Entry]:
-    """Yield each line that is a memory as an entry; the others are left out.
+) -> Iterator[tuple[records.ReadLine, int, int]]:
+    """Yield each line that is a memory, its size and the place of its end, both in bytes.
 
     Lines that say a forgotten fact are added to `forgotten`.
     """
@@ -94,4 +87,4 @@ def _entries(
                 reading.leave_out(place, error)
             else:
                 reading.understood += 1
-                yield _Entry(entry, len(data), done_bytes)
+                yield entry, len(data), done_bytes

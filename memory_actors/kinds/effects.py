@@ -76,9 +76,8 @@ class KindRegistry(EventRegistry):
     ) -> Callable[[E], E]:
         """Return a class decorator that registers an event with its effect on memories.
 
-        `others` gives the effect on memories that further fields name. An event that `says`
-        nothing only takes words away, or says how memories stand to each other. The keys are the
-        ids in all these fields, unless given.
+        `others` gives the effect on memories that further fields name; the keys are all these ids,
+        unless given. An event that does not `say` takes words away, or relates memories.
         """
 
         def register(cls: E) -> E:

@@ -9,14 +9,50 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.effects import DECLARED, Effect
-from memory_actors.kinds.kind import BaseKind, Pruned, R, Tally
+from memory_actors.kinds.kind import BaseKind, Pruned, R, Row, Tally
 from memory_actors.kinds.rows import Draft, HeldRows, Place, derived, oldest
+
+
+class Compactable(Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A row that may be compressed, or be a summary."""
+
+    pinned: bool
+    keep: bool = False
+    """It came back out of a summary: it is not compressed again."""
+    original_count: int = 0
+    """Above 0: this is a summary of so many memories."""
+    bytes_before: int = 0
+    """Bytes of the originals of a summary."""
+    digests: tuple[bytes, ...] = ()
+    """Digests of the passages, if it has several: of a summary, and of a long text."""
+    since_us: int = 0
+    """Time of the first original of a summary; `occurred_at_us` is that of the last."""
+
+
+class Summaries(msgspec.Struct, frozen=True):
+    """The living summaries, and the sums of their originals."""
+
+    ids: Map[str, None] = Map()
+    originals: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def counted(self, row: Compactable, sign: int) -> "Summaries":
+        """Return them with a summary more (+1), or less (-1)."""
+        ids, memory_id = self.ids, row.memory_id
+        return Summaries(
+            ids.set(memory_id, None) if sign > 0 else ids.delete(memory_id),
+            self.originals + sign * row.original_count,
+            self.bytes_before + sign * row.bytes_before,
+            self.bytes_after + sign * row.size_bytes,
+        )
 
 
 class Keyed(msgspec.Struct, Generic[R], frozen=True):
@@ -25,6 +61,7 @@ class Keyed(msgspec.Struct, Generic[R], frozen=True):
     held: HeldRows[R] = HeldRows()
     evicted: int = 0
     pruned: int = 0
+    summaries: Summaries = Summaries()
 
 
 K = TypeVar("K", bound=Keyed[Any])
@@ -33,12 +70,13 @@ K = TypeVar("K", bound=Keyed[Any])
 class KeyedDraft(Draft[R]):
     """A state that changes in place, for one fold."""
 
-    __slots__ = ("evicted", "pruned")
+    __slots__ = ("evicted", "pruned", "summaries")
 
     def __init__(self, state: Keyed[R], place: Place[R] | None):
         super().__init__(state.held, place)
         self.evicted = state.evicted
         self.pruned = state.pruned
+        self.summaries = state.summaries
 
     def leave(self, memory_ids: Collection[str], why: Effect) -> None:
         """Take memories away where they are there, and count them."""
@@ -51,7 +89,13 @@ class KeyedDraft(Draft[R]):
 
     def fields(self) -> tuple[Any, ...]:
         """Return the fields of the state as they have become, in their order."""
-        return self.finish(), self.evicted, self.pruned
+        return self.finish(), self.evicted, self.pruned, self.summaries
+
+    def _count(self, row: R, sign: int) -> None:
+        self.size_bytes += sign * row.size_bytes
+        self.stored_bytes += sign * row.stored_bytes
+        if isinstance(row, Compactable) and row.original_count:
+            self.summaries = self.summaries.counted(row, sign)
 
 
 class Bounds(NamedTuple):
@@ -142,10 +186,11 @@ class KeyedKind(BaseKind[K, R]):
 
     def tally(self, state: K) -> Tally:
         """Return the counts and sizes of current and lost memories."""
-        held = state.held
+        held, sums = state.held, state.summaries
         return Tally(
-            len(held.rows), held.size_bytes, held.stored_bytes, state.evicted, state.pruned
-        )
+            len(held.rows), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
+            len(sums.ids), sums.originals, sums.bytes_before, sums.bytes_after,
+        )  # fmt: skip
 
     def quotas(self, state: K, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is."""

@@ -137,7 +137,7 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 def follow(
-    state: Provenance, events: Iterable[Recorded[Any]], keys: Callable[[Any], Iterable[str]]
+    state: Provenance, events: Iterable[Recorded[Event]], keys: Callable[[Any], Iterable[str]]
 ) -> Provenance:
     """Fold events of all parts, in order; `keys` gives the memories that one is about."""
     draft, agents = state.origins.mutate(), state.agents.mutate()
@@ -182,7 +182,7 @@ def _names_agent(event_type: type) -> bool:
 def _evolve(
     draft: MapMutation[str, Origins],
     memory_id: str,
-    recorded: Recorded[Any],
+    recorded: Recorded[Event],
     said: Origins,
     what: Effect,
 ) -> None:
@@ -206,7 +206,7 @@ def _set(draft: MapMutation[str, V], memory_id: str, value: V | None) -> None:
         draft.pop(memory_id, None)
 
 
-def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
+def of_past(memory_id: str, past: Sequence[Recorded[Event]]) -> Origins:
     """Return the origins that a memory has after these events, whether or not it lives."""
     origins: Origins = ()
     for recorded in past:
@@ -221,7 +221,7 @@ def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
     return () if origins == (UNSAID,) else origins
 
 
-def agent_of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> str | None:
+def agent_of_past(memory_id: str, past: Sequence[Recorded[Event]]) -> str | None:
     """Return the agent that began the last life of a memory, as far as the log has it."""
     told = [one for one in past if not isinstance(one.data, Dropped)]
     began = [one for one in told if effect(one.tag, one.data, memory_id) in BEGINS]
@@ -253,7 +253,7 @@ class ProvenancePart(Part[Provenance]):
     Dump = ProvenanceDump
     initial = Provenance()
 
-    def fold(self, state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
+    def fold(self, state: Provenance, events: Iterable[Recorded[Event]]) -> Provenance:
         """Fold the events of this part. Events of extractions change nothing."""
         return follow(state, events, lambda _event: ())
 
@@ -334,7 +334,7 @@ def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet
     ]
 
 
-def _last_lifetime(memory_id: str, past: Iterable[Recorded[Any]]) -> tuple[int, int]:
+def _last_lifetime(memory_id: str, past: Iterable[Recorded[Event]]) -> tuple[int, int]:
     """Return the expiry that a memory had as it went last, and how long it was to live; or 0."""
     set_to = ended = (0, 0)
     for recorded in past:

@@ -99,7 +99,7 @@ class MemoryHeld(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return (entry_text(words.raw) if isinstance(words, BlockInserted) else words.content,)
 
     @property
-    def text_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the text."""
         return max(self.counted.values())
 
@@ -166,11 +166,15 @@ class Reject(PutTombstones, frozen=True, kw_only=True):
 
 
 def held(
-    command: Add, events: Sequence[Event], replaced: Replaced = MappingProxyType({})
+    command: Add,
+    events: Sequence[Event],
+    replaced: Replaced = MappingProxyType({}),
+    growth_bytes: int = 0,
 ) -> Sequence[Event]:
     """Return the events of an add that needs a review: its memories wait instead of beginning.
 
-    `replaced` has, by the ids of facts, those that they are to replace.
+    `replaced` has, by the ids of facts, those that they are to replace; anything but facts would
+    make its kind grow by `growth_bytes`.
     """
     if isinstance(command, AddMemories):
         return [
@@ -180,15 +184,15 @@ def held(
             for one in events
         ]
     if isinstance(command, AddEntity):
-        return [_held(command, command.entity, events)] if events else []
+        return [_held(command, command.entity, events, growth_bytes)] if events else []
     if isinstance(command, Relate):
-        return [_held(command, command.relationship, events)] if events else []
+        return [_held(command, command.relationship, events, growth_bytes)] if events else []
     assert isinstance(command, AddEntry), f"{type(command).__name__} cannot wait"
     entries = [one for one in events if isinstance(one, BlockInserted) and one.heading is None]
-    return [_held(command, one, entries) for one in entries]
+    return [_held(command, one, entries, growth_bytes) for one in entries]
 
 
-def _held(command: Add, words: Words, events: Sequence[Event]) -> MemoryHeld:
+def _held(command: Add, words: Words, events: Sequence[Event], growth_bytes: int = 0) -> MemoryHeld:
     """Return the event of a wait; without it, these events would have happened."""
     field, number, size = COUNTED[type(words)]
     begins = any(type(one) is type(words) for one in events)  # else an entity is there already
@@ -200,19 +204,13 @@ def _held(command: Add, words: Words, events: Sequence[Event]) -> MemoryHeld:
         memory_id=words.memory_id,
         kind=TOTALS[size].partition(".")[0],
         until_us=command.held_until_us,
-        counted={size: _size_bytes(words)} | ({number: 1} if begins else {}),
+        counted={size: words.size_bytes if isinstance(words, MemoryAdded) else growth_bytes}
+        | ({number: 1} if begins else {}),
         expires_at_us=command.expires_at_us,
         on_duplicate=again,
         section=getattr(command, "section", ""),
         **cast("Any", {field: words}),
     )
-
-
-def _size_bytes(words: Words) -> int:
-    if isinstance(words, EntityAdded):  # which has no size before it is decided
-        texts = sum(one.size_bytes for one in words.observations)
-        return len(words.name.encode()) + len(words.type.encode()) + texts
-    return words.text_bytes if isinstance(words, BlockInserted) else words.size_bytes
 
 
 def pending_row(kind: Kind, held: Recorded[MemoryHeld]) -> tuple[Any, Events]:

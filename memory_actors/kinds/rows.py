@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds.commands import Update
 from memory_actors.kinds.kind import Row, Updated, last_true_us
@@ -59,8 +60,7 @@ and the source of a relationship are its own."""
 def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> dict[str, Any]:
     """Return the data of a memory: the fields of its record that not each memory has, as JSON.
 
-    They are `fields`, or else of the first of the `sources` that has them; a time may be there in
-    microseconds.
+    They are `fields`, or of the first of the `sources` that has them; a time also in microseconds.
     """
     names = [name for name in record.__struct_fields__ if name not in _OF_ANY]
     return {name: fields[name] if name in fields else _json_of(name, sources) for name in names}
@@ -152,6 +152,16 @@ class HeldRows(msgspec.Struct, Generic[R], frozen=True):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def living(self, noun: str, memory_id: str) -> R:
+        """Return a row.
+
+        :raises NotFoundError: it is not there.
+        """
+        row: R | None = self.rows.get(memory_id)
+        if row is None:
+            raise NotFoundError(f"no {noun} {memory_id!r}: it was never there, or it was deleted")
+        return row
+
     def in_order(self) -> list[R]:
         """Return the rows in the order of their texts' versions."""
         return sorted(self.rows.values(), key=lambda row: (row.version, row.memory_id))
@@ -236,8 +246,7 @@ def oldest(
 ) -> tuple[str, ...] | None:
     """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
 
-    Oldest by the time it was true last, then by the order of arrival. None if all together are too
-    few.
+    By the time it was true last, then by arrival. None if all together are too few.
     """
     tenth = max(1, count // PRUNE_DIVISOR)
     unpinned = [row for row in rows if not row.pinned]

@@ -98,8 +98,7 @@ async def fold_start(
 ) -> tuple[UserState, int]:
     """Return a state and its version, behind which the events up to `until` are still to fold.
 
-    It is the newest snapshot; without a good one, nothing at the version up to which the stream is
-    erased: snapshots are derived, and all events say the same.
+    That is the newest snapshot, or nothing at the version up to which the stream is erased.
     """
     try:
         kept = await load_snapshot(log, stream, until)

@@ -247,7 +247,8 @@ def refusing(
 
     :raises EmbeddingNeededError: they are needed, and there are none.
     """
-    if not says(event, getattr(event, "memory_id", "")):
+    waits = hasattr(event, "words")
+    if not (waits or says(event, getattr(event, "memory_id", ""))):
         return None
     said = {
         name: value
@@ -322,7 +323,7 @@ class TombstonesPart(Part[Tombstones]):
     Dump = TombstonesPut
     initial = Tombstones()
 
-    def fold(self, state: Tombstones, events: Iterable[Recorded[Any]]) -> Tombstones:
+    def fold(self, state: Tombstones, events: Iterable[Recorded[Event]]) -> Tombstones:
         """Fold events into the state."""
         by_digest = dict(state.by_digest)
         for recorded in events:

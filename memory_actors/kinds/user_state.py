@@ -29,7 +29,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Delete, Outside, Restore
-from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress
+from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
@@ -51,7 +51,6 @@ from memory_actors.kinds.purging import (
 from memory_actors.kinds.review import MemoryHeld, Reject, Review
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
-from memory_actors.kinds.summaries import Compressed
 from memory_actors.kinds.tombstones import Tombstones
 from memory_actors.kinds.working import Working
 
@@ -189,23 +188,21 @@ def kind_of_event(event: object) -> Kind | None:
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
 
-def kind_of(recorded: Recorded[Any]) -> Kind | None:
+def kind_of(recorded: Recorded[Event]) -> Kind | None:
     """Return the kind of the memory, pending or not, that an event is about, also a dropped one."""
     event = recorded.data
     name = event.kind if isinstance(event, MemoryHeld) else _PART_OF_TAG[recorded.tag].NAME
     return KIND_BY_NAME.get(name)
 
 
-def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
-    """Return the state after events, those of each part at once: no part depends on another.
+def fold(state: UserState, events: Iterable[Recorded[Event]]) -> UserState:
+    """Return the state after events, those of each part at once; provenance follows all of them.
 
-    But where each memory comes from depends on all events, in their order.
-    Events whose payload is gone are passed over. No living memory depends on them: what retention
-    has dropped is of one memory that was compressed later, and what was erased was erased with
-    everything before it.
+    Events whose payload is gone are skipped. No living memory depends on them: retention drops what
+    was compressed later, and erasure erases everything before it, too.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part: defaultdict[Part[Any], list[Recorded[Any]]] = defaultdict(list)
+    by_part: defaultdict[Part[Any], list[Recorded[Event]]] = defaultdict(list)
     for recorded in whole:
         by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
     by_part.pop(provenance.PART, None)
@@ -318,7 +315,10 @@ def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event
     own = getattr(state, part.NAME)
     events: Sequence[Event] = part.decide(command, own, mine)
     if isinstance(command, Add) and command.waits:
-        return review.held(command, events)
+        kind = KIND_BY_NAME[part.NAME]
+        after, before = kind.tally(kind.fold(own, tentative(events))), kind.tally(own)
+        growth_bytes = max(0, after.size_bytes - before.size_bytes)
+        return review.held(command, events, growth_bytes=growth_bytes)
     if isinstance(command, Add):
         same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
         events = [*events, *provenance.lifetimes(command, events, same, state.provenance)]
@@ -364,8 +364,7 @@ def _check_forgotten(events: Iterable[Event], command: Command, forgotten: Tombs
     if isinstance(command, Restore):  # its texts have no embeddings: digests alone are compared
         tombstones.refuse(events, None, msgspec.structs.replace(forgotten, similar=()))
     elif forgotten.by_digest and not isinstance(command, UNCHECKED):
-        said = (getattr(event, "words", event) for event in events)  # of what is to wait
-        tombstones.refuse(said, command.codes, forgotten)
+        tombstones.refuse(events, command.codes, forgotten)
 
 
 _WORK: Mapping[type[Purge], type[Purging]] = {

@@ -222,8 +222,6 @@ class AlertDispatcher:
 
 
 class _Delivery:
-    """One sink with its queue and its task."""
-
     def __init__(self, sink: AlertSink):
         self._sink = sink
         self._name = type(sink).__name__
@@ -269,7 +267,13 @@ class _Delivery:
             await asyncio.wait([self._task], timeout=CANCEL_S)
         self.dropped += len(self.waiting)
         self.waiting.clear()
-        await self._close_sink()
+        if (close := getattr(self._sink, "close", None)) is None:
+            return
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await close()
+        except Exception as error:
+            _logger.warning("sink did not close", sink=self._name, error=reason(error))
 
     async def _run(self) -> None:
         while True:
@@ -297,13 +301,3 @@ class _Delivery:
     def _note_failure(self, error: BaseException) -> None:
         self.failed += 1
         _logger.warning("alert not delivered", sink=self._name, error=reason(error))
-
-    async def _close_sink(self) -> None:
-        close = getattr(self._sink, "close", None)
-        if close is None:
-            return
-        try:
-            async with asyncio.timeout(CANCEL_S):
-                await close()
-        except Exception as error:
-            _logger.warning("sink did not close", sink=self._name, error=reason(error))

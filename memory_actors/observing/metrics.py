@@ -147,8 +147,6 @@ class PrometheusMetrics:
 
 
 class _Collector:
-    """Reads statistics when a scrape asks."""
-
     def __init__(self, namespace: str, statistics: Statistics, labels: Mapping[str, str]):
         self._namespace = namespace
         self._statistics = statistics

@@ -75,12 +75,6 @@ class MemoryMonitor:
         """Memory held, as of at most `interval_s` ago."""
         return self.sample()
 
-    @property
-    def peak_bytes(self) -> int:
-        """The most that any reading saw."""
-        self.sample()
-        return self._peak_bytes
-
     def sample(self) -> int:
         """Read, unless that was done within `interval_s`; return the last reading."""
         now_s = self._clock()

@@ -122,7 +122,6 @@ def read_address(directory: Path) -> Address | None:
 
 @contextmanager
 def _short(directory: Path) -> Iterator[str]:
-    """Hold a path of the socket that is short enough to be used."""
     path = str(directory / SOCKET)
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:
         yield path
@@ -198,13 +197,6 @@ def _scratch(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
 
 
-def _blank(path: Path) -> None:
-    """Take a file away, and keep its room for the next owner."""
-    with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
-        file.write(b" " * os.fstat(file.fileno()).st_size)
-    path.replace(_scratch(path))
-
-
 def forget_socket(directory: Path) -> None:
     """Remove the socket, while the store is open here."""
     with suppress(OSError):
@@ -220,8 +212,10 @@ def forget_now(directory: Path, secrets: Container[str]) -> bool:
         if address is None or address.secret not in secrets:
             return True
         if is_our_turn:
-            with suppress(OSError):
-                _blank(directory / FILE)
+            with suppress(OSError):  # the file goes, and its room is kept for the next owner
+                with os.fdopen(open_regular(directory / FILE, os.O_RDWR), "r+b") as file:
+                    file.write(b" " * os.fstat(file.fileno()).st_size)
+                (directory / FILE).replace(_scratch(directory / FILE))
         return is_our_turn
     finally:
         turn.ended()

@@ -94,7 +94,7 @@ class Answering:
     @property
     def position(self) -> int:
         """The last position of the log."""
-        return require(self.memory._eventlog, MeasuredStore).statistics().last_position  # noqa: SLF001
+        return require(self.memory._services.log, MeasuredStore).statistics().last_position  # noqa: SLF001
 
     def at_once(self, call: frames.Call) -> bytes:
         """Answer a call that is not awaited."""
@@ -291,7 +291,6 @@ class ClientSession:
         return partial(self._call, number, argument)
 
     def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
-        """Call a function of the client; any thread may."""
         message = frames.Called(number, argument, packed(list(values), no_functions))
         hearing = _Hearing()
         running = None

@@ -42,7 +42,6 @@ def described(directory: Path, parts: StoreParts) -> Choices:
 
 
 def _keys(directory: Path, encrypt: Any) -> str:
-    """Say where the keys are, however that was said."""
     try:
         return str(Path(key_file_of(directory, encrypt) or "").resolve())
     except (OSError, RuntimeError, TypeError, ValueError):  # no path that can be: opening says so

@@ -112,14 +112,9 @@ class Client:
         return bool(self._waiting)
 
     async def start(self) -> "MemorySystem | None":
-        """Find the owner and connect, or become it; return the store if it is open here.
+        """Find the owner and connect, or become it; see `Connection.start`.
 
         One that does not keep the store is a client also of that, if it is shared at all.
-
-        :raises InvalidInputError: the owner has made other choices.
-        :raises DeadlineExceededError: a process has the store and says nothing.
-        :raises LogLocked: a process has it for itself.
-        :raises UnavailableError: nobody has it, and this process may not open it.
         """
         self._check_here()
         return await (self._at.start() if self.keeps else self._at.start_and_join())
@@ -268,7 +263,6 @@ class Client:
         self._say_set(waiting)
 
     def _say_set(self, waiting: Waiting) -> None:
-        """Tell the owner which of a call's events are set."""
         for place, event in waiting.events():
             if event.is_set():
                 self._at.say(frames.Signal(waiting.message.number, place))
@@ -284,7 +278,6 @@ class Client:
             self._at.say(frames.More(waiting.message.number, frames.WINDOW // 2))
 
     def _done(self, waiting: Waiting) -> None:
-        """Forget a call; tell the owner, if it has not answered."""
         number = waiting.message.number
         self._waiting.pop(number, None)
         for task in list(waiting.tasks):
@@ -349,7 +342,6 @@ class Client:
 
 
 def _deadline_s() -> float | None:
-    """Return the seconds that a caller on this event loop has left; None: all there are."""
     until_s = anyio.current_effective_deadline()
     if until_s == float("inf"):
         return None

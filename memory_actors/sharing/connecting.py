@@ -311,7 +311,6 @@ class Connection:
             self._given_up_s = self._loop.time()
 
     def _silence(self, pid: int) -> Exception:
-        """Return the error for calls whose owner does not answer."""
         return DeadlineExceededError(_silent(pid))
 
     async def _watch(self) -> None:

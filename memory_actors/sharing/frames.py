@@ -75,59 +75,56 @@ class Call(Message, tag=3):
     """Not None: it is asked again, and was first asked when the log had this position."""
 
 
-class Cancel(Message, tag=4):
+class OfCall(Message):
+    """Something about the call of a number."""
+
+    number: int
+
+
+class Cancel(OfCall, tag=4):
     """The caller no longer waits for a call."""
 
-    number: int
 
-
-class More(Message, tag=5):
+class More(OfCall, tag=5):
     """Allows the owner to send so many more items of an iteration."""
 
-    number: int
     items: int
 
 
-class Signal(Message, tag=6):
+class Signal(OfCall, tag=6):
     """An event that was given as an argument has been set."""
 
-    number: int
     argument: int
 
 
-class Answered(Message, tag=7):
+class Answered(OfCall, tag=7):
     """The result of a call."""
 
-    number: int
     value: bytes
 
 
-class CallFailed(Message, tag=8):
+class CallFailed(OfCall, tag=8):
     """The error that a call raised: see values.py."""
 
-    number: int
     error: bytes
 
 
-class Yielded(Message, tag=9):
+class Yielded(OfCall, tag=9):
     """An item of an iteration; its end is a `Answered`."""
 
-    number: int
     value: bytes
 
 
-class Called(Message, tag=10):
+class Called(OfCall, tag=10):
     """A function that was given as an argument is called."""
 
-    number: int
     argument: int
     values: bytes
 
 
-class Heard(Message, tag=14):
+class Heard(OfCall, tag=14):
     """A function that was given as an argument has been called, and what it raised."""
 
-    number: int
     error: bytes | None = None
 
 

@@ -227,7 +227,6 @@ class HttpCaller:
             raise WrongLoopError
 
     async def _answer(self, request: HttpRequest) -> Answer:
-        """Return the answer to a request, if it is what was asked for."""
         answer = await self._sent(request)
         if 200 <= answer.status_code < 300:
             return answer
@@ -361,7 +360,6 @@ def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]
 
 
 def _plain(value: object, what: str) -> Any:
-    """Return an argument as JSON has it."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, timedelta):

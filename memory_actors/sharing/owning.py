@@ -139,14 +139,10 @@ async def _loaded(memory: MemorySystem) -> MemorySystem:
 # --- forks, and loops that end
 
 
-CLIENTS: Final[dict[type, Any]] = {
-    MemorySystem: Shared,
-    **{
-        handle: getattr(remote, handle.__name__)
-        for handle in (UserMemory, PastMemory, ContextDocument, *HANDLES.values())
-        if handle is not LongTermMemory  # a user's memory is its only caller
-    },
-}
+_handles: list[type] = [UserMemory, PastMemory, ContextDocument, *HANDLES.values()]
+_handles.remove(LongTermMemory)  # a user's memory is its only caller
+CLIENTS: Final[dict[type, Any]] = {one: getattr(remote, one.__name__) for one in _handles}
+CLIENTS[MemorySystem] = Shared
 """The class of a client for each class of the owner: handles have the same names."""
 for _here, _there in CLIENTS.items():
     _there.register(_here)
@@ -157,7 +153,6 @@ _kept: Final[list[Any]] = []
 
 
 def _become_client(memory: MemorySystem) -> None:
-    """Make a system, and the handles on it, a client's."""
     _, made = _owned.pop(memory)
     _replace_all({id(memory._services): made()})
 

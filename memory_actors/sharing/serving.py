@@ -242,8 +242,6 @@ def _watch_loop(serving: "weakref.ref[OwnerServer]", listening: socket.socket) -
 
 
 class _Peer:
-    """One connection."""
-
     def __init__(self, server: OwnerServer):
         self._server = server
         self._session: ClientSession | None = None

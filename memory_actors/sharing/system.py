@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memory_actors.api.user import UserMemory
     from memory_actors.base.settings import Encrypt
     from memory_actors.compaction.summarizers import Summarizer
-    from memory_actors.extraction import Extract, Extractor
+    from memory_actors.extraction.protocol import Extract, Extractor
     from memory_actors.observing.alerts import AlertSink
     from memory_actors.observing.metrics import Metrics
     from memory_actors.search.embedding.protocol import Embedder
@@ -132,20 +132,9 @@ class MemorySystem(Operations):
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
             others: see the message. In all these cases nothing was touched.
         """
-        parts = StoreParts(
-            embedder=embedder,
-            summarizer=summarizer,
-            supersedes=supersedes,
-            extractor=extractor,
-            reranker=reranker,
-            clock=clock,
-            new_id=new_id,
-            settings=settings,
-            alerts=alerts,
-            metrics=metrics,
-            reindex=reindex,
-            encrypt=encrypt,
-        )
+        given: dict[str, Any] = locals()
+        names = (one.name for one in dataclasses.fields(StoreParts))
+        parts = StoreParts(**{name: given[name] for name in names})
 
         async def opened() -> Any:
             if (url := server_url(directory)) is not None:
@@ -298,7 +287,6 @@ async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> 
 
 
 def _engine() -> Any:
-    """Import the modules that only an owner needs."""
     with collector_at_rest():
         from memory_actors.sharing import owning
     return owning

@@ -22,14 +22,7 @@ import msgspec
 
 from eventlog.core import errors as log_errors
 from eventlog.core import records as log_records
-from memory_actors.base import (
-    context_documents,
-    errors,
-    records,
-    reports,
-    statistics,
-    weights,
-)
+from memory_actors.base import context_documents, errors, records, reports, statistics, weights
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 
 MODULES: Final = (
@@ -258,7 +251,6 @@ def _made(kind: type[BaseException]) -> BaseException:
 
 @cache
 def _type(name: str) -> Any:
-    """Return the type of a name, None if it does not cross."""
     return next((getattr(one, name) for one in MODULES if hasattr(one, name)), None)
 
 

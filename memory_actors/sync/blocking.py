@@ -265,7 +265,6 @@ def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple
 
 
 def _method(name: str, method: Any) -> object:
-    """Return a method that runs the one of its name on the loop."""
     if isinstance(method, staticmethod):
         return _static(method.__func__)
     if isasyncgenfunction(method):

@@ -245,7 +245,6 @@ class Erasing:
         return +left
 
     async def _others_have(self) -> set[bytes]:
-        """Return the digests of the texts of all users who are live."""
         states = [live.state for live in self._services.runtime.lives()]
         return await anyio.to_thread.run_sync(
             lambda: {digest for state in states for digest in state.digests()}

@@ -30,14 +30,12 @@ from memory_actors.actors.asking import Request
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import MemoryActorsError, StateDivergedError
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.settings import Settings
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Pruned
-from memory_actors.kinds.provenance import ExpireMemories, SourcePurged
-from memory_actors.kinds.purging import applied
+from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
@@ -275,29 +273,6 @@ class LiveUser:
                 if self.state.account.holds:
                     return
                 await self._carry_out(ExpireMemories(now_us=now_us), deadline_s)
-
-    async def retain(
-        self, settings: Settings, now_us: int, *, dry_run: bool = False
-    ) -> dict[tuple[str, str], None]:
-        """Delete what retention rules no longer allow; return kind and id of what went, or would.
-
-        :raises MemoryActorsError: a batch could not be deleted; those before it are.
-        """
-        if self.state.account.holds:
-            return {}
-        found = partial(
-            applied, settings.retention, user_of(self.stream), KINDS, self.state, now_us
-        )
-        gone: dict[tuple[str, str], None] = {}
-        for command in await anyio.to_thread.run_sync(found):
-            if dry_run:
-                events = await self.actor.dry_run(command)
-            else:
-                done = await self._carry_out(command, settings.deadline_s)
-                events = [one.data for one in done]
-            for event in events:
-                gone |= dict.fromkeys(event.gone if isinstance(event, SourcePurged) else ())
-        return gone
 
     async def _carry_out(self, command: Command, deadline_s: float) -> Sequence[Recorded[Any]]:
         """Carry out a command that nobody gives, and that makes room."""

@@ -19,10 +19,9 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -60,12 +59,6 @@ PAGE = 512  # events read at a time
 _logger = get_logger("memory_actors.users.recalls")
 
 
-@dataclass(slots=True, eq=False)
-class _Stream:
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    version: int | None = None
-
-
 class RecallAudit:
     """Keeps and reads recalls. With a `mode` of None it keeps nothing, and reads what there is.
 
@@ -86,7 +79,9 @@ class RecallAudit:
         self._key = key
         self._clock = clock
         self._tasks = BackgroundTasks()
-        self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self._turn = asyncio.Lock()
+        self._versions: dict[str, int] = {}
+        """Of the streams that were written last."""
         self.failed = 0
         """Recalls that could not be written."""
 
@@ -123,20 +118,19 @@ class RecallAudit:
         return RecallMade(query=said(query), memory_ids=tuple(map(said, memory_ids)), hashed=True)
 
     async def _append(self, stream: str, made: RecallMade, meta: dict[str, str], epoch: int) -> int:
-        held = self._streams.setdefault(stream, _Stream())
-        self._streams.move_to_end(stream)
-        if len(self._streams) > STREAMS_MAX:
-            self._streams.popitem(last=False)
-        async with held.turn:
-            known, held.version = held.version, None  # unknown, until this one is accepted
+        async with self._turn:
+            known, version = self._versions.pop(stream, None), None
             if known is not None:
                 with suppress(WrongExpectedVersion):  # another process had the user in between
-                    held.version = await self._appended(stream, made, meta, epoch, known)
-            if held.version is None:
+                    version = await self._appended(stream, made, meta, epoch, known)
+            if version is None:
                 await self._log.flush()
                 end = (await self._log.head(stream)).version
-                held.version = await self._appended(stream, made, meta, epoch, end)
-            return held.version
+                version = await self._appended(stream, made, meta, epoch, end)
+            if len(self._versions) >= STREAMS_MAX:
+                del self._versions[next(iter(self._versions))]
+            self._versions[stream] = version
+            return version
 
     async def _appended(
         self, stream: str, made: RecallMade, meta: dict[str, str], epoch: int, version: int
@@ -149,8 +143,8 @@ class RecallAudit:
 
     async def leave(self, stream: str) -> str:
         """Forget a stream that is to be erased; return the name of its checkpoint."""
-        held = self._streams.pop(stream, _Stream())
-        async with held.turn:  # what is under way is in the log
+        async with self._turn:  # what is under way is in the log
+            self._versions.pop(stream, None)
             return _checkpoint(stream)
 
     async def close(self) -> None:
@@ -212,7 +206,18 @@ class RecallAudit:
                 and (wanted is None or recorded.data.query in wanted)
             ):
                 found.append(recorded)
-        return [_recall(recorded) for recorded in reversed(found)]
+        return [
+            Recall(
+                position=one.position,
+                at=one.recorded_at,
+                query=one.data.query,
+                memory_ids=one.data.memory_ids,
+                agent_id=one.meta.get("agent_id"),
+                session_id=one.meta.get("session_id"),
+                hashed=one.data.hashed,
+            )
+            for one in reversed(found)
+        ]
 
     async def _events(self, stream: str, memory_id: str | None) -> AsyncIterator[Recorded[Any]]:
         if memory_id is not None:
@@ -276,26 +281,10 @@ def _checkpoint(stream: str) -> str:
 
 
 def _in_file(path: Path) -> bytes:
-    """Return the key in a file; a new one, for its owner's eyes only, if there is none.
-
-    :raises KeysUnavailable: it cannot be read, or not be made.
-    """
+    """Return the key in a file; a new one, for its owner's eyes only, if there is none."""
     try:
         if not path.exists():
             write_whole(path, secrets.token_bytes(KEY_BYTES))
         return read_bytes(path)
     except OSError as error:
         raise KeysUnavailable(f"cannot use {path}: {error.strerror}") from error
-
-
-def _recall(recorded: Recorded[Any]) -> Recall:
-    made, meta = recorded.data, recorded.meta
-    return Recall(
-        position=recorded.position,
-        at=recorded.recorded_at,
-        query=made.query,
-        memory_ids=made.memory_ids,
-        agent_id=meta.get("agent_id"),
-        session_id=meta.get("session_id"),
-        hashed=made.hashed,
-    )

@@ -20,7 +20,6 @@ from memory_actors.base.errors import GlobalQuotaExceededError
 from memory_actors.base.quota import GIB, GlobalLimits, Limits, Plan, Prices, size
 from memory_actors.base.records import QuotaUse
 from memory_actors.base.statistics import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
-from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState
 
 
@@ -112,21 +111,18 @@ def _refusal(limited: _Limited, used: int, more: int, limit: int) -> GlobalQuota
 
 def usage(user_id: str, state: UserState, limits: Limits, at: datetime) -> Usage:
     """Return how much a user holds; `state` is theirs at that time."""
-    kinds = {kind.NAME: _kind_usage(kind, state, limits) for kind in KINDS}
+    kinds = {}
+    for kind in KINDS:
+        tally = kind.tally(state.of(kind))
+        kinds[kind.NAME] = KindUsage(
+            count=tally.count,
+            size_bytes=tally.size_bytes,
+            stored_bytes=tally.stored_bytes,
+            evicted=tally.evicted,
+            pruned=tally.pruned,
+            quotas=tuple(state.quotas(kind, limits, None)),
+        )
     return Usage(user_id=user_id, at=at, tier=limits.tier.value, kinds=kinds)
-
-
-def _kind_usage(kind: Kind, state: UserState, limits: Limits) -> KindUsage:
-    part = state.of(kind)
-    tally = kind.tally(part)
-    return KindUsage(
-        count=tally.count,
-        size_bytes=tally.size_bytes,
-        stored_bytes=tally.stored_bytes,
-        evicted=tally.evicted,
-        pruned=tally.pruned,
-        quotas=tuple(state.quotas(kind, limits, None)),
-    )
 
 
 def estimate(usage: Usage, vector_bytes: int, prices: Prices, plan: Plan) -> CostEstimate:

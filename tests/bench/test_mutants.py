@@ -1,11 +1,13 @@
 """Mutants: which small faults there are, and that one survives exactly where no test notices."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 
 from bench.mutants import ROOT, TESTS, outcomes
 from bench.mutants.mutations import count
+from memory_actors.kinds.user_state import PARTS
 
 SOURCE = '''
 LIMIT = 3
@@ -21,7 +23,10 @@ def room(used: int = 0) -> list[int]:
 '''
 
 
-def test_every_module_and_its_tests_are_there() -> None:
+def test_every_decision_is_tried_and_every_module_and_its_tests_are_there() -> None:
+    decisions = [one for part in PARTS for one in part.decisions().values()]
+    files = {Path(inspect.getfile(getattr(one, "func", one))) for one in decisions}
+    assert {file.relative_to(ROOT).as_posix() for file in files} <= TESTS.keys()
     for module, tests in TESTS.items():
         assert count((ROOT / module).read_text()), module
         assert all((ROOT / path.partition("::")[0]).exists() for path in tests), module

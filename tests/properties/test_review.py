@@ -1,16 +1,20 @@
 """Properties of a review: what is pending is nowhere but in the review, and counts all the same."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
-from properties.test_user_decider import UserMachine
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from properties.test_user_decider import FILLED, SIZES, UserMachine
+from support import recount, room
 from support.deciding import Decided, living
 from support.user_rules import ANY
 
+from memory_actors.base.errors import ForgottenError, QuotaExceededError
+from memory_actors.kinds import user_state
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Add, Command
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
@@ -18,11 +22,13 @@ from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.relationships import Relate
 from memory_actors.kinds.long_term import AddMemories, MemorySeen
 from memory_actors.kinds.provenance import ExpireMemories
-from memory_actors.kinds.review import MemoryHeld, Reject, ReviewClosed, approving
+from memory_actors.kinds.review import TOTALS, MemoryHeld, Reject, ReviewClosed, approving
+from memory_actors.kinds.tombstones import tombstones_of
 from memory_actors.kinds.user_state import KINDS, UserState
 
 CAN_WAIT = (AddMemories, AddEntity, Relate, AddEntry)
 WAIT_US = 20_000_000
+VERDICTS = st.sampled_from(["approve", "approve", "reject", "forget"])
 some_wait = precondition(lambda self: self.state.review.pending)
 
 
@@ -31,12 +37,17 @@ class ReviewMachine(UserMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.begins(((4, 80), (10, 200), (20, 400)), {"long_term", "entity", "context"})
-        self.reviewed = True
+        self.begins(((4, 80), (10, 200), (20, 400)))
 
-    def begins(self, sizes: Any, mixture: set[str], filled: Any = ()) -> None:  # type: ignore[override]
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), filled=FILLED)
+    def begins(self, sizes: Any, _mixture: object = None, filled: Any = ()) -> None:
+        """Begin with some that live and some that wait."""
         self.reviewed = False
-        super().begins(sizes, {"long_term", "entity", "context"}, filled)
+        super().begins(sizes, {"long_term", "entity", "context"}, filled[::2])
+        self.reviewed = True
+        for number, text in enumerate(filled[1::2], 1):
+            for name in sorted(self.mixture):
+                getattr(self, f"fills_{name}")(number, text)
 
     @rule(reviewed=st.booleans())
     def settings_say(self, reviewed: bool) -> None:
@@ -51,10 +62,15 @@ class ReviewMachine(UserMachine):
         decided = self.deciding.ask(command)
         if isinstance(decided.command, Add) and decided.command.waits:
             self.nothing_began(decided)
+            if decided.refusal is None:
+                self.takes_its_room(decided)
         if not isinstance(command, SetTier):
             before, after = self.uses(decided.before), self.uses(decided.after)
             assert all(used <= max(limit, before[name][0]) for name, (used, limit) in after.items())
         return decided
+
+    def _ask(self, command: Command) -> Decided:
+        return self.ask(command)
 
     def nothing_began(self, decided: Decided) -> None:
         """Only a fact that is there counts as said again."""
@@ -63,12 +79,26 @@ class ReviewMachine(UserMachine):
         assert all(replayed.of(kind) == decided.after.of(kind) for kind in KINDS if not seen)
         assert living(decided.before).keys() == living(decided.after).keys()
 
+    def takes_its_room(self, decided: Decided) -> None:
+        """Pending memories take what the same add without a review would."""
+        at_once = msgspec.structs.replace(decided.command, held_until_us=None)
+        then = room.without_limits(decided, at_once)
+        grown, was, there = Counter[str](), *map(self.uses, (decided.before, then))
+        for (kind, quota), name in room.LIMITS.items():
+            used, known = (uses.get(f"{kind}.{quota}", (0, 0))[0] for uses in (there, was))
+            grown[name] = used - known
+        held = [one.data.counted for one in decided.events if isinstance(one.data, MemoryHeld)]
+        counted = sum(map(Counter, held), Counter[str]())
+        assert +counted == Counter({name: grown[name] for name in TOTALS if grown[name] > 0})
+
     def uses(self, state: UserState) -> dict[str, tuple[int, int]]:
-        return {
-            f"{kind.NAME}.{use.quota}": (use.used, use.limit)
-            for kind in KINDS
-            for use in state.quotas(kind, self.limits, None)
-        }
+        """Count how much of each quota living and pending memories take."""
+        uses = recount.fullest(recount.uses(state, self.limits))
+        for (kind, quota), limit_name in room.LIMITS.items():
+            if (name := f"{kind}.{quota}") in uses:
+                used, limit = uses[name]
+                uses[name] = used + state.review.counted.get(limit_name, 0), limit
+        return uses
 
     def some_pending(self, number: int) -> tuple[str, Any]:
         ids = sorted(self.state.review.pending)
@@ -76,11 +106,26 @@ class ReviewMachine(UserMachine):
         return memory_id, self.deciding.log[self.state.review.pending[memory_id].version - 1]
 
     @some_wait
-    @rule(number=ANY)
-    def approves(self, number: int) -> None:
-        memory_id, held = self.some_pending(number)
+    @rule(verdicts=st.lists(st.tuples(ANY, VERDICTS), min_size=1, max_size=6))
+    def some_are_reviewed(self, verdicts: list[tuple[int, str]]) -> None:
+        for number, verdict in verdicts:
+            if not self.state.review.pending:
+                break
+            memory_id, held = self.some_pending(number)
+            if verdict == "approve":
+                self.approve(memory_id, held)
+            else:
+                self.reject(memory_id, held.data.facts if verdict == "forget" else ())
+
+    def approve(self, memory_id: str, held: Any) -> None:
+        """It takes the room of its wait, and is refused if it was forgotten meanwhile."""
         command = approving(held.data, (), self.now_us, DocumentRoom())
         decided = self.ask(command)
+        said = [self.state.tombstones.said_in(text) for text in held.data.facts]
+        assert isinstance(decided.refusal, ForgottenError) or not any(said)
+        if isinstance(decided.refusal, QuotaExceededError) and not held.data.entry:
+            uses = self.uses(decided.before).values()
+            assert any(used > limit for used, limit in uses)
         if decided.refusal is None:
             assert memory_id not in self.state.review.pending
             assert held.data.kind == "entity" or self.says_it(held.data)
@@ -97,13 +142,16 @@ class ReviewMachine(UserMachine):
             for row in rows
         )
 
-    @some_wait
-    @rule(number=ANY)
-    def rejects(self, number: int) -> None:
-        memory_id, _ = self.some_pending(number)
-        decided = self.ask(Reject(now_us=self.now_us, memory_ids=(memory_id,), tombstones=()))
+    def reject(self, memory_id: str, texts: Sequence[str]) -> None:
+        stones = tombstones_of(texts, self.state.tombstones, b"key", self.now_us)
+        command = Reject(now_us=self.now_us, memory_ids=(memory_id,), tombstones=stones)
+        decided = self.ask(command)
         assert memory_id not in self.state.review.pending
         assert all(decided.before.of(kind) is decided.after.of(kind) for kind in KINDS)
+        for other, one in sorted(self.state.review.pending.items()):
+            same = self.deciding.log[one.version - 1]
+            if any(map(self.state.tombstones.said_in, same.data.facts)):
+                self.approve(other, same)
 
     @some_wait
     @rule(seconds=st.integers(0, 30))
@@ -133,6 +181,18 @@ class ReviewMachine(UserMachine):
         soonest_us = min((one.until_us for one in waiting.values()), default=0)
         assert self.state.review.next_expiry_us == soonest_us
 
+    @invariant()
+    def pending_memories_count_in_quotas_and_totals(self) -> None:
+        uses, totals = self.uses(self.state), user_state.totals(self.state)
+        for kind in KINDS:
+            for use in self.state.quotas(kind, self.limits, None):
+                assert (use.used, use.limit) == uses[f"{kind.NAME}.{use.quota}"]
+        for name, total in TOTALS.items():
+            kind_name, _, field = total.partition(".")
+            kind = user_state.KIND_BY_NAME[kind_name]
+            living = getattr(kind.tally(self.state.of(kind)), field)
+            assert totals[total] == living + self.state.review.counted.get(name, 0)
+
 
 TestReview = ReviewMachine.TestCase
-TestReview.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+TestReview.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

@@ -44,7 +44,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import AlertChanged, SetHold, SetTier
 from memory_actors.kinds.commands import Add, Command, Restore
-from memory_actors.kinds.compacting import Compress, UndoCompression
+from memory_actors.kinds.compacting import Compress, Compressed, CompressionUndone, UndoCompression
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
@@ -55,7 +55,6 @@ from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
 from memory_actors.kinds.purging import applied
 from memory_actors.kinds.structured import DocumentPut, PutDocument
-from memory_actors.kinds.summaries import Compressed, CompressionUndone
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
 
@@ -238,6 +237,7 @@ class UserMachine(
     def adds_live_so_long(self, ttl_us: int | None) -> None:
         self.ttl_us = ttl_us
 
+    @precondition(lambda self: len(self.state.account.holds) < 2)
     @rule()
     def is_held(self) -> None:
         self.made += 1

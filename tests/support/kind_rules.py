@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
     AddEpisodeSummary,
     CompressEpisodes,
@@ -34,7 +35,6 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.structured import PutDocument, document_text, value_json
-from memory_actors.kinds.summaries import passages_of
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some, some_relate
 

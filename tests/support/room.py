@@ -351,6 +351,11 @@ def _check_step(decided: Decided, room: Room, limits: Limits) -> None:
         assert [one.number for one in event.evicted] == [step.number for step in gone]
 
 
+def without_limits(decided: Decided, command: Any) -> UserState:
+    """Return the state after another command in endless room."""
+    return _decided(decided._replace(command=command), ENDLESS, 0).after
+
+
 def _decided(decided: Decided, limits: Limits, version: int) -> Decided:
     """Return the result of a command with these limits."""
     command, before = decided.command, decided.before

@@ -301,7 +301,10 @@ async def backfill(
 
     It can be stopped and run again: what is stored is not stored twice.
     """
-    found = [(host, path) for host in hosts for path in _transcripts(host)]
+    found = list[tuple[str, Path]]()
+    for host in hosts:
+        with suppress(OSError):  # of one file that has them all
+            found += [(host, path) for path in transcripts(host)]
     captured: list[Captured] = []
     projects, skipped = set(), []
     for done, (host, path) in enumerate(found):
@@ -338,10 +341,3 @@ async def backfill(
         projects=tuple(sorted(projects)),
         skipped=tuple(skipped),
     )
-
-
-def _transcripts(host: str) -> list[Path]:
-    try:
-        return list(transcripts(host))
-    except OSError:  # one file that has them all
-        return []

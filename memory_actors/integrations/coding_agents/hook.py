@@ -109,15 +109,21 @@ class Event(NamedTuple):
 
 
 class Command(NamedTuple):
-    """The command line of a hook."""
+    """How a hook finds the memory: the options of its command line."""
 
-    host: str
     data: str
     """The directory or the URL of the store."""
     user: str = "default"
     """The person."""
     team: str = ""
     """The URL of the server that has the memory of projects; none: the same store has it."""
+
+    def hook(self, host: str) -> list[str]:
+        """Return the command line of a host's hooks. They import nothing of a project (`-E -P`)."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+        given = zip(self._fields, self, strict=True)
+        options = [part for name, value in given if value for part in (f"--{name}", value)]
+        return [sys.executable, "-S", "-E", "-P", script, host, *options]
 
 
 def event_of(host: str, data: bytes) -> Event | None:
@@ -200,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     host = arguments[0] if arguments else ""
     try:
         names = (name.removeprefix("--") for name in arguments[1::2])
-        command = Command(host, **dict(zip(names, arguments[2::2], strict=True)))
+        command = Command(**dict(zip(names, arguments[2::2], strict=True)))
         event = event_of(host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
         if event is not None and (event.moment not in ("turn", "end") or _goes_on_alone()):
             told = answer(event, command)

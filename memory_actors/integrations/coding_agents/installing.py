@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
 from memory_actors.base.version import version
+from memory_actors.integrations.coding_agents.hook import Command
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.mcp import clients, config_text
 
@@ -48,26 +48,6 @@ alone: $ARGUMENTS
 """
 
 
-class Command(NamedTuple):
-    """How hooks and the server find the memory: what stands in a configuration."""
-
-    data: str
-    user: str
-    team: str = ""
-
-    def hook(self, host: str) -> list[str]:
-        """Return the command line of a host's hooks. They import nothing of a project (`-E -P`)."""
-        script = str(Path(__file__).with_name("__main__.py"))
-        run = [sys.executable, "-S", "-E", "-P", script, host]
-        team = ["--team", self.team] if self.team else []
-        return [*run, "--data", self.data, "--user", self.user, *team]
-
-    @property
-    def server(self) -> list[str]:
-        """The command line of the MCP server."""
-        return [*clients.program(), "mcp", "--data", self.data, "--user", self.user]
-
-
 def changes_of(host: str, command: Command | None) -> "list[Change]":
     """Return the changes that add our hooks and our server to a host, or remove them (None).
 
@@ -80,7 +60,7 @@ def changes_of(host: str, command: Command | None) -> "list[Change]":
     if command is None:
         server = clients.removing(host, path)
     else:
-        server = clients.installing(host, path, command.server, replace=True)
+        server = clients.installing(host, path, _server(command), replace=True)
     changes = {path: server}
     if it.hooks_file is not None:
         place = path.parent / Path(it.hooks_file).expanduser()
@@ -91,6 +71,10 @@ def changes_of(host: str, command: Command | None) -> "list[Change]":
         rules = "" if command is None else RULES
         changes[place] = clients.changing(place, lambda text: rules + text.replace(RULES, ""))
     return [*changes.values()]
+
+
+def _server(command: Command) -> list[str]:
+    return [*clients.program(), "mcp", "--data", command.data, "--user", command.user]
 
 
 def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
@@ -151,7 +135,7 @@ def plugin_directory() -> Path:
 
 def plugin_files(command: Command) -> dict[str, str]:
     """Return the files of the plugin, by their path."""
-    server = command.server
+    server = _server(command)
     shown: dict[str, Any] = {
         ".claude-plugin/marketplace.json": {
             "name": clients.NAME,
@@ -206,8 +190,15 @@ class PluginChange(NamedTuple):
 
         :raises InvalidInputError: a file cannot be written, or a command that adds something fails.
         """
-        if self.command is not None:
-            _write_plugin(self.command)
+        try:
+            for path, text in plugin_files(self.command).items() if self.command else ():
+                place = plugin_directory() / path
+                make_directory(place.parent)
+                with written_whole(place, contested=True) as file:
+                    file.write(text.encode())
+        except OSError as error:
+            wrong = f"{error.filename} cannot be written: {error.strerror}"
+            raise InvalidInputError(wrong) from error
         failures = ["`claude` is not on the PATH: run these commands where it is."]
         if shutil.which("claude") is not None:
             failures = [*filter(None, map(_failure, self.commands))]
@@ -233,17 +224,6 @@ def plugin_change(command: Command | None) -> PluginChange:
         ["claude", "plugin", "install", plugin],
     ]
     return PluginChange(command, commands)
-
-
-def _write_plugin(command: Command) -> None:
-    try:
-        for path, text in plugin_files(command).items():
-            place = plugin_directory() / path
-            make_directory(place.parent)
-            with written_whole(place, contested=True) as file:
-                file.write(text.encode())
-    except OSError as error:
-        raise InvalidInputError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 def _failure(command: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import stat
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,10 +63,8 @@ async def _captured(event: Event, project: Project, memory: MemorySystem) -> Non
     if event.moment == "compaction":
         ended = ended[:-1]
     closes = event.moment in ("compaction", "end")
-    async with AsyncExitStack() as stack:
-        model = _model() if closes else None
-        if model is not None:
-            stack.push_async_callback(model.aclose)
+    model = _model() if closes else None
+    async with aclosing(model) if model is not None else nullcontext():
         await capture(
             memory,
             project,

@@ -24,7 +24,7 @@ ALL: Final = 1 << 40  # more than there are
 RANKED_MIN: Final = 64  # hits to ask for where values are filtered behind the ranking
 RANKED_MAX: Final = 10_000  # what `retrieve` gives at most
 REFRESH_SHARE: Final = 0.01  # of a TTL: what gains less is not written, so reads stay cheap
-AT_ONCE: Final = 64  # reads side by side, and commands that wait for the same commit
+AT_ONCE: Final = 64  # commands that wait for the same commit, and batches that run side by side
 
 T = TypeVar("T")
 
@@ -39,6 +39,15 @@ class Operations:
     _clock: Callable[[], int]
     _ttl: Callable[[], base.TTLConfig]
 
+    async def batch(self, given: Sequence[base.Op]) -> list[base.Result]:
+        """Check operations, and carry them out.
+
+        :raises InvalidNamespaceError: of one of them; nothing was done.
+        :raises InvalidInputError: a value that no document can hold, or a bad filter; the same.
+        """
+        self.check(given)
+        return await self.carry_out(given)
+
     async def carry_out(self, given: Sequence[base.Op]) -> list[base.Result]:
         """Carry out checked operations: reads see what was there before, the last put counts."""
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, base.PutOp)}
@@ -51,7 +60,7 @@ class Operations:
                 text for at, value in values.items() for text in index.texts(value, puts[at].index)
             ]
             await index.embed(texts)
-        results = await self._all(self._read(op) for op in given)
+        results = [await self._read(op) for op in given]
         await self._all(self._put(op, values.get(at)) for at, op in puts.items())
         return results
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
 
@@ -22,7 +22,7 @@ from memory_actors import sync
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.adapting import AnyMemory, checked_memory
 from memory_actors.integrations.langgraph.items import NamespaceNames
-from memory_actors.integrations.langgraph.operations import Operations
+from memory_actors.integrations.langgraph.operations import AT_ONCE, Operations
 from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SWEEP_MINUTES = 5.0  # the interval where nothing is said of one
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 _logger = get_logger("memory_actors.langgraph")
 
@@ -75,6 +74,7 @@ class MemoryActorsStore(BaseStore):
             )
         self.index_config = index
         self.ttl_config = ttl
+        self._turns = asyncio.Semaphore(AT_ONCE)
         self._stop_sweeping: Callable[[float | None], bool] | None = None
 
         async def itself(found: MemorySystem) -> MemorySystem:
@@ -88,7 +88,7 @@ class MemoryActorsStore(BaseStore):
             clock or system_clock_us,
             lambda: self.ttl_config or {},
         )
-        self._joined = Joined(self._operations)
+        self._joined = None if self._loop is None else Joined(self._operations)
 
     @classmethod
     @contextmanager
@@ -139,13 +139,13 @@ class MemoryActorsStore(BaseStore):
         :raises QuotaExceededError: the user has no room for it.
         :raises asyncio.InvalidStateError: this is the store's own event loop.
         """
-        given = list(ops)
-        return self._run(lambda: self._joined.batch(given))
+        return self._run(self._operations.batch, list(ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations. See `batch`. Calls at once become one."""
-        given = list(ops)
-        return await self._arun(lambda: self._joined.batch(given))
+        """Carry out operations. See `batch`. On the store's loop, calls at once become one."""
+        if self._joined is not None and self._loop is _current_loop():
+            return await self._joined.batch(list(ops))
+        return await self._arun(self._operations.batch, list(ops))
 
     def sweep_ttl(self) -> int:
         """Delete what has expired, of all users; return how many items were.
@@ -178,26 +178,33 @@ class MemoryActorsStore(BaseStore):
 
     # --- how
 
-    def _run(self, work: Work[T]) -> T:
+    def _run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         if self._sync is not None:
-            return sync.on_loop(self._sync, lambda _memory: work())
+            return sync.on_loop(self._sync, lambda _memory: self._in_turn(function, *args))
         if self._loop is _current_loop():
             raise asyncio.InvalidStateError(
                 "a synchronous call on the store's own event loop would wait for itself: use "
                 "`await store.aget(...)` and the like, or call it from another thread"
             )
-        return self._elsewhere(work).result()
+        return self._elsewhere(function, *args).result()
 
-    async def _arun(self, work: Work[T]) -> T:
+    async def _arun(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         if self._sync is not None:
-            return await asyncio.to_thread(self._run, work)
+            return await asyncio.to_thread(self._run, function, *args)
         if self._loop is asyncio.get_running_loop():
-            return await work()
-        return await asyncio.wrap_future(self._elsewhere(work))
+            return await self._in_turn(function, *args)
+        return await asyncio.wrap_future(self._elsewhere(function, *args))
 
-    def _elsewhere(self, work: Work[T]) -> "Future[T]":
+    def _elsewhere(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any
+    ) -> "Future[T]":
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._in_turn(function, *args), self._loop)
+
+    async def _in_turn(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Run it with at most so many others: what waits its turn here is not timed out there."""
+        async with self._turns:
+            return await function(*args)
 
     @contextmanager
     def _swept(self) -> Iterator[None]:
@@ -257,7 +264,7 @@ Call = tuple[Sequence[Op], "asyncio.Future[list[Result]]"]
 
 
 class Joined:
-    """The calls of a store: calls at once become one batch, as in LangGraph's own stores.
+    """The calls of an event loop: calls at once become one batch, as in LangGraph's own stores.
 
     While a batch runs, calls wait and become the next one. A read that several ask for is done
     once, and of several puts under one key the last one counts. A batch that fails is done again
@@ -271,7 +278,7 @@ class Joined:
         self._task: asyncio.Task[None] | None = None
 
     async def batch(self, given: Sequence[Op]) -> list[Result]:
-        """Check operations, and carry them out with those of other calls."""
+        """Carry out operations, with those of other calls. See `Operations.batch`."""
         self._operations.check(given)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()

@@ -49,28 +49,23 @@ async def _create_entities(call: ToolCall) -> ToolAnswer:
     user, new = call.user, call.given.entities
     _check(text for one in new for text in (one.name, one.type, *one.observations))
     graph = await stored.graph_of(user)
-    ids = {one.data["name"]: one.memory_id for one in graph.entities[::-1]}
-    mentioned = {name_key(one.data["name"]) for one in graph.mentioned}
+    there = {one.data["name"] for one in graph.entities}
     created: list[stored.GraphNode] = []
     spelled: dict[str, str] = {}
 
     async def create(one: stored.GraphNode) -> None:
-        if one.name not in ids:
-            with suppress(NotFoundError):  # this name and type may be there in another spelling
-                spelled[one.name] = (await user.entities.get(one.name, one.type)).name
-                return
-            receipt = await user.entities.add_entity(one.name, one.type, one.observations)
-            ids[one.name] = receipt.memory_id
-            observations = list(dict.fromkeys(one.observations))
-            created.append(
-                stored.GraphNode(name=one.name, type=one.type, observations=observations)
-            )
-        if name_key(one.name) in mentioned:
-            await stored.replace_mentioned(user, ids[one.name])
-            mentioned.discard(name_key(one.name))
+        if one.name in there:
+            return
+        with suppress(NotFoundError):  # this name and type may be there in another spelling
+            spelled[one.name] = (await user.entities.get(one.name, one.type)).name
+            return
+        await user.entities.add_entity(one.name, one.type, one.observations)
+        there.add(one.name)
+        observations = list(dict.fromkeys(one.observations))
+        created.append(stored.GraphNode(name=one.name, type=one.type, observations=observations))
 
     await _each(call, new, create)
-    if created:
+    if created or graph.mentioned:
         await stored.settle(user)
     named = ", ".join(f"{name!r} is there as {known!r}" for name, known in spelled.items())
     note = f"Not created, as case, width and blanks tell no names apart: {named}."

@@ -4,7 +4,7 @@ A relation may name what is no entity. Ours needs both ends, so such a name beco
 type `MENTIONED`, which no tool here shows; it gives way to the real one when that is created.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -187,74 +187,50 @@ def ends(relation: Memory) -> tuple[str, str]:
 # --- names that are only mentioned
 
 
-async def replace_mentioned(user: UserMemory, memory_id: str) -> None:
-    """Give an entity all that was said of its name before it was there, what has ended, too."""
-    graph = await graph_of(user)
-    entity = next((one for one in graph.entities if one.memory_id == memory_id), None)
-    if entity is None:  # somebody has deleted it meanwhile
-        return
-    for old in of_name(graph.mentioned, entity.data["name"]):
+async def settle(user: UserMemory) -> None:
+    """Let names that are only mentioned give way to entities, with all that was said of them.
+
+    A writer calls this after creating an entity or mentioning a new name: the later of two writers
+    sees the other's write.
+    """
+    while True:
+        graph = await graph_of(user)
+        pairs = ((old, graph.named(old.data["name"])) for old in graph.mentioned)
+        old, entity = next((one for one in pairs if one[1] is not None), (None, None))
+        if old is None or entity is None:
+            return
         if old.data["observations"] or old.metadata or old.pinned:
             await from_origins(user, old.origins).entities.add_entity(
                 entity.data["name"], entity.data["type"], old.data["observations"],
                 metadata=_metadata(old), pinned=old.pinned,
             )  # fmt: skip
         said = [one for one in graph.ever_related if old.memory_id in ends(one)]
-        for relation in said:
+        for one in said:
+            source, target = (
+                entity.memory_id if end == old.memory_id else end for end in ends(one)
+            )
             with suppress(NotFoundError):  # it went with its other end meanwhile
-                await _relate_again(user, relation, {old.memory_id: memory_id})
-        if not await forget_mentioned(user, old.memory_id, {one.memory_id for one in said}):
-            await replace_mentioned(user, memory_id)
+                await from_origins(user, one.origins).entities.relate(
+                    source, one.data["relation"], target, fact=one.data["fact"],
+                    valid_from=one.data["valid_from"], valid_to=one.data["valid_to"],
+                    exclusive=False, metadata=_metadata(one), pinned=one.pinned,
+                )  # fmt: skip
+        await forget_mentioned(user, old.memory_id, {one.memory_id for one in said})
 
 
-async def settle(user: UserMemory) -> None:
-    """Give entities what others have meanwhile said of their names as of ones only mentioned.
-
-    A writer calls this after creating an entity or mentioning a new name: the later of two writers
-    sees the other's write.
-    """
-    graph = await graph_of(user)
-    for entity in [graph.named(one.data["name"]) for one in graph.mentioned]:
-        if entity is not None:
-            await replace_mentioned(user, entity.memory_id)
-
-
-async def forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> bool:
+async def forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> None:
     """Delete a name that is mentioned only, with relations that are done with.
 
-    Return False if others have related something else to it meanwhile: that is not to be lost, and
-    comes back with the name.
+    If others have related something else to it meanwhile, that comes back with the name.
     """
-    try:
+    with suppress(NotFoundError):  # somebody else has, meanwhile
         await user.delete(memory_id)
-    except NotFoundError:  # somebody else has, meanwhile
-        return True
-    deletion = (await user.history(memory_id))[-1]
-    came_back = False
-    for relation_id in deletion.data.get("relationship_ids", ()):
-        if relation_id not in done:
-            with suppress(
-                InvalidInputError, NotFoundError
-            ):  # its other end has been deleted as well
-                await user.restore([memory_id, relation_id])
-                came_back = True
-    return not came_back
-
-
-async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str]) -> None:
-    """Say a relation again of other entities, with all that is known of it, and by whom."""
-    source, target = (instead.get(end, end) for end in ends(old))
-    await from_origins(user, old.origins).entities.relate(
-        source,
-        old.data["relation"],
-        target,
-        fact=old.data["fact"],
-        valid_from=old.data["valid_from"],
-        valid_to=old.data["valid_to"],
-        exclusive=False,
-        metadata=_metadata(old),
-        pinned=old.pinned,
-    )
+        deletion = (await user.history(memory_id))[-1]
+        for relation_id in deletion.data.get("relationship_ids", ()):
+            if relation_id not in done:
+                # its other end may have been deleted as well
+                with suppress(InvalidInputError, NotFoundError):
+                    await user.restore([memory_id, relation_id])
 
 
 def _metadata(memory: Memory) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from memory_actors.extraction import OpenAIExtractor
+from memory_actors.extraction.llm import OpenAIExtractor
 from memory_actors.interchange.sources.mem0 import SCOPES
 
 Fields: TypeAlias = Mapping[str, Any]

@@ -13,7 +13,7 @@ from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.integrations.mem0 import checks, shapes
 from memory_actors.integrations.mem0.checks import Fields, Filter, Told, translated
-from memory_actors.interchange.sources.mem0 import owner_of
+from memory_actors.interchange.sources.mem0 import SCOPES, owner_of
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
@@ -318,8 +318,10 @@ class AsyncMemory:
                 "OpenAIExtractor(); or keep messages as they are with infer=False"
             )
         owner = owner_of(scope)
+        # Messages of another scope are not read to understand these.
+        named = [f"{name}={scope[name]}" for name in SCOPES[1:] if name in scope]
         user = (await self._opened()).user(
-            owner, agent_id=scope.get("agent_id"), session_id=shapes.session_of(scope)
+            owner, agent_id=scope.get("agent_id"), session_id="&".join(named) or "mem0"
         )
         results: list[Told] = []
         async with self._inferring.setdefault(owner, asyncio.Lock()):

@@ -26,12 +26,6 @@ _IDENTITY: Final = frozenset({*SCOPES, "actor_id"})
 # --- whose memory, and its id
 
 
-def session_of(scope: Mapping[str, str]) -> str:
-    """Return the session of the messages of a scope: others are not read to understand them."""
-    named = [f"{name}={scope[name]}" for name in SCOPES[1:] if name in scope]
-    return "&".join(named) or "mem0"
-
-
 def new_id(owner: str) -> str:
     """Return an id for a memory of a user here."""
     random = secrets.token_hex(10)

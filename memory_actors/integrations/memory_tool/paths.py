@@ -77,7 +77,7 @@ def name_of(path: str) -> str:
         raise refused("bad input", what=f"Invalid path {path!r}")
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise refused("outside", path=path)
-    if any(map(_is_traversal, _spellings(path))):
+    if _leaves_the_root(path):
         raise refused("escapes", path=path)
     parts = [part for part in path.split("/")[2:] if part]
     if not all(map(str.strip, parts)):
@@ -109,17 +109,15 @@ def is_under(name: str, directory: str) -> bool:
     return not directory or name.startswith(f"{directory}/")
 
 
-def _spellings(path: str) -> Iterator[str]:
-    """Yield what a path may be read as by who decodes or normalises it."""
+def _leaves_the_root(path: str) -> bool:
+    """Say whether a path may be read as another one by who decodes or normalises it."""
     for _ in range(DECODED_TIMES_MAX):
-        yield path
-        yield unicodedata.normalize("NFKC", path)
+        for spelling in (path, unicodedata.normalize("NFKC", path)):
+            parts = {part.strip() for part in spelling.split("/")}
+            if "\\" in spelling or "\0" in spelling or parts & {".", ".."}:
+                return True
         path = unquote(path)
-
-
-def _is_traversal(path: str) -> bool:
-    parts = path.replace("\\", "/").split("/")
-    return "\\" in path or "\0" in path or any(part.strip() in (".", "..") for part in parts)
+    return False
 
 
 LINES_MAX = 999_999  # what fits the six columns of a line number

@@ -46,7 +46,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
         yield from _others(place, title, note)
 
 
-def _notes(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _notes(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str, port.Fields]]:
     titles: set[str] = set()
     for name, text in markdown.markdown_files(path, reading):
         fields, body = markdown.front_matter(text, reading)

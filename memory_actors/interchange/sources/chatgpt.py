@@ -7,10 +7,10 @@ system says, what is hidden, thoughts and calls of tools.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.interchange.sources.chats import UNSPOKEN, conversations, message, spoken
-from memory_actors.interchange.sources.port import Raw, Records, SourceReading
+from memory_actors.interchange.sources.port import Fields, Raw, Records, SourceReading
 
 SPEAKERS: Final = ("user", "assistant", "tool")
 SETTINGS: Final = ("user_editable_context", "model_editable_context")
@@ -34,7 +34,7 @@ def read(path: Path, reading: SourceReading) -> Records:
                 if isinstance(nodes[one], dict) and not nodes[one].get("children")
             )
             name = next(leaves, None)
-        branch: list[dict[str, Any]] = []
+        branch: list[Fields] = []
         seen: set[str] = set()
         while isinstance(name, str) and name not in seen and isinstance(nodes.get(name), dict):
             seen.add(name)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from memory_actors.interchange.files import files_in
+from memory_actors.interchange.sources import port
 from memory_actors.interchange.sources.json_items import Room, json_items
-from memory_actors.interchange.sources.port import SourceReading, SourceRecord, as_object, present
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
@@ -35,8 +35,8 @@ TEXT_CHARACTERS_MAX: Final = 64 << 10  # of one memory, at 4 bytes each
 
 
 def conversations(
-    path: Path, reading: SourceReading, others: Callable[[str], bool] = lambda _name: False
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    path: Path, reading: port.SourceReading, others: Callable[[str], bool] = lambda _name: False
+) -> Iterator[tuple[str, str, port.Fields]]:
     """Yield each conversation of an export with its place and the name of its file.
 
     A file may be a list of them, or one of them: that is read whole.
@@ -46,7 +46,7 @@ def conversations(
         return bool(FILES.fullmatch(name)) or others(name)
 
     for name, file in files_in(path, wanted):
-        only: dict[str, Any] = {}
+        only: port.Fields = {}
         room = Room(f"{path}, {name}")
         items = json_items(file, f"{path}, {name}", CONVERSATIONS)
         for number, (member, value) in enumerate(items, start=1):
@@ -58,14 +58,14 @@ def conversations(
                     only[member] = value
             else:
                 place = f"{path}, {name}, {number}"
-                record = as_object(value, place, reading)
+                record = port.as_object(value, place, reading)
                 if record is not None:
                     yield place, name, record
         if only:
             yield f"{path}, {name}", name, only
 
 
-def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
+def spoken(part: Any, reading: port.SourceReading, depth: int = 0) -> Iterator[str]:
     """Yield the words of a part of a message; a part without words is told."""
     if isinstance(part, str):
         text, reminders = REMINDER.subn("", part)
@@ -87,9 +87,9 @@ def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
 
 
 def message(
-    place: str, raw: dict[str, Any], *, role: str, text: str, conversation: Any, title: Any,
+    place: str, raw: port.Fields, *, role: str, text: str, conversation: Any, title: Any,
     own_id: Any, said_at: Any, program: str, part: Any = None, **metadata: Any,
-) -> Iterator[SourceRecord]:  # fmt: skip
+) -> Iterator[port.SourceRecord]:  # fmt: skip
     """Yield a message as a record; a long one as several.
 
     `part` tells one text of a message from another.
@@ -101,16 +101,16 @@ def message(
         said, left = left[:end], left[end:]
         which = [one for one in (part, number or None) if one is not None]
         if said.strip():
-            yield SourceRecord(
+            yield port.SourceRecord(
                 place=place,
                 raw=raw,
                 key=None if own_id is None else [conversation, own_id, *which],
-                fields=present(
+                fields=port.present(
                     content=said,
                     timestamp=said_at,
                     session=conversation,
                     role=role,
-                    metadata=present(**{"title": title, f"{program}_id": own_id}, **metadata),
+                    metadata=port.present(**{"title": title, f"{program}_id": own_id}, **metadata),
                 ),
             )
         number += 1

@@ -34,8 +34,8 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
     """Yield the prompts, then the observations, then the summaries, each in their order."""
     path = path / FILE if path.is_dir() else path
     with database(path, SESSIONS, OBSERVATIONS) as connection:
-        projects: dict[str, Any] = {}
-        hosts: dict[str, Any] = {}
+        projects: port.Fields = {}
+        hosts: port.Fields = {}
         for row in _rows(connection, SESSIONS):
             session = row.get(_name(row, HOSTS_SESSION))
             projects[str(session)] = row.get("project")
@@ -56,7 +56,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             reading.note(NOT_COMPRESSED)
 
 
-def _rows(connection: Database, table: str) -> Iterator[dict[str, Any]]:
+def _rows(connection: Database, table: str) -> Iterator[port.Fields]:
     if not has_table(connection, table):
         return
     names = sorted(columns(connection, table))

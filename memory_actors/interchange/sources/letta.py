@@ -16,7 +16,7 @@ only agent there is, or of nobody.
 from collections import Counter
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -223,7 +223,7 @@ def _unwrapped(message: port.Raw, text: str, reading: port.SourceReading) -> str
     return text
 
 
-def _json(text: object) -> dict[str, Any]:
+def _json(text: object) -> port.Fields:
     said = decoded(text)
     return said if isinstance(said, dict) else {}
 

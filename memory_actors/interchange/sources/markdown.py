@@ -81,7 +81,7 @@ def _if_text(path: Path, name: str, reading: port.SourceReading) -> Iterator[tup
         yield name, text
 
 
-def front_matter(text: str, reading: port.SourceReading) -> tuple[dict[str, Any], str]:
+def front_matter(text: str, reading: port.SourceReading) -> tuple[port.Fields, str]:
     """Return the fields that a text begins with, and the rest of it."""
     found = FRONT.match(text)
     if found is None:

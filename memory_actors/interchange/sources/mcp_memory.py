@@ -44,7 +44,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             yield _relation(record, place, keys, reading)
 
 
-def _records(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, port.Fields]]:
     with open_file(path) as file:
         beginning = file.read(200)
     is_graph = any(f'"{member}"'.encode() in beginning for member in MEMBERS)

@@ -127,7 +127,7 @@ def _read_store(store: Path, reading: port.SourceReading) -> port.Records:
             yield from _found(record, place, reading)
 
 
-def _record(blob: object) -> dict[str, Any]:
+def _record(blob: object) -> port.Fields:
     """Return a point as `get_all` has it: its payload has metadata beside the other fields."""
     point = fields_of(blob)
     payload = point["payload"]

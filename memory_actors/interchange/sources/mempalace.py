@@ -48,21 +48,14 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             if record.raw.get("collection") == CLOSETS:
                 reading.note(POINTS)
             else:
-                yield _drawer(record)
+                said = record.raw["metadata"]
+                time = next((said[name] for name in TIMES if is_time(said.get(name))), None)
+                user = None if said.get("wing") is None else str(said["wing"])
+                fields = record.fields | port.present(timestamp=time)
+                yield replace(record, user=user, fields=fields)
     if graph is not None:
         with database(graph, "entities", "triples") as connection:
             yield from _graph(connection, reading)
-
-
-def _drawer(record: port.SourceRecord) -> port.SourceRecord:
-    said = record.raw["metadata"]
-    time = next((said[name] for name in TIMES if is_time(said.get(name))), None)
-    wing = said.get("wing")
-    return replace(
-        record,
-        user=None if wing is None else str(wing),
-        fields=record.fields | port.present(timestamp=time),
-    )
 
 
 def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
@@ -87,7 +80,7 @@ def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
         yield port.of_graph(place, raw, ["triple", own_id], data, ends=both, metadata=about)
 
 
-def _object(text: object, reading: port.SourceReading) -> dict[str, Any]:
+def _object(text: object, reading: port.SourceReading) -> port.Fields:
     if text in (None, "", "{}"):
         return {}
     if isinstance(said := decoded(text), dict):

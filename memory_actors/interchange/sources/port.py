@@ -22,6 +22,7 @@ OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[
 """Matches ids of memories that were added here, or by an import."""
 
 
+Fields: TypeAlias = dict[str, Any]
 Raw: TypeAlias = Mapping[str, Any]
 """A record as its program has it."""
 
@@ -31,7 +32,7 @@ class SourceRecord(msgspec.Struct, kw_only=True):
 
     place: str
     """The place of the record in its file, for messages."""
-    fields: dict[str, Any]
+    fields: Fields
     """The fields of a line; without content or data it can be understood only if told how."""
     raw: Raw
     """The record as its program has it, where `--user-field` and `--map` look."""
@@ -56,7 +57,7 @@ def words(*of_them: str) -> frozenset[str]:
     return frozenset(" ".join(of_them).split())
 
 
-def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> dict[str, Any]:
+def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> Fields:
     """Return the fields of a record that its reader does not know: they are kept, and told."""
     others = {name: value for name, value in record.items() if name not in known}
     for name in others:
@@ -64,19 +65,17 @@ def metadata_of(record: Raw, known: frozenset[str], reading: SourceReading) -> d
     return {name: value for name, value in others.items() if value is not None}
 
 
-def present(**fields: object) -> dict[str, Any]:
+def present(**fields: object) -> Fields:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-def entity(name: object, kind: object, observations: object = None) -> dict[str, Any]:
+def entity(name: object, kind: object, observations: object = None) -> Fields:
     """Return an entity as the `data` of a line."""
     return present(name=name, type=kind, observations=observations)
 
 
-def relationship(
-    source: object, relation: object, target: object, **more: object
-) -> dict[str, Any]:
+def relationship(source: object, relation: object, target: object, **more: object) -> Fields:
     """Return a relationship as the `data` of a line; without a relation it is refused as none."""
     return present(source=source, target=target, **more) | {"relation": relation}
 
@@ -98,13 +97,13 @@ def of_graph(
     )  # fmt: skip
 
 
-def document(collection: str, key: object, value: object) -> dict[str, Any]:
+def document(collection: str, key: object, value: object) -> Fields:
     """Return the fields of a line that is a document."""
     data = {"collection": collection, "key": key, "value": value}
     return {"memory_type": "structured", "data": data}
 
 
-def as_object(value: object, place: str, reading: SourceReading) -> dict[str, Any] | None:
+def as_object(value: object, place: str, reading: SourceReading) -> Fields | None:
     """Return a record if it is a JSON object; what is none is left out."""
     if isinstance(value, dict):
         return value

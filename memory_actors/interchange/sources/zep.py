@@ -70,7 +70,16 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             if (uuid := _uuid(record)) is not None:
                 nodes.setdefault(("uuid", uuid), node)
         port.check_names(nodes, str(path))
-        yield _node(record, place, reading)
+        summary = record.get("summary")
+        yield port.of_graph(
+            place,
+            record,
+            _key_of_node(record),
+            port.entity(record.get("name"), _label(record), [summary] if summary else None),
+            user=_user(record),
+            timestamp=record.get("created_at"),
+            metadata=_more(record, reading, NODE),
+        )
     told = _KnownFacts()
     for place, member, record in _records(path, reading, LISTS[1:]):
         if member != "edges":
@@ -86,7 +95,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
 
 def _records(
     path: Path, reading: port.SourceReading, members: tuple[str, ...]
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
+) -> Iterator[tuple[str, str, port.Fields]]:
     for number, member, value in json_values(path, LISTS):
         if member in members:
             place = f"{path}, {member} {number}"
@@ -104,7 +113,7 @@ def _user(record: port.Raw) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> dict[str, Any]:
+def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) -> port.Fields:
     own = record.get("attributes") or record.get("metadata")
     metadata = port.metadata_of(record, known, reading) | (own if isinstance(own, dict) else {})
     return metadata | port.present(zep_uuid=_uuid(record))
@@ -130,19 +139,6 @@ def _key_of_node(record: port.Raw) -> list[Any]:
     uuid = _uuid(record)
     by_name = port.entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]
-
-
-def _node(record: port.Raw, place: str, reading: port.SourceReading) -> port.SourceRecord:
-    summary = record.get("summary")
-    return port.of_graph(
-        place,
-        record,
-        _key_of_node(record),
-        port.entity(record.get("name"), _label(record), [summary] if summary else None),
-        user=_user(record),
-        timestamp=record.get("created_at"),
-        metadata=_more(record, reading, NODE),
-    )
 
 
 def _edge(

@@ -1,6 +1,6 @@
 """From a command about context documents to its events."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import astuple, replace
@@ -117,7 +117,7 @@ class DocumentDecisions(Documents):
     def _edit(
         self, command: commands.EditEntry, state: ContextState, limits: Limits
     ) -> Sequence[Event]:
-        row = _entry(state, command.memory_id)
+        row = self.living(state, command.memory_id)
         metadata = None if same_json(command.metadata, row.metadata) else command.metadata
         raw = None
         if command.text is not None:
@@ -145,13 +145,22 @@ class DocumentDecisions(Documents):
         keep: str | None = None,
     ) -> Sequence[Event]:
         """Return events, and the archiving that makes room for them where that is asked for."""
-        new, room = self.after(state, events, command.now_us), command.room
+        new = self.after(state, events, command.now_us)
+        room, budget = command.room, command.room.budget
         sizes.check_quotas(state, new, limits)
-        if room.auto_archive:
-            gone = _who_goes(room, document, events, new, limits, keep)
-            if gone:
-                return [*events, sizes.archiving(new, document, gone, "room")]
-        sizes.check_document(document, state, new, limits, room.budget)
+        fits = partial(sizes.fits, limits, budget)
+        if room.auto_archive and not fits(budget.tokens_max, text(blocks(new, document))):
+            named = {
+                one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)
+            }
+            rows = sizes.stalest(new, document, room.read_at_us, named)
+            rows = [row for row in rows if row.memory_id != keep]
+            # Until enough is free or, failing that, until it fits.
+            for tokens_max in (min(sizes.roomy(room), budget.tokens_max), budget.tokens_max):
+                if count := sizes.fewest(new, document, rows, partial(fits, tokens_max)):
+                    gone = [row.memory_id for row in rows[:count]]
+                    return [*events, sizes.archiving(new, document, gone, "room")]
+        sizes.check_document(document, state, new, limits, budget)
         return events
 
     # --- archive and back
@@ -161,7 +170,7 @@ class DocumentDecisions(Documents):
     ) -> Sequence[Event]:
         _check_there(state, command.document)
         if command.memory_ids is not None:
-            rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
+            rows = self._entries(state, command.memory_ids)
             for row in rows:
                 if row.document != command.document:
                     raise NotFoundError(
@@ -211,24 +220,20 @@ class DocumentDecisions(Documents):
     def _touch(
         self, command: commands.TouchEntries, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
-        ids = _entries(state, command.memory_ids)
+        ids = tuple(row.memory_id for row in self._entries(state, command.memory_ids))
         return [EntriesTouched(memory_ids=ids)] if ids else []
 
     def _delete_documents(
         self, command: commands.DeleteDocuments, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
-        for name in command.documents:
-            _check_there(state, name)
-        return [
-            ContextDocumentDeleted(document=name, memory_ids=_everything(state, name))
-            for name in dict.fromkeys(command.documents)
-        ]
+        ids = {name: _ids_in(state, name) for name in command.documents}
+        return [ContextDocumentDeleted(document=name, memory_ids=ids[name]) for name in ids]
 
     def _pin(
         self, command: commands.PinEntries, state: ContextState, _limits: Limits
     ) -> Sequence[Event]:
-        ids = _entries(state, command.memory_ids)
-        changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
+        rows = self._entries(state, command.memory_ids)
+        changed = tuple(row.memory_id for row in rows if row.pinned != command.pinned)
         return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
     def _rename(
@@ -237,42 +242,23 @@ class DocumentDecisions(Documents):
         events: list[Event] = []
         taken = set(state.documents)
         for old, new in command.names:
-            _check_there(state, old)
+            ids = _ids_in(state, old)
             if old == new:
                 continue
             if new in taken:
                 raise InvalidInputError(f"there is a document {new!r} already: choose another name")
             taken.add(new)
-            ids = _everything(state, old)
             events.append(DocumentRenamed(document=old, to=new, memory_ids=ids))
         return events
 
+    def _entries(self, state: ContextState, memory_ids: Sequence[str]) -> list[BlockRow]:
+        return [self.living(state, one) for one in dict.fromkeys(memory_ids)]
 
-def _everything(state: ContextState, name: str) -> tuple[str, ...]:
+
+def _ids_in(state: ContextState, name: str) -> tuple[str, ...]:
+    _check_there(state, name)
     rows = sorted((row.archived, row.memory_id) for row in everything(state, name))
     return tuple(memory_id for _, memory_id in rows)
-
-
-def _who_goes(
-    room: commands.DocumentRoom,
-    document: str,
-    events: Sequence[Event],
-    new: ContextState,
-    limits: Limits,
-    keep: str | None,
-) -> Collection[str]:
-    """Return the entries to archive; none if it fits already, or never can."""
-    budget = room.budget
-    if sizes.fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
-        return ()
-    named = {one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)}
-    rows = sizes.stalest(new, document, room.read_at_us, named)
-    rows = [row for row in rows if row.memory_id != keep]
-    for tokens_max in (min(sizes.roomy(room), budget.tokens_max), budget.tokens_max):
-        count = sizes.fewest(new, document, rows, partial(sizes.fits, limits, tokens_max, budget))
-        if count is not None:
-            return [row.memory_id for row in rows[:count]]
-    return ()
 
 
 def _stale_part(room: commands.DocumentRoom, document: str, state: ContextState) -> list[str]:
@@ -297,14 +283,3 @@ def _stale_part(room: commands.DocumentRoom, document: str, state: ContextState)
 def _check_there(state: ContextState, document: str) -> None:
     if document not in state.documents:
         raise NotFoundError(f"no document {document!r}: it was never there, or it was deleted")
-
-
-def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
-
-
-def _entry(state: ContextState, memory_id: str) -> BlockRow:
-    row = block(state, memory_id)
-    if row is None or row.heading is not None:
-        raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")
-    return row

@@ -88,7 +88,7 @@ class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """None: when it was recorded."""
 
     @property
-    def text_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the text."""
         return len(self.raw.encode())
 
@@ -126,7 +126,7 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """True: blank lines alone changed, to make room for a neighbour, which is no use of it."""
 
     @property
-    def text_bytes(self) -> int | None:
+    def size_bytes(self) -> int | None:
         """Bytes of the new text, if there is one."""
         return None if self.raw is None else len(self.raw.encode())
 

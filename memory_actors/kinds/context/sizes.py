@@ -30,7 +30,7 @@ NAME = "context"
 # --- limits of a document
 
 
-def fits(limits: Limits, tokens_max: int, budget: TokenBudget, document: str) -> bool:
+def fits(limits: Limits, budget: TokenBudget, tokens_max: int, document: str) -> bool:
     """Say whether the text of a document is within its bytes and so many tokens."""
     within = len(document.encode()) <= limits.context_document_bytes
     return within and budget.counter.count(document) <= tokens_max
@@ -45,7 +45,7 @@ def check_document(
     :raises QuotaExceededError: more bytes than it may have.
     """
     now = text(blocks(new, name))
-    if fits(limits, budget.tokens_max, budget, now):
+    if fits(limits, budget, budget.tokens_max, now):
         return
     was = text(blocks(old, name))
     if len(now.encode()) > max(len(was.encode()), limits.context_document_bytes):

@@ -18,7 +18,7 @@ from memory_actors.kinds.context.events import ArchivedEntry, Event, Section, re
 from memory_actors.kinds.context.markdown import render
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Deleted
-from memory_actors.kinds.rows import Draft, Place, derived, new_row
+from memory_actors.kinds.rows import Draft, Place, derived, new_row, reworded
 
 # --- state
 
@@ -165,9 +165,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
             recorded,
             size_bytes=len(event.raw.encode()),
             occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
-            touched_at_us=event.touched_at_us
-            if isinstance(event, events.BlockImported)
-            else now_us,
+            touched_at_us=getattr(event, "touched_at_us", now_us),
         )
         if isinstance(event, events.BlockImported) and event.archived is not None:
             return _in_archive(row, event.archived)
@@ -175,12 +173,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
 
     def changed(self, row: BlockRow, recorded: Recorded[Any]) -> BlockRow:
         """Return a block after an event about it."""
-        event: (
-            events.DocumentRenamed
-            | events.EntriesPinned
-            | events.EntriesTouched
-            | events.BlockEdited
-        ) = recorded.data
+        event = recorded.data
         if isinstance(event, events.DocumentRenamed):
             return replace(row, document=event.to)
         if isinstance(event, events.EntriesPinned):
@@ -191,16 +184,9 @@ class Documents(KeyedKind[ContextState, BlockRow]):
             row = replace(row, metadata=event.metadata)
         if event.raw is None:
             return row
-        return replace(
-            row,
-            version=recorded.version,
-            size_bytes=len(event.raw.encode()),
-            stored_bytes=recorded.stored_bytes,
-            compressed=recorded.compressed,
-            raw=event.raw,
-            heading=event.heading,
-            touched_at_us=row.touched_at_us if event.spacing else recorded.recorded_at_us,
-        )
+        touched_us = row.touched_at_us if event.spacing else recorded.recorded_at_us
+        said = {"raw": event.raw, "heading": event.heading, "touched_at_us": touched_us}
+        return reworded(row, recorded, **said)
 
     # --- snapshots
 
@@ -216,9 +202,8 @@ class Documents(KeyedKind[ContextState, BlockRow]):
     def load(self, dumped: "ContextDump") -> ContextState:
         """Return the state back."""
         documents = Map({one.name: derived(DocumentState, one) for one in dumped.documents})
-        return self.of_rows(
-            (row for one in dumped.documents for row in one.rows), documents=documents
-        )
+        rows = [row for one in dumped.documents for row in one.rows]
+        return self.of_rows(rows, documents=documents)
 
 
 def _in_archive(row: BlockRow, archived: ArchivedEntry) -> BlockRow:

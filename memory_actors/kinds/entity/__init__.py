@@ -109,7 +109,12 @@ class EntityKind(EntityRows):
             events.append(entity)
             state = self.after(state, [entity])
         for relationship in related:
-            relationships.check_ends(relationship, state)
+            for end_id in (relationship.source_id, relationship.target_id):
+                if end_id not in state.held.rows:
+                    raise NotFoundError(
+                        f"relationship {relationship.memory_id!r} has an endpoint in {end_id!r}, "
+                        "which has gone: restore that one too, in the same call"
+                    )
             events.append(relationships.placed(relationship, state.graph))
             state = self.after(state, events[-1:])
         return events

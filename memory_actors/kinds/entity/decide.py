@@ -171,7 +171,7 @@ def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
 
 def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace all observations by one, or the metadata."""
-    row = _living(state, command.memory_id)
+    row = state.held.living("entity", command.memory_id)
     only = [observation.digest for observation in row.observations] == [command.digest]
     updated = update_of(EntityUpdated, command, row, same_content=only)
     if updated is None:
@@ -187,16 +187,9 @@ def remove_observation(
     command: RemoveObservation, state: Entities, _limits: Limits
 ) -> Sequence[Event]:
     """Delete one observation."""
-    row = _living(state, command.memory_id)
+    row = state.held.living("entity", command.memory_id)
     if all(observation.digest != command.digest for observation in row.observations):
         raise NotFoundError(
             f"entity {row.name!r:.80} has no such observation: give one as it reads in `data`"
         )
     return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
-
-
-def _living(state: Entities, memory_id: str) -> EntityRow:
-    row = state.held.rows.get(memory_id)
-    if row is None:
-        raise NotFoundError(f"no entity {memory_id!r}: it was never there, or it was deleted")
-    return row

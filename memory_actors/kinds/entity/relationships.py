@@ -23,7 +23,6 @@ from memory_actors.kinds.entity.events import (
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipEnded,
-    RelationshipRestored,
     RelationshipUpdated,
 )
 from memory_actors.kinds.entity.graph import (
@@ -113,9 +112,7 @@ def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:
 def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
-    After it was said: the one that says it now, whatever its id.
-
-    If the new one is true at no time, as a copy of a contradicted one is: the same that is so too.
+    If the new one is never valid, as a copy of a contradicted one is, one that is never valid, too.
     """
     begins = new.valid_from_us
     never = new.valid_to_us == begins
@@ -227,7 +224,7 @@ def _ends_after(row: RelationshipRow, time_us: int) -> bool:
 
 def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
     """End a relationship, or move its end to an earlier time."""
-    row = _living(state, command.memory_id)
+    row = state.graph.held.living("relationship", command.memory_id)
     check_validity(row.valid_from_us, command.valid_to_us)
     if row.valid_to_us == command.valid_to_us:
         return []
@@ -242,7 +239,7 @@ def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[
 
 def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace the fact, or the metadata."""
-    row = _living(state, command.memory_id)
+    row = state.graph.held.living("relationship", command.memory_id)
     updated = update_of(
         RelationshipUpdated, command, row, same_content=command.digest == row.digest
     )
@@ -255,28 +252,8 @@ def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
 
 def delete(command: Delete, state: Entities, _limits: Limits) -> Sequence[Event]:
     """Delete a relationship."""
-    row = _living(state, command.memory_id)
+    row = state.graph.held.living("relationship", command.memory_id)
     return [RelationshipDeleted(memory_id=row.memory_id)]
-
-
-def _living(state: Entities, memory_id: str) -> RelationshipRow:
-    row = state.graph.held.rows.get(memory_id)
-    if row is None:
-        raise NotFoundError(f"no relationship {memory_id!r}: it was never there, or it was deleted")
-    return row
-
-
-# --- restore
-
-
-def check_ends(relationship: RelationshipRestored, state: Entities) -> None:
-    """Refuse a relationship of which an endpoint is not there."""
-    for entity_id in (relationship.source_id, relationship.target_id):
-        if entity_id not in state.held.rows:
-            raise NotFoundError(
-                f"relationship {relationship.memory_id!r} has an endpoint in {entity_id!r}, "
-                "which has gone: restore that one too, in the same call"
-            )
 
 
 # --- both entities and relationships

@@ -141,9 +141,18 @@ class EpisodicKind(EpisodeRows):
         limits: Limits,
     ) -> Sequence[Event]:
         """Return the events of an episode that begins, with what leaves for it."""
+        held = state.held
         evicted, pruned = self._room_by_count(command, state, limits)
         gone = {*evicted, *pruned}
-        pruned += self._room_by_bytes(command, size_bytes, state, limits, gone)
+        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
+        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
+        if over > 0:
+            left = (row for row in held.rows.values() if row.memory_id not in gone)
+            others = (row for row in left if not row.running)
+            victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+            if victims is None:
+                refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
+            pruned += victims
         if isinstance(command, PutEpisode):  # an episode that comes back evicts none by itself
             evicted, pruned = (), evicted + pruned
         begun = [replace(events[0], evicted_ids=evicted), *events[1:]]
@@ -203,27 +212,6 @@ class EpisodicKind(EpisodeRows):
         if not command.auto_prune or len(victims) < over:
             self._refuse_count(agent_id, len(ids), limits)
         return (), victims
-
-    def _room_by_bytes(
-        self,
-        command: StartEpisode,
-        size_bytes: int,
-        state: Episodic,
-        limits: Limits,
-        gone: set[str],
-    ) -> tuple[str, ...]:
-        held = state.held
-        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
-        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
-        if over <= 0:
-            return ()
-        others = (
-            row for row in held.rows.values() if not row.running and row.memory_id not in gone
-        )
-        victims = oldest(others, len(held), 0, over) if command.auto_prune else None
-        if victims is None:
-            refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
-        return victims
 
     def check_room(
         self,

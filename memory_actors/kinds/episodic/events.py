@@ -10,7 +10,7 @@ from typing import NamedTuple, Self, TypeAlias
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin, Step
-from memory_actors.kinds import summaries
+from memory_actors.kinds import compacting
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Deleted, Pruned, Updated
 from memory_actors.kinds.phrasing import text_digest
@@ -107,7 +107,7 @@ EpisodesPruned = registry.plain(Pruned, "episodic.pruned", Effect.PRUNED)
     "episodic.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class EpisodesCompressed(
-    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of episodes of one agent, which went."""
 
@@ -118,7 +118,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -127,7 +127,7 @@ class EpisodeSummaryAdded(
 
 
 EpisodeCompactionUndone = registry.plain(
-    summaries.CompressionUndone, "episodic.compaction_undone", Effect.UNDONE
+    compacting.CompressionUndone, "episodic.compaction_undone", Effect.UNDONE
 )
 
 

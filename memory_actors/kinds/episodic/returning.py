@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
-from memory_actors.kinds.effects import TaintedPast
+from memory_actors.kinds.compacting import summary_again
+from memory_actors.kinds.effects import Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -29,7 +30,6 @@ from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, wit
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.summaries import summary_again
 
 
 def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[RowEvent]]:
@@ -75,7 +75,7 @@ def _said_again(recorded: Recorded[Any], **fields: Any) -> RowEvent:
 # --- without the words of a source
 
 
-def cleaned(past: TaintedPast) -> list[Recorded[Any]]:
+def cleaned(past: TaintedPast) -> list[Recorded[Event]]:
     """Return the events about an episode without the words of a source."""
     gone = _tainted_steps(past)
     return [_without_markers(one, gone) for one in _each_step_once(past.cleaned(EpisodeStarted))]
@@ -100,7 +100,7 @@ def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
     }
 
 
-def _each_step_once(events: Sequence[Recorded[Any]]) -> Iterator[Recorded[Any]]:
+def _each_step_once(events: Sequence[Recorded[Event]]) -> Iterator[Recorded[Event]]:
     """Yield events without steps that were said again when an episode came back."""
     seen = set[int]()
     for one in events:
@@ -113,7 +113,7 @@ def _each_step_once(events: Sequence[Recorded[Any]]) -> Iterator[Recorded[Any]]:
         yield one
 
 
-def _without_markers(recorded: Recorded[Any], gone: Mapping[int, Any]) -> Recorded[Any]:
+def _without_markers(recorded: Recorded[Event], gone: Mapping[int, Any]) -> Recorded[Event]:
     """Return an event that does not name those steps as evicted: their words are in that, too."""
     evicted = getattr(recorded.data, "evicted", ())
     kept = tuple(one for one in evicted if one.number not in gone)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.records import Episode, EvictedStep, Step
-from memory_actors.kinds.compacting import Compacted, CompactedBase
+from memory_actors.kinds.compacting import CompactedBase, summary_row
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -25,10 +25,10 @@ from memory_actors.kinds.episodic.events import (
     SummaryEvent,
     goal_of,
 )
+from memory_actors.kinds.keyed import Compactable, Keyed
 from memory_actors.kinds.kind import Events
 from memory_actors.kinds.passages import Passage, label, version_of
 from memory_actors.kinds.rows import Draft, derived, kept, new_row, record_data
-from memory_actors.kinds.summaries import Compactable, summary_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
@@ -164,7 +164,7 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-Episodic: TypeAlias = Compacted[EpisodeRow]
+Episodic: TypeAlias = Keyed[EpisodeRow]
 """The living episodes, whose they are (the groups), and how many left so far."""
 
 

@@ -20,9 +20,9 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, Restore, is_known
-from memory_actors.kinds.compacting import CompactedBase
+from memory_actors.kinds.compacting import CompactedBase, Summary, summary_again, summary_row
 from memory_actors.kinds.effects import Event, TaintedPast
-from memory_actors.kinds.keyed import Bounds
+from memory_actors.kinds.keyed import Bounds, Summaries
 from memory_actors.kinds.kind import Decide, Events, Life, Nature
 from memory_actors.kinds.long_term.events import (
     AddMemories,
@@ -64,7 +64,6 @@ from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
-from memory_actors.kinds.summaries import Summaries, Summary, summary_again, summary_row
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
 
@@ -103,11 +102,7 @@ def duplicate_of(
 def is_true_anew(
     command: AddMemories, memory: MemoryAdded, row: MemoryRow, state: LongTerm
 ) -> bool:
-    """Say whether a memory says again what a newer one has spoken against, and may do so.
-
-    Repeating an older claim adds nothing; a less trusted source may not override a more trusted
-    one.
-    """
+    """Say whether a memory says again what a newer one, not more trusted, has spoken against."""
     newer = next(iter(newer_ones(row, state.held.rows)), None)
     if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
         return False

@@ -6,7 +6,7 @@ from typing import ClassVar
 import msgspec
 
 from memory_actors.base.records import Metadata, OnDuplicate, Origin
-from memory_actors.kinds import compacting, summaries
+from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, plain
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Deleted, Pruned, Updated
@@ -125,7 +125,7 @@ class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class MemoriesCompressed(
-    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of memories, which went."""
 
@@ -134,14 +134,14 @@ class MemoriesCompressed(
 
 
 @registry.about("long_term.summary_added", Effect.ADDED)
-class SummaryAdded(summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class SummaryAdded(compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     agent_id: str | None = None
 
 
 CompactionUndone = registry.plain(
-    summaries.CompressionUndone, "long_term.compaction_undone", Effect.UNDONE
+    compacting.CompressionUndone, "long_term.compaction_undone", Effect.UNDONE
 )
 
 

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from memory_actors.kinds.compacting import Compacted
+from memory_actors.kinds.keyed import Compactable, Keyed
 from memory_actors.kinds.long_term.events import Superseded
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
 from memory_actors.kinds.rows import HeldRows
-from memory_actors.kinds.summaries import Compactable
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -63,7 +62,7 @@ class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fals
 ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(identity(row)))
 
 
-class LongTerm(Compacted[MemoryRow], frozen=True):
+class LongTerm(Keyed[MemoryRow], frozen=True):
     """The living memories, and how many were pruned so far."""
 
     held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))

@@ -37,7 +37,7 @@ from memory_actors.search.embedding.rows import EVERYBODY, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.indexes import graph
 from memory_actors.search.indexes.dense import DenseIndex, room_for
-from memory_actors.search.indexes.graph import Graph, SavedSegment
+from memory_actors.search.indexes.graph import SavedSegment
 from memory_actors.search.indexes.labels import Rows, zeros
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
@@ -333,12 +333,12 @@ class IndexFiles:
     def _graph_recipe(self) -> str:
         return f"{graph.recipe()} {self._embeddings.recipe}"
 
-    def read_graph(self, dense: DenseIndex) -> Graph:
-        """Return the graph of an index from its files; an empty one where they do not fit. Slow."""
+    def read_graph(self) -> list[SavedSegment]:
+        """Return the segments of the graph, as far as there are whole files of them. Slow."""
         saved: list[SavedSegment] = []
         while (one := self._read_segment(self._segment_path(len(saved)))) is not None:
             saved.append(one)
-        return Graph.restored(saved, dense.rows, dense.view())
+        return saved
 
     def _read_segment(self, path: Path) -> SavedSegment | None:
         try:
@@ -348,13 +348,10 @@ class IndexFiles:
             return None
         return saved if saved.recipe == self._graph_recipe else None
 
-    def write_graph(self, graph: Graph) -> None:
-        """Write the segments that have no file. Slow: for a thread."""
-        for number, segment in enumerate(graph.segments):
-            if segment.saved is not None:
-                for path in takewhile(Path.exists, map(self._segment_path, count(number + 1))):
-                    path.unlink()  # of another graph
-                saved = msgspec.structs.replace(segment.saved, recipe=self._graph_recipe)
-                data = compressed(msgspec.msgpack.encode(saved))
-                _write(self._segment_path(number), data, self._embeddings.owner)
-                segment.saved = None
+    def write_segment(self, number: int, saved: SavedSegment) -> None:
+        """Write a segment that has no file. Slow: for a thread."""
+        for path in takewhile(Path.exists, map(self._segment_path, count(number + 1))):
+            path.unlink()  # of another graph
+        saved = msgspec.structs.replace(saved, recipe=self._graph_recipe)
+        data = compressed(msgspec.msgpack.encode(saved))
+        _write(self._segment_path(number), data, self._embeddings.owner)

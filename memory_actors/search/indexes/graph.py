@@ -77,7 +77,7 @@ def recipe() -> str:
     """Return the parameters and the version of hnswlib that a file is valid for."""
     from importlib import metadata  # few need it, and it takes 5 ms
 
-    sizes = f"graph/2 {SEGMENT_ROWS} {DIMENSIONS} {M} {EF_CONSTRUCTION}"
+    sizes = f"graph/3 {SEGMENT_ROWS} {DIMENSIONS} {M} {EF_CONSTRUCTION}"
     for name in _BUILDS:
         with suppress(metadata.PackageNotFoundError):
             return f"{sizes} {name} {metadata.version(name)}"
@@ -96,6 +96,13 @@ class SavedSegment(msgspec.Struct, frozen=True):
     """uint16 [nodes, 1 + 2 M]: the number of links of each node, then the links."""
     upper: bytes
     """uint16 [levels of all nodes, 1 + M]: the same, node by node and level by level."""
+    chain: bytes = b""
+    """The chain of the event of the newest row: see `IndexFile`."""
+
+    @property
+    def newest(self) -> int:
+        """The label of the newest row."""
+        return int(np.frombuffer(self.labels, np.int64).max())
 
 
 class _Layout(ctypes.Structure):

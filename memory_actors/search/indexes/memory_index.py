@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
+import msgspec
 import numpy as np
 
 from eventlog import ChainedStore, Dropped, EventStore
@@ -30,8 +31,10 @@ from memory_actors.kinds.kind import Kind, Row, is_summary
 from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embeddings import Embeddings
+from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.field_columns import FieldIndex, LivingMetadata
 from memory_actors.search.indexes.files import IndexFiles, Kept
+from memory_actors.search.indexes.graph import Graph
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed
 from memory_actors.search.indexes.pending import EmbeddedText, Pending
@@ -276,11 +279,27 @@ class MemoryIndex:
         assert files is not None, "only an index with files has a graph"
         while (dense := self.dense).wants_graph:
             if dense.graph is None:
-                dense.graph = await anyio.to_thread.run_sync(files.read_graph, dense)
+                dense.graph = await self._read_graph(files, dense)
             else:
                 await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
-                writing = anyio.to_thread.run_sync(files.write_graph, dense.graph)
+                await self._write_graph(files, dense.graph)
+
+    async def _read_graph(self, files: IndexFiles, dense: DenseIndex) -> Graph:
+        """Return the graph of an index from its files; an empty one where they do not fit."""
+        saved = await anyio.to_thread.run_sync(files.read_graph)
+        chains = [await self._chain_at(version_of(one.newest)) for one in saved]
+        ours = [one for one, chain in zip(saved, chains, strict=True) if one.chain == chain]
+        return await anyio.to_thread.run_sync(Graph.restored, ours, dense.rows, dense.view())
+
+    async def _write_graph(self, files: IndexFiles, graph: Graph) -> None:
+        """Write the segments that have no file."""
+        for number, segment in enumerate(graph.segments):
+            if segment.saved is not None:
+                chain = await self._chain_at(version_of(segment.saved.newest))
+                saved = msgspec.structs.replace(segment.saved, chain=chain)
+                writing = anyio.to_thread.run_sync(files.write_segment, number, saved)
                 await to_the_end(writing)  # whoever is cancelled waits
+                segment.saved = None
 
     async def _hold_states(self) -> None:
         """Read the token states that an activation leaves out: the first answers need few."""
@@ -355,7 +374,7 @@ class MemoryIndex:
             file = await files.fetch(shared)
         else:
             file = files.read() if is_small else await anyio.to_thread.run_sync(files.read)
-        if file is not None and file.chain and file.chain != await self._chain_at(file.version):
+        if file is not None and file.chain != await self._chain_at(file.version):
             _logger.warning("an index file is of another past: built anew", kind=self._kind.NAME)
             file = None
         loaded = files.load(file) if is_small else await anyio.to_thread.run_sync(files.load, file)
@@ -400,6 +419,7 @@ class MemoryIndex:
         much = self._version() - self._saved_version >= SAVE_EVERY_EVENTS
         if self._files is not None and (always or self._changed or much):
             self._saved_version = self._version()
+            await self._log.flush()  # working memory is acknowledged before it is in the log
             chain = await self._chain_at(self._saved_version)
             # A copy of now, quickly made.
             waiting = tuple({one.memory_id for one in self._waiting.values()})

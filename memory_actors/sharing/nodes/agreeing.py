@@ -91,7 +91,12 @@ async def agree(log: EventStore, leases: Leases, chosen: NodeChoices) -> None:
     store = require(log, SettingStore)
     await _agree_on_model(store, chosen, is_alone=not others)
     await _agree_on_settings(store, chosen)
-    _warn_if_unreachable(chosen.address, others)
+    if is_loopback(chosen.address.host) and any(map(is_elsewhere, others)):
+        _logger.warning(
+            "other machines have nodes of this store, and reach none at the address of this one: "
+            "set Settings.node_host (--node-host, MEMORY_ACTORS_NODE_HOST) to one that they reach",
+            host=chosen.address.host,
+        )
 
 
 async def _agree_on_model(store: SettingStore, chosen: NodeChoices, *, is_alone: bool) -> None:
@@ -163,13 +168,3 @@ def _decoded(kept: bytes) -> Any:
 def _texts(kept: bytes) -> dict[str, str]:
     stored = _decoded(kept)
     return {name: as_text(getattr(stored, name)) for name in STORED}
-
-
-def _warn_if_unreachable(mine: Address, others: list[Address]) -> None:
-    """Warn if calls from other machines cannot reach this node."""
-    if is_loopback(mine.host) and any(map(is_elsewhere, others)):
-        _logger.warning(
-            "other machines have nodes of this store, and reach none at the address of this one: "
-            "set Settings.node_host (--node-host, MEMORY_ACTORS_NODE_HOST) to one that they reach",
-            host=mine.host,
-        )

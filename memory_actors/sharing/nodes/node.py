@@ -25,7 +25,6 @@ from eventlog import EventLogError, OnDropped, Progress, SettingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.past import PastMemory, past_memory
-from memory_actors.api.purging import purge_users
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
     MemoryActorsError,
@@ -47,6 +46,7 @@ from memory_actors.sharing.invocations import FORGET, arguments, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
+from memory_actors.users.purges import purge_users
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 0.05
@@ -75,7 +75,7 @@ class Node:
         self.server = server
         server.everywhere = self
         self.peers = peers
-        self.settings = require(self.memory._eventlog, SettingStore)  # noqa: SLF001 - its own
+        self.settings = require(self.memory._services.log, SettingStore)  # noqa: SLF001 - its own
         self.placement = placement
         self._close = close
         self.runtime = self.memory._services.runtime  # noqa: SLF001 - this process's own
@@ -221,7 +221,6 @@ class Node:
             answer.cancel()
 
     async def _has_left(self, stream: str, address: str) -> bool:
-        """Say whether a node no longer has a user, as the database knows it."""
         if self.runtime.is_live(stream):
             return True
         try:
@@ -250,7 +249,6 @@ class Node:
         return whole
 
     async def _purge_everywhere(self, progress: Progress | None = None, **how: Any) -> PurgeReport:
-        """Purge user by user, each where they are."""
 
         async def purge_one(user_id: str) -> Purged:
             purged: Purged = await self.call(Invocation("purge", On(user_id), (), how))

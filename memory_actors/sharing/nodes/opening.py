@@ -54,7 +54,11 @@ async def opened_node(url: str, parts: StoreParts, *, replaces: bool = True) -> 
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
-    _check(parts)
+    if parts.encrypt:
+        raise InvalidInputError(
+            "a store in a database is not encrypted by a file of keys, which other nodes would not "
+            "have: encrypt the disk of the database, and connect with sslmode=verify-full"
+        )
     check_settings(parts.settings or Settings())
     held = AsyncExitStack()
     try:
@@ -120,21 +124,13 @@ async def _forget_everybody(
     """Forget all users, after a time in which others may have erased them, or agreed anew."""
     await memory._erasing.forget_everybody()  # noqa: SLF001 - its own
     chosen = chosen._replace(reindex=False, replaces=False)
-    await agree(memory._eventlog, placement.leases, chosen)  # noqa: SLF001 - the same
+    await agree(memory._services.log, placement.leases, chosen)  # noqa: SLF001 - the same
 
 
 async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
     """Compact all users, at every node: what one node does by the schedule for all of them."""
     node = await asyncio.shield(made)
     await node.call(Invocation("system.compact"))
-
-
-def _check(parts: StoreParts) -> None:
-    if parts.encrypt:
-        raise InvalidInputError(
-            "a store in a database is not encrypted by a file of keys, which other nodes would not "
-            "have: encrypt the disk of the database, and connect with sslmode=verify-full"
-        )
 
 
 def _own_host(url: str) -> str:
@@ -204,7 +200,6 @@ def _locked(directory: Path) -> int:
 
 
 def _remove_if_dead(directory: Path) -> None:
-    """Remove the directory of a node that no longer runs."""
     descriptor = _locked(directory)
     try:
         shutil.rmtree(directory, ignore_errors=True)

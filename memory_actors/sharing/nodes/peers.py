@@ -164,7 +164,6 @@ class Peers:
         return self._at[address]
 
     def _gone(self, address: str, peer: Peer) -> None:
-        """Let go of a node that has ended: nobody may ever ask for it again."""
         if self._at.get(address) is peer:
             ending = asyncio.create_task(self.lost(address))
             self._ending.add(ending)

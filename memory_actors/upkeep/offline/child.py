@@ -76,7 +76,6 @@ def result_of_child(
 
 
 def _told(lines: IO[bytes], progress: Progress | None) -> object:
-    """Return the result in what a child says, None if there is none."""
     for text in lines:
         line = msgspec.json.decode(text, type=_Line)
         if line.error is not None:

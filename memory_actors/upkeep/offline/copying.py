@@ -104,7 +104,6 @@ def _check_keys(file: Path, encrypted: Mapping[str, bool], key_file: Path | None
 
 
 def _forget(directory: Path, streams: Sequence[str]) -> None:
-    """Remove what is kept of users beside the log."""
     remove_files(directory)
     for stream in streams:
         remove_indexes(index_path(directory, stream))

@@ -227,8 +227,6 @@ Places: TypeAlias = "Mapping[int, _Place]"
 
 
 class _Place(NamedTuple):
-    """A passage, and the row that it belongs to."""
-
     row: Any
     label: int
     digest: bytes

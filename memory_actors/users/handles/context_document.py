@@ -287,10 +287,7 @@ class ContextDocument(ContextWriting):
     async def _changed_mine(
         self, operation: str, command: Command, entry_ids: Sequence[str]
     ) -> ContextReceipt:
-        """Carry out a command about entries of this document.
-
-        :raises NotFoundError: one of them is in another one.
-        """
+        """Carry out a command about entries of this document."""
         rows = (await self._scope.state()).context.held.rows
         for row in filter(None, map(rows.get, entry_ids)):
             if row.document != self.name:
@@ -320,10 +317,7 @@ class ContextDocument(ContextWriting):
         auto_archive: bool = False,
         label: str = "",
     ) -> ContextReceipt:
-        """Carry out changes and note what a file and the document then have in common.
-
-        See `change`; one append does both.
-        """
+        """Carry out changes and note what a file and the document then have in common."""
         if not isinstance(base, Sequence):
             raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
         return await self._change(
@@ -368,7 +362,6 @@ def _hit(hit: Hit) -> ContextHit:
 
 
 def _with_reason(receipt: ContextReceipt, before: int, roomy: int) -> ContextReceipt:
-    """Return the receipt of an archiving that freed little with the reason for it."""
     if before <= roomy:
         reason = (
             f"Nothing was archived: {receipt.document} has {before:,} tokens, and up to {roomy:,} "

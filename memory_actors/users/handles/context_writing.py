@@ -45,8 +45,9 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import Adding, After, Handle, taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 from memory_actors.users.handles.redacting import OF_HANDLES
+from memory_actors.users.handles.writing import After
 from memory_actors.users.live_user import LiveUser
 
 
@@ -71,9 +72,10 @@ class ContextWriting(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        item, makes_room = self._checked_item(adding), self._scope.prunes(adding.auto_prune)
+        self._check_item(item, adding)
+        makes_room = self._scope.prunes(adding.auto_prune)
         command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=makes_room)
         return self._receipt(command.memory_id, "add", await self._write(command))
 
@@ -97,11 +99,7 @@ class ContextWriting(Handle):
         return command, []
 
     async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, object]) -> Receipt:
-        """Put a block as an export of another store has it in `Memory.data`.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is no block, or its id stands for another memory.
-        """
+        """Put a block as an export of another store has it in `Memory.data`."""
         if not isinstance(item, Item):
             raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
         memory_id, block = check_name(memory_id, "memory_id"), _checked_block(data)
@@ -134,7 +132,6 @@ class ContextWriting(Handle):
 
     @property
     def _budget(self) -> TokenBudget:
-        """The number of tokens that a document may have."""
         return self._scope.services.settings.context_budget()
 
     def _room(self, *, auto_archive: bool = False, free: float = FREE) -> DocumentRoom:
@@ -212,7 +209,7 @@ class ContextWriting(Handle):
         operation = "pending" if written.pending else operation
         return ContextReceipt(
             document=document,
-            operation=operation if written.reply.events else "unchanged",
+            operation=operation if written.events else "unchanged",
             entry_ids=tuple(ids),
             tokens=size.tokens,
             limit=size.soft_limit,
@@ -268,11 +265,6 @@ def checked_section(title: str) -> str:
 
 
 def _check_changes(changes: object) -> None:
-    """See that they are changes of a document.
-
-    :raises InvalidInputError: they are no list, or one is neither `InsertBlock`,
-        `EditBlock` nor `RemoveBlock`, or has a text that is none.
-    """
     if not isinstance(changes, list | tuple):
         raise InvalidInputError(f"changes must be a list, not {type(changes).__name__}")
     for one in changes:
@@ -286,10 +278,6 @@ def _check_changes(changes: object) -> None:
 
 
 def _checked_raw(raw: object) -> str:
-    """Return the exact text of a block.
-
-    :raises InvalidInputError: it is empty, no string, or not Unicode.
-    """
     if not isinstance(raw, str) or not raw:
         raise InvalidInputError(f"the text of a block must be a string, not {raw!r:.40}")
     if raw.strip():
@@ -298,10 +286,7 @@ def _checked_raw(raw: object) -> str:
 
 
 def _checked_block(data: object) -> BlockData:
-    """Return the validated data of an exported block.
-
-    :raises InvalidInputError: it is no block, or the heading that it stood under is none.
-    """
+    """Return the validated data of an exported block."""
     try:
         block = msgspec.convert(json_copy(data, "data"), BlockData)
     except msgspec.ValidationError as error:

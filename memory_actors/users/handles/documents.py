@@ -11,7 +11,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.paths import SortKey, ordering
-from memory_actors.base.records import Document, Metadata, Receipt, Time
+from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     LONG_BYTES_MAX,
     check_count,
@@ -167,9 +167,9 @@ class Documents(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
-        item = self._checked_item(adding)
+        self._check_item(item, adding)
         content_bytes(item.content, LONG_BYTES_MAX)
         given = self._taken(item) | {"pinned": item.pinned or None}
         document = _as_document(item.content)

@@ -10,6 +10,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import (
     Direction,
     Entity,
+    Item,
     Metadata,
     Neighbour,
     Receipt,
@@ -272,9 +273,9 @@ class EntityGraph(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
-        item = self._checked_item(adding)
+        self._check_item(item, adding)
         content_bytes(item.content)
         given = self._taken(item)
         key = given.pop("key")
@@ -304,7 +305,6 @@ class EntityGraph(Handle):
     def _walk(
         self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
     ) -> dict[str, Any]:
-        """Check the arguments of a walk, and return those of the functions of `graph`."""
         at_us = time_us(as_of, "as_of")
         now_us = self._scope.now_us() if at_us is None else at_us
         return {
@@ -359,11 +359,6 @@ class EntityGraph(Handle):
 
 
 def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002
-    """Return the entity with this id or name.
-
-    :raises NotFoundError: there is none.
-    :raises InvalidInputError: several have this name.
-    """
     row = entity.KIND.find(state, check_name(entity_ref, "entity"))
     if isinstance(row, entity.EntityRow):
         return row

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Episode, Memory, Metadata, Receipt, Time
+from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_count,
@@ -30,8 +30,9 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import Adding, Written, taken
+from memory_actors.users.handles.handle import Adding, taken
 from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.writing import Written
 
 DEFAULT_AGENT = "default"
 
@@ -178,8 +179,8 @@ class Episodes(Summarized):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
-        item = self._checked_item(adding)
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
+        self._check_item(item, adding)
         given = self._taken(item)
         return await self.start(item.content, **given, auto_prune=adding.auto_prune)
 
@@ -192,7 +193,6 @@ class Episodes(Summarized):
         )
 
     def _agent(self, agent_id: str | None) -> str:
-        """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
     def _whose(self, row: EpisodeRow | EpisodeSummaryAdded) -> str | None:
@@ -209,11 +209,7 @@ class Episodes(Summarized):
 
 
 def _checked_episode(given: Episode) -> Episode:
-    """Return an episode whose parts are what they must be, its texts exact strings.
-
-    :raises InvalidInputError: it is no `Episode`, a part of it is not what it must be, or it is a
-        summary of some.
-    """
+    """Return an episode whose parts are what they must be, its texts exact strings."""
     if not isinstance(given, Episode):
         raise InvalidInputError(f"give an Episode, as `episodes.get` returns, not {given!r:.80}")
     given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata, shown=True))
@@ -232,10 +228,7 @@ def _checked_episode(given: Episode) -> Episode:
 
 
 def _checked_texts(texts: StepTexts) -> StepTexts:
-    """Return the texts of a step as exact strings; one that is empty is none.
-
-    :raises InvalidInputError: one of them is no text, or they are too long together.
-    """
+    """Return the texts of a step as exact strings; one that is empty is none."""
     for name, said in texts._asdict().items():
         if said or name == "action":
             text_bytes(said, name, CONTENT_BYTES_MAX)
@@ -245,10 +238,7 @@ def _checked_texts(texts: StepTexts) -> StepTexts:
 
 
 def _restored(given: Episode, now_us: int, session_id: str | None) -> EpisodeRestored:
-    """Return the event by which an episode comes from elsewhere; `session_id` if it has none.
-
-    :raises InvalidInputError: a name is none, or a digest is not hexadecimal.
-    """
+    """Return the event by which an episode comes from elsewhere; `session_id` if it has none."""
     occurred_at_us = time_us(given.occurred_at, "occurred_at")
     return EpisodeRestored(
         memory_id=check_name(given.memory_id, "memory_id"),
@@ -277,10 +267,6 @@ def _sha256(said: str) -> bytes:
 
 
 def _end_of(given: Episode) -> EpisodeFinished | None:
-    """Return the event that an episode ended with, None while it runs.
-
-    :raises InvalidInputError: it runs and has a result.
-    """
     if given.status == "running":
         if given.result is not None:
             raise InvalidInputError("a running episode has no result: say how it ended")

@@ -33,7 +33,6 @@ from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemoryRow,
     MemorySeen,
-    MemorySuperseded,
     Pair,
     SummaryAdded,
     SupersedeMemories,
@@ -48,8 +47,9 @@ from memory_actors.kinds.tombstones import refusing
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import OPTIONAL, Adding, Written, taken
+from memory_actors.users.handles.handle import OPTIONAL, Adding, taken
 from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.writing import Written
 from memory_actors.users.live_user import LiveUser
 
 _FIRST = ("content", "metadata", "session_id", "role", "pinned")
@@ -64,14 +64,8 @@ class LongTermMemory(Summarized):
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
     _content_bytes_max = LONG_BYTES_MAX
 
-    async def add_many(
-        self,
-        items: Sequence[Item],
-        *,
-        auto_prune: bool | None,
-        idempotency_key: str | None,
-        on_duplicate: OnDuplicate | None,
-        skip_forgotten: bool = True,
+    async def _add_many(
+        self, items: Sequence[Item], adding: Adding, *, skip_forgotten: bool = True
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
 
@@ -88,37 +82,28 @@ class LongTermMemory(Summarized):
             )
         if not items:
             return []
-        command = self._adding(items, auto_prune, on_duplicate)
+        command = self._adding(items, adding)
         command = msgspec.structs.replace(command, skip_forgotten=skip_forgotten)
+        key = adding.idempotency_key
         written = await self._write(
             command,
             [text for one in command.memories for text in passages(one.content, one.role)],
-            idempotency_key=idempotency_key,
-            digest=b"" if idempotency_key is None else _request(command),
+            idempotency_key=key,
+            digest=b"" if key is None else _request(command),
         )
         return self._receipts(command, written)
 
-    async def _add(self, adding: Adding) -> Receipt:
-        item, auto_prune, idempotency_key, on_duplicate = adding
-        (receipt,) = await self.add_many(
-            [item],
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-            skip_forgotten=False,
-        )
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
+        (receipt,) = await self._add_many([item], adding, skip_forgotten=False)
         return receipt
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
-        """Add a turn of a chat together with its message, both or neither."""
-        add = self._by_settings(self._adding([item], auto_prune, "keep"))
+        add = self._by_settings(self._adding([item], Adding(auto_prune, on_duplicate="keep")))
         command = AddTurn(now_us=add.now_us, memory=add, message=message)
         written = await self._write(command, passages(item.content, item.role))
         return self._receipts(add, written)[0]
 
-    def _adding(
-        self, items: Sequence[Item], auto_prune: bool | None, on_duplicate: OnDuplicate | None
-    ) -> AddMemories:
+    def _adding(self, items: Sequence[Item], adding: Adding) -> AddMemories:
         now_us = self._scope.now_us()
         memories = tuple(self._checked(item, now_us) for item in items)
         own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
@@ -127,10 +112,10 @@ class LongTermMemory(Summarized):
         return AddMemories(
             now_us=now_us,
             memories=memories,
-            auto_prune=self._scope.prunes(auto_prune),
+            auto_prune=self._scope.prunes(adding.auto_prune),
             own_ids=own_ids,
-            on_duplicate=self._on_duplicate(on_duplicate, own_ids),
-            distinct=frozenset() if on_duplicate else frozenset(kept),
+            on_duplicate=self._on_duplicate(adding.on_duplicate, own_ids),
+            distinct=frozenset() if adding.on_duplicate else frozenset(kept),
             origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
         )
 
@@ -164,8 +149,7 @@ class LongTermMemory(Summarized):
             evidence="an extractor says so",
         )
         written = await self._write(SupersedeMemories(now_us=self._scope.now_us(), pairs=(pair,)))
-        marks = superseding.marks([recorded.data for recorded in written.reply.events])
-        more = tuple(one.memory_id for one in marks)
+        more = tuple(one.memory_id for one in written.marks)
         return msgspec.structs.replace(receipt, supersedes=(*receipt.supersedes, *more))
 
     def _updating(
@@ -184,21 +168,21 @@ class LongTermMemory(Summarized):
     def _found_by(self, row: MemoryRow, content: str) -> str:
         return spoken(content, row.role)
 
-    def _updated(self, row: MemoryRow, written: Written) -> Receipt:
-        marks = superseding.marks([recorded.data for recorded in written.reply.events])
-        receipt = super()._updated(row, written)
-        return msgspec.structs.replace(receipt, **superseding.receipt_fields(row.memory_id, marks))
-
     def _checked_summary(self, memory: Memory) -> SummaryAdded:
         _, fields = checked_summary(memory, SummaryData)
         return SummaryAdded(**fields)
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
-        self._checked_item(Adding(item))
+        self._check_item(item)
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
-        fields, content = _checked_fields(item, MemoryAdded), plain(item.content)
+        content = plain(item.content)
+        fields = {
+            name: _CHECKS[field.type](getattr(item, name), name)
+            for name, field in OPTIONAL.items()
+            if name in MemoryAdded.__struct_fields__
+        }
         fields["session_id"] = fields["session_id"] or self._scope.on.session_id
         return MemoryAdded(
             **fields,
@@ -213,10 +197,7 @@ class LongTermMemory(Summarized):
         )
 
     def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
-        """Return how to handle duplicates: as asked for, else as the settings say.
-
-        :raises InvalidInputError: it is none of the ways, or one that has no use for an id.
-        """
+        """Return how to handle duplicates: as asked for, else as the settings say."""
         if asked is None:
             return self._scope.services.settings.on_duplicate
         if check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count" and own_ids:
@@ -238,23 +219,21 @@ class LongTermMemory(Summarized):
         return None
 
     async def _compared(self, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:
-        """Record which older memories the new ones supersede."""
         if reply.duplicate:
             return reply
         return await superseding.compared(self._scope, live, reply, ahead)
 
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
-        events = [getattr(one.data, "words", one.data) for one in written.reply.events]
+        events = [getattr(event, "words", event) for event in written.events]
         if any(isinstance(event, Dropped) for event in events):
             raise NotFoundError(
                 "this request was carried out long ago; what it added was compressed since, and "
                 "retention has dropped it: use a new idempotency key"
             )
         said = [event for event in events if isinstance(event, MemoryAdded | MemorySeen)]
-        marks = superseding.marks(events)
         if written.reply.duplicate:
-            return [self._receipt_of(event, written, marks) for event in said]
+            return [self._receipt_of(event, written) for event in said]
         added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
         if written.reply.repeated:
             command = _as_added(command, list(added.values()))
@@ -278,17 +257,12 @@ class LongTermMemory(Summarized):
                 known = long_term.duplicate_of(command, memory, before.long_term, first)
                 receipts.append(self._receipt(known or memory_id, "unchanged", written))
             else:
-                receipts.append(self._receipt_of(event, written, marks))
+                receipts.append(self._receipt_of(event, written))
         return receipts
 
-    def _receipt_of(
-        self, event: MemoryAdded | MemorySeen, written: Written, marks: Sequence[MemorySuperseded]
-    ) -> Receipt:
+    def _receipt_of(self, event: MemoryAdded | MemorySeen, written: Written) -> Receipt:
         operation = "seen" if isinstance(event, MemorySeen) else "add"
-        receipt = self._receipt(event.memory_id, operation, written)
-        return msgspec.structs.replace(
-            receipt, **superseding.receipt_fields(event.memory_id, marks)
-        )
+        return self._receipt(event.memory_id, operation, written)
 
 
 def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories:
@@ -321,18 +295,6 @@ def _request(command: AddMemories) -> bytes:
         other = {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}
         said.append([*first, at_us, other] if other else [*first, at_us])
     return hashlib.sha256(msgspec.json.encode(said)).digest()
-
-
-def _checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the optional fields of an item that an event has under the same name.
-
-    :raises InvalidInputError: one of them is not what its type says.
-    """
-    return {
-        name: _CHECKS[field.type](getattr(item, name), name)
-        for name, field in OPTIONAL.items()
-        if name in event.__struct_fields__
-    }
 
 
 _CHECKS: Mapping[Any, Callable[[Any, str], Any]] = {

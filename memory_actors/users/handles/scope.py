@@ -8,7 +8,6 @@ from copy import copy
 from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from eventlog import EventStore, Recorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
-from memory_actors.actors.runtime import Runtime
+from memory_actors.actors.runtime import ActorUse, Runtime
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.on import On
 from memory_actors.base.origins import merged
@@ -264,7 +263,6 @@ class Scope:
         return reply
 
     def _earlier_reply(self, _call: str) -> Reply | None:
-        """Return the reply to an earlier attempt of the same call, if it was carried out."""
         return None
 
     async def masked(self, value: T) -> T:
@@ -329,32 +327,24 @@ async def _run_and_settle(work: Awaitable[T], answer: "asyncio.Future[T]") -> No
     settle(answer, outcome)
 
 
-class _Use(AbstractAsyncContextManager[LiveUser]):
+class _Use(ActorUse[LiveUser]):
     """The user's actor, live, its expired memories deleted, for who has a right."""
 
-    __slots__ = "_right", "_scope", "_use"
+    __slots__ = "_right", "_scope"
 
     def __init__(self, scope: Scope, right: Right):
+        super().__init__(scope.services.runtime, scope.stream)
         self._scope = scope
         self._right = right
-        self._use = scope.services.runtime.use(scope.stream)
 
     async def __aenter__(self) -> LiveUser:
-        live, by = await self._use.__aenter__(), self._scope.by
+        live, by = await super().__aenter__(), self._scope.by
         if by and not live.state.grants.allow(by, self._right):
-            await self._use.__aexit__(None, None, None)
+            await self.__aexit__(None, None, None)
             raise denied(by, self._right, repr(self._scope.user_id))
         if live.state.next_expiry_us:
             await live.expire(self._scope.now_us(), self._scope.services.settings.deadline_s)
         return live
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._use.__aexit__(kind, error, traceback)
 
 
 class _Measured(AbstractContextManager[None]):

@@ -61,7 +61,7 @@ class ShortTermMemory(Handle):
             occurred_at=occurred_at,
             memory_id=memory_id,
         )
-        return await self._add(Adding(item))
+        return await self._add(item)
 
     async def messages(
         self, session_id: str | None = None, *, last: int | None = None
@@ -84,9 +84,10 @@ class ShortTermMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
+    async def _add(self, item: Item, adding: Adding = Adding()) -> Receipt:  # noqa: B008 - a tuple
         """Add a message; the oldest leave when the session is full, asked for or not."""
-        command = self._adding(self._checked_item(adding))
+        self._check_item(item, adding)
+        command = self._adding(item)
         written, session_id = await self._write(command), command.message.session_id
         return self._receipt(command.message.memory_id, "add", written, whose=session_id)
 

@@ -11,11 +11,17 @@ from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import (
+    CompactedKind,
+    Compressed,
+    Summary,
+    SummaryPut,
+    passages_of,
+)
 from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.summaries import Compressed, Summary, SummaryPut, passages_of
-from memory_actors.users.handles.handle import Handle, Written
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.writing import Written
 
 
 class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +74,7 @@ class Summarized(Handle):
         return await self._restored(command)
 
     async def _put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as another store has it; its originals stay where they are.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is none, or its id stands for another memory.
-        """
+        """Add a summary as another store has it; its originals stay where they are."""
         now_us, summary = self._scope.now_us(), self._checked_summary(memory)
         own_ids = (memory.memory_id,)
         command = self.kind.ADD_SUMMARY(now_us=now_us, summary=summary, own_ids=own_ids)

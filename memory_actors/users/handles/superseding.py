@@ -28,7 +28,6 @@ from memory_actors.kinds.kind import Found, is_summary
 from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemoryRow,
-    MemorySuperseded,
     MemoryUpdated,
     Pair,
     SupersedeMemories,
@@ -90,18 +89,6 @@ async def compared(scope: Scope, live: LiveUser, reply: Reply, ahead: Reach | No
         )
         return reply
     return Reply(events=[*reply.events, *came.events], before=reply.before, state=came.state)
-
-
-def marks(events: Sequence[object]) -> list[MemorySuperseded]:
-    """Return the events that say what holds no more: few, of as many as a batch has."""
-    return [event for event in events if isinstance(event, MemorySuperseded)]
-
-
-def receipt_fields(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
-    """Return the fields of a receipt about supersession."""
-    by = [event.superseded_by_id for event in found if event.memory_id == memory_id]
-    gone = tuple(event.memory_id for event in found if event.superseded_by_id == memory_id)
-    return {"supersedes": gone, "superseded_by": by[-1] if by else None}
 
 
 async def _pairs(
@@ -173,7 +160,6 @@ def _nearest(index: MemoryIndex, row: MemoryRow, reach: Reach) -> Iterable[tuple
 async def _read(
     scope: Scope, live: LiveUser, row: MemoryRow, text: str, near: Sequence[tuple[MemoryRow, float]]
 ) -> list[_Compared]:
-    """Return a memory that is new, and behind it those near it, with their texts."""
     found = [Found(long_term.KIND, one) for one, _ in near]
     events = await texts(scope.services.log, live.stream, found)
     said = [(one, long_term.KIND.content(one, events), cosine) for one, cosine in near]

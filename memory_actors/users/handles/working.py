@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Metadata, Receipt
+from memory_actors.base.records import Item, Metadata, Receipt
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -72,7 +72,7 @@ class WorkingMemory(Handle):
         """
         command = working.DeleteKey(now_us=self._scope.now_us(), key=check_name(key, "key"))
         written = await self._write(command)
-        return self._receipt(written.reply.events[0].data.memory_id, "delete", written)
+        return self._receipt(written.events[0].memory_id, "delete", written)
 
     async def items(self) -> dict[str, Any]:
         """Return all keys and values, in the order they were last set; a use of none of them."""
@@ -82,10 +82,11 @@ class WorkingMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(self, adding: Adding) -> Receipt:
-        item, auto_prune = self._checked_item(adding), adding.auto_prune
+    async def _add(self, item: Item, adding: Adding) -> Receipt:
+        self._check_item(item, adding)
         content_bytes(item.content)
-        return await self._set(item.key, item.content, item.metadata, item.memory_id, auto_prune)
+        given = item.key, item.content, item.metadata, item.memory_id
+        return await self._set(*given, adding.auto_prune)
 
     async def _set(
         self,

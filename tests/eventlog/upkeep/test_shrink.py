@@ -31,11 +31,11 @@ from eventlog import (
     StorageFailed,
     UnknownEvent,
 )
-from eventlog.core.rows import seal_record, unseal_record
+from eventlog.core.rows import seal_record
 from eventlog.files import datafile
 from eventlog.lmdb import file as lmdb_file
 from eventlog.lmdb.file import Transaction
-from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
+from eventlog.lmdb.opening import ENCRYPTED_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES
 
 NAMES = ("one", "two")
@@ -606,71 +606,8 @@ async def test_the_transactions_of_all_files_are_counted_together(tmp_path: Path
 # --- formats
 
 
-def of_format(path: Path, number: int) -> None:
-    """Make of a new store one as an earlier release left it: fewer tables, records and fields."""
-    later = {"erasures"} if number == 3 else {"erasures", "segments"}
-    older = FormatRecord(3, 5) if number == 3 else FormatRecord2(2, 5)
-    with opened(path / "log.mdb", TABLES) as env:
-        rows = {name: rows_of(env, name) for name in TABLES if name not in later}
-    rows["streams"] = [(key, seal_record(stream_record_3(value))) for key, value in rows["streams"]]
-    for file in path.glob("log.mdb*"):
-        file.unlink()
-    rows["meta"] = [
-        (key, seal_record(older) if key == b"format" else value) for key, value in rows["meta"]
-    ]
-    with opened(path / "log.mdb", tuple(rows)) as env:
-
-        def put(txn: Transaction) -> None:
-            for name, of_table in rows.items():
-                for key, value in of_table:
-                    txn.put(key, value, db=txn.tables[name])
-
-        env.write(put)
-    (path / "log.anchor").unlink()
-
-
-class StreamRecord3(msgspec.Struct, array_like=True):
-    name: str
-    version: int
-    epoch: int
-    stored_bytes: int
-    chain: bytes
-
-
-def stream_record_3(value: bytes) -> StreamRecord3:
-    return unseal_record(value, StreamRecord3, "a stream's record")
-
-
-class FormatRecord2(msgspec.Struct, array_like=True):
-    format: int
-    created_at_us: int
-
-
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", [2, 3])
-async def test_a_store_of_an_earlier_format_is_upgraded_in_place(tmp_path: Path, number: int):
-    async with log_in(tmp_path) as log:
-        await write(log)
-        before = await everything(log)
-    of_format(tmp_path, number)
-
-    for _ in range(2):
-        async with log_in(tmp_path) as log:
-            assert await everything(log) == before
-            assert (await log.verify()).findings == []
-    with opened(tmp_path / "log.mdb", TABLES) as env:
-        assert dict(rows_of(env, "meta"))[b"format"] == seal_record(FormatRecord(STORE_FORMAT, 5))
-    async with log_in(tmp_path) as log:
-        await log.archive("s", range(1, 200))
-        await log.shrink()
-        assert await everything(log) == before
-        assert (await log.verify()).ok
-        await log.erase("s")
-        assert (await log.verify()).findings == []
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("number", [0, 1, ENCRYPTED_FORMAT + 1])
+@pytest.mark.parametrize("number", [1, 3, ENCRYPTED_FORMAT + 1])
 async def test_a_store_of_any_other_format_is_refused_and_untouched(tmp_path: Path, number: int):
     async with log_in(tmp_path) as log:
         await write(log, 50)

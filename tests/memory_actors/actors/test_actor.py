@@ -63,6 +63,7 @@ class Watch:
         self.rebuilds: list[int] = []
         self.failure: Exception | None = None
         self.total_max = 1_000
+        self.claimed = 0
 
     async def enrich(self, command: Any, state: int) -> Any:
         return command
@@ -72,10 +73,11 @@ class Watch:
             raise InvalidInputError("too much of all")
 
     def admit(self, before: int, after: int) -> dict[str, int]:
-        return {}
+        self.claimed += after - before
+        return {"all": after - before}
 
     def release(self, changes: dict[str, int]) -> None:
-        pass
+        self.claimed -= changes["all"]
 
     def published(self, events: Sequence[Recorded[Any]], before: int, after: int) -> None:
         if self.failure is not None:
@@ -262,7 +264,7 @@ async def test_an_uncertain_append_is_an_error_and_read_again(when, state) -> No
     with pytest.raises(UnavailableError):
         await ask(actor, add(2))
     assert (await ask(actor, add(4))).state == state + 4
-    assert watch.rebuilds == [state]
+    assert (watch.rebuilds, watch.claimed) == ([state], 0)
 
 
 async def test_a_full_disk_is_told_apart_and_needs_no_rebuild() -> None:
@@ -271,8 +273,8 @@ async def test_a_full_disk_is_told_apart_and_needs_no_rebuild() -> None:
     for _ in range(6):
         with pytest.raises(StorageFullError):
             await ask(actor, add(1))
+    assert (watch.rebuilds, watch.claimed) == ([], 0)
     assert (await ask(actor, add(2))).state == 2
-    assert watch.rebuilds == []
 
 
 async def test_a_fenced_actor_stops_writing() -> None:
@@ -333,7 +335,10 @@ async def test_a_cancelled_caller_is_dropped_before_its_turn_only() -> None:
 async def test_a_full_mailbox_makes_callers_wait_and_none_is_lost(monkeypatch) -> None:
     monkeypatch.setattr(actor_module, "MAILBOX_MAX", 4)
     actor, _, _ = make()
-    await asyncio.gather(*(ask(actor, add(1)) for _ in range(50)))
+    asked = [asyncio.create_task(ask(actor, add(1))) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert actor.waiting == 4
+    await asyncio.gather(*asked)
     assert actor.state == 50
 
 

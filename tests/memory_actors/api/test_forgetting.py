@@ -16,7 +16,7 @@ from memory_actors import (
     MemorySystem,
     NotFoundError,
 )
-from memory_actors.extraction import Conversation, Proposal
+from memory_actors.extraction.protocol import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio

@@ -11,6 +11,7 @@ from support.given import recorded
 from memory_actors import UserMemory
 from memory_actors.base.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from memory_actors.base.records import Right
+from memory_actors.kinds import grants
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.grants import SetRight
 from memory_actors.kinds.user_state import FOLD, UserState
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 SUBJECTS = ("person:ada", "person:bob", "agent:planner", "key:1f")
 RIGHTS = ("read", "write", "manage")
+GRANTS_MAX = 3
 
 
 class Model:
@@ -63,9 +65,17 @@ def outcome(name: str, by: tuple[str, ...], subject: str, right: str, state: Use
     except NotFoundError:  # to revoke what nobody has
         assert name == "revoke"
         return []
+    except InvalidInputError:
+        assert (name, len(state.grants.rights)) == ("grant", GRANTS_MAX)
+        assert subject not in state.grants.rights
+        return []
 
 
-def test_a_thousand_sequences_of_grants_let_in_whom_the_model_does() -> None:
+def test_a_thousand_sequences_of_grants_let_in_whom_the_model_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be three grants for four subjects, and never more."""
+    monkeypatch.setattr(grants, "GRANTS_MAX", GRANTS_MAX)
     for seed in range(1_000):
         act, model, state = Random(seed), Model(), FOLD.initial
         for _ in range(15):
@@ -80,6 +90,7 @@ def test_a_thousand_sequences_of_grants_let_in_whom_the_model_does() -> None:
                 model.rights[subject], model.governed = right, True
             elif name == "revoke":
                 del model.rights[subject]
+            assert len(state.grants.rights) <= GRANTS_MAX
         assert state.grants.rights == model.rights, seed
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.llm_server import Server
 
 from memory_actors import InvalidInputError
-from memory_actors.extraction import extractor_of
+from memory_actors.extraction.llm import extractor_of
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from support.given import Given, fold, recorded
 from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     CompressMemories,
@@ -21,7 +22,6 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
 )
 from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.summaries import passages_of
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

@@ -10,6 +10,7 @@ from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
     CompressEpisodes,
     RestoreEpisodes,
@@ -24,7 +25,6 @@ from memory_actors.kinds.episodic.events import (
 from memory_actors.kinds.episodic.state import TOLD_CHARACTERS_MAX
 from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.summaries import passages_of
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

@@ -8,6 +8,7 @@ from support.given import Given, fold, recorded
 
 from memory_actors.base.records import Origin, Trust
 from memory_actors.kinds import long_term
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     CompressMemories,
@@ -25,7 +26,6 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
 )
 from memory_actors.kinds.long_term.state import SUPERSEDED_MAX
-from memory_actors.kinds.summaries import passages_of
 
 LATER = 5
 

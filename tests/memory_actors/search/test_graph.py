@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -283,6 +284,20 @@ async def test_it_lies_beside_the_index_and_is_read_again(tmp_path: Path, monkey
         index = await index_in(memory)
         assert index.dense.graph is not None
         assert index.dense.graph.count == 1_400
+
+
+async def test_a_graph_of_another_past_is_made_anew(tmp_path: Path) -> None:
+    """Its rows have the labels of rows here; what they say differs, so it would propose others."""
+    here, other = tmp_path / "here", tmp_path / "other"
+    await filled(here, 720)
+    await filled(other, 720)
+    (of_here,), (of_other,) = segment_files(here), segment_files(other)
+    shutil.copy(of_other, of_here)
+    async with MemorySystem.open(here, embedder=Embedder()) as memory:
+        await index_in(memory)
+        assert await asked(memory.user("u"))
+        assert len(segment_files(here)) == 1
+    assert of_here.read_bytes() != of_other.read_bytes()
 
 
 async def test_erasing_a_user_erases_the_graph(tmp_path: Path) -> None:

@@ -17,11 +17,13 @@ async def added(directory: Path, *contents: str) -> None:
         for content in contents:
             await memory.user("ada").add(content)
         await memory.user("ada").retrieve("anything")
+        await memory.user("ada").working.set("last", contents[-1])  # not in the log yet
 
 
 async def found(directory: Path, query: str) -> list[str]:
     async with MemorySystem.open(directory, embedder=FakeEmbedder()) as memory:
-        return [hit.content for hit in await memory.user("ada").retrieve(query)]
+        hits = await memory.user("ada").retrieve(query, memory_types=["long_term"])
+        return [hit.content for hit in hits]
 
 
 @pytest.mark.parametrize("later", [(), ("sings",), ("sings", "dances", "swims")], ids=len)

@@ -345,7 +345,7 @@ async def test_the_schedule_of_one_node_compacts_the_users_of_all(url, monkeypat
             nodes.append(await held.enter_async_context(scheduled))
         for memory, name in zip(nodes, ("ada", "bob"), strict=True):
             await memory.user(name).add(f"{name} skis")
-        first = nodes[0]._caller.memory._eventlog
+        first = nodes[0]._caller.memory._services.log
         kept = await first.load_setting(schedule.SETTING)
         past = b'{"since":"2020-01-01T00:00:00Z"}'
         assert await first.save_setting(schedule.SETTING, past, expected=kept)

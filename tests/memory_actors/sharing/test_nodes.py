@@ -161,7 +161,7 @@ async def test_a_call_outlives_the_node_it_was_asked_of(nodes):
     await one.user("ada").add("Ada enjoys skiing")
     await other.user("ada").count()
     held, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    append = node_of(one).memory._eventlog.append
+    append = node_of(one).memory._services.log.append
 
     async def stuck(*args, **kwargs):
         held.set()
@@ -171,7 +171,7 @@ async def test_a_call_outlives_the_node_it_was_asked_of(nodes):
         finally:
             over.set()
 
-    node_of(one).memory._eventlog.append = stuck
+    node_of(one).memory._services.log.append = stuck
     adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
     await held.wait()
     await freeze(one)
@@ -190,7 +190,7 @@ async def test_an_answer_that_was_lost_is_given_again(nodes):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
     await other.user("ada").count()
-    append = node_of(one).memory._eventlog.append
+    append = node_of(one).memory._services.log.append
     landed, go_on = asyncio.Event(), asyncio.Event()
 
     async def lands_late(*args, **kwargs):
@@ -199,7 +199,7 @@ async def test_an_answer_that_was_lost_is_given_again(nodes):
         await go_on.wait()
         return appended
 
-    node_of(one).memory._eventlog.append = lands_late
+    node_of(one).memory._services.log.append = lands_late
     adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
     await landed.wait()
     await freeze(one)
@@ -374,7 +374,7 @@ async def test_the_first_recall_of_an_erased_user_is_not_kept_by_a_late_node(url
         await recalls.keep(recall_stream_of("ada"), "a secret", (), {}, epoch=1)
 
         assert recalls.failed == 1
-        assert await node_of(other).memory._eventlog.streams() == []
+        assert await node_of(other).memory._services.log.streams() == []
         assert found_in_database(url, "user:ada", "Ada enjoys", "a secret") == set()
 
 
@@ -388,14 +388,14 @@ async def test_a_client_of_a_node_that_is_lost_is_told_so(url):
         assert [hit.content for hit in await command.user("ada").retrieve("skiing")] == [
             "Ada enjoys skiing"
         ]
-        append = node_of(memory).memory._eventlog.append
+        append = node_of(memory).memory._services.log.append
 
         async def lands_late(*args, **kwargs):
             appended = await append(*args, **kwargs)
             client._at.link.abort()
             return appended
 
-        node_of(memory).memory._eventlog.append = lands_late
+        node_of(memory).memory._services.log.append = lands_late
         with pytest.raises(UnavailableError, match="read, then try again"):
             await command.user("ada").add("Ada lives in Davos")
         assert await memory.user("ada").count() == 2
@@ -501,7 +501,7 @@ async def test_a_limit_over_all_users_holds_across_nodes(url):
 
         written = sum(await asyncio.gather(*(write(at) for at in range(3))))
 
-        totals = await node_of(nodes[0]).memory._eventlog.totals()
+        totals = await node_of(nodes[0]).memory._services.log.totals()
         assert totals["long_term.size_bytes"] == 9 * written <= 200
         assert written == 200 // 9
         for at, memory in enumerate(nodes):
@@ -555,7 +555,7 @@ async def test_calls_of_a_node_that_is_gone_are_asked_of_the_next(nodes):
     async def never(*_args, **_kwargs) -> None:
         await stuck.wait()
 
-    node_of(one).memory._eventlog.append = never
+    node_of(one).memory._services.log.append = never
     adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
     await asyncio.sleep(0.2)
     asking = asyncio.create_task(other.user("ada").count())

@@ -24,13 +24,9 @@ from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
-from memory_actors.integrations.coding_agents.hook import at_prompt, at_start, event_of
+from memory_actors.integrations.coding_agents.hook import Command, at_prompt, at_start, event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.installing import (
-    Command,
-    changes_of,
-    plugin_directory,
-)
+from memory_actors.integrations.coding_agents.installing import changes_of, plugin_directory
 from memory_actors.integrations.coding_agents.private import Cleaner
 from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
@@ -807,7 +803,7 @@ def test_a_hook_opens_the_store_if_its_owner_is_about_to_close(
     event = event_of("claude-code", json.dumps(sent).encode())
     assert event is not None
 
-    told = hook.answer(event, hook.Command("claude-code", str(home / "memory")))
+    told = hook.answer(event, Command(str(home / "memory")))
 
     assert told is not None
     assert told["hookSpecificOutput"]["additionalContext"] == "from the store"

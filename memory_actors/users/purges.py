@@ -1,19 +1,21 @@
-"""`user.purge(...)`: what came from a source, out of one user's memory.
+"""Memories that are taken out: of a source, by the rules of retention, since they were forgotten.
 
-Memories are taken out in batches, each in one append: so a batch is whole or not at all, and the
-work goes on after a crash by being asked for again.
+That is done in batches, each in one append: so a batch is whole or not at all, and the work goes on
+after a crash by being asked for again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
+import anyio.to_thread
 from msgspec.structs import replace
 
 from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
-from eventlog.core.records import to_datetime
 from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
+from memory_actors.base.on import On
 from memory_actors.base.origins import Origins, check_optional_trust, matches
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Trust
@@ -21,32 +23,12 @@ from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.base.watching import tell
 from memory_actors.kinds.provenance import SourcePurged
-from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge
+from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge, applied
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
-_logger = get_logger("memory_actors.api.purging")
-
-
-async def purge(
-    scope: Scope, source: str | None, trust: Trust | str | None, *, dry_run: bool
-) -> Purged:
-    """Remove everything from a source, or of a trust level, from memory. See `UserMemory.purge`."""
-    named, level = checked(source, trust)
-    check_flag(dry_run, "dry_run")
-    started_us = scope.now_us()
-    work = purge_source(scope, named, level, dry_run=dry_run)
-    with scope.measured("Purge", "any"):
-        done = await (work if dry_run else scope.unattended(work))
-    return Purged(
-        user_id=scope.user_id,
-        source=named,
-        trust=level,
-        dry_run=dry_run,
-        purged_at=to_datetime(started_us),
-        **taken_out(done),
-    )
+_logger = get_logger("memory_actors.users.purges")
 
 
 def taken_out(done: Sequence[SourcePurged]) -> dict[str, Any]:
@@ -69,7 +51,7 @@ async def purge_users(
     progress: Progress | None = None,
 ) -> PurgeReport:
     """Purge many users by source or trust, one by one. See `MemorySystem.purge`."""
-    checked(source, trust)
+    checked_source(source, trust)
     check_flag(dry_run, "dry_run")
     receipts, failed = [], []
     for done, user_id in enumerate(user_ids, start=1):
@@ -87,7 +69,9 @@ async def purge_users(
     )
 
 
-def checked(source: str | None, trust: Trust | str | None) -> tuple[str | None, Trust | None]:
+def checked_source(
+    source: str | None, trust: Trust | str | None
+) -> tuple[str | None, Trust | None]:
     """Return the validated source and trust.
 
     :raises InvalidInputError: neither is given, or one is not what it must be.
@@ -160,9 +144,22 @@ async def _decided(
         return await decide(replace(command, bring_back=False))
 
 
+async def retained(scope: Scope, live: LiveUser, *, dry_run: bool = False) -> list[SourcePurged]:
+    """Delete what retention rules no longer allow; return what each batch came to.
+
+    A hold suspends the rules. The log keeps the rule as the cause, whoever has it applied.
+    """
+    if live.state.account.holds:
+        return []
+    rules, own = scope.services.settings.retention, Scope(scope.services, On(scope.user_id))
+    due = partial(applied, rules, scope.user_id, KINDS, live.state, scope.now_us())
+    commands = await anyio.to_thread.run_sync(due)
+    return await carried_out(own, live, commands, dry_run=dry_run)
+
+
 def by_kind(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return ids by their kind."""
-    kinds: dict[str, list[str]] = {}
+    """Return ids by their kind, each once."""
+    kinds: dict[str, dict[str, None]] = {}
     for kind, memory_id in found:
-        kinds.setdefault(kind, []).append(memory_id)
+        kinds.setdefault(kind, {})[memory_id] = None
     return {kind: tuple(ids) for kind, ids in kinds.items()}
