@@ -120,9 +120,9 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
     replies = traits.are_of(REPLYING, columns.speakers[taken])
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
-    said = None if replies is None else replies.astype(np.float32)
-    if replies is not None and asks_for_replies(query.text):
-        said = np.float32(ASKED_FOR) * (columns.said[taken] & ~replies)
+    reply = replies.astype(np.float32) if replies.any() else None
+    if reply is not None and asks_for_replies(query.text):
+        reply = np.float32(ASKED_FOR) * (columns.said[taken] & ~replies)
     spans = named_spans(query.text, query.asked_us, traits.years())
     return FirstStage(
         parts,
@@ -135,7 +135,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
         date=closeness(spans, columns.occurred_us[taken]) if spans else None,
         speaker=None if theirs is None else theirs.astype(np.float32),
         asks=columns.asks[taken],
-        reply=said,
+        reply=reply,
     )
 
 
