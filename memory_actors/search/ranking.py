@@ -16,7 +16,8 @@ Signals. The score of a passage is their weighed sum; `mixtures.py` has the weig
 - asks: how much of it is a question, 0 to 1: a question seldom answers one; more if a user asks
   among texts of other kinds; half for any turn of a user among memories that nobody said
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
-  1 for any turn of a user that is the query; among memories that nobody said, also for like ones
+  1 for any turn of a user that is the query; among memories that nobody said, also for like ones,
+  unless the query asks
 - reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
@@ -48,7 +49,7 @@ from memory_actors.search.candidates import (
     weighed_sum,
 )
 from memory_actors.search.indexes.parts import ASKING, Parts
-from memory_actors.search.indexes.traits import NONE, Columns
+from memory_actors.search.indexes.traits import NONE, QUESTION_MARKS, Columns
 from memory_actors.search.mixtures import (
     Mixture,
     answered_weights,
@@ -134,8 +135,9 @@ def _echo(
 ) -> Numbers | None:
     """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
 
-    Other turns of the user count by the share of memories that nobody said, since they are requests
-    there ("Set it like last time"). Elsewhere they count only if they repeat the query.
+    If the query is no question, other turns of the user count, too, by the share of memories that
+    nobody said: there they are requests ("Set it like last time"). Else they count only if they
+    repeat the query, since "Did I park on level 3?" asks about a statement.
     """
     alike = np.flatnonzero(((asks > 0) | users) & (meaning > ECHO_MEANING_MIN))
     if not len(alike) or question.embedded.tokens is None:
@@ -143,7 +145,8 @@ def _echo(
     alike = alike[np.argsort(-meaning[alike], kind="stable")[:ECHOES_MAX]]
     said = parts.late.said_by(question.embedded.tokens, labels[alike])
     echo = np.zeros(len(labels), np.float32)
-    asks = np.maximum(asks, users * np.float32(unsaid))
+    if not any(mark in question.query.text for mark in QUESTION_MARKS):
+        asks = np.maximum(asks, users * np.float32(unsaid))
     close = asks[alike] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
     echo[alike] = np.where(said == 1, 1, close)
     return echo
