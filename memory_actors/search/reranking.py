@@ -119,7 +119,10 @@ class Reranking:
             self._note_failure(error)
             return hits
         order = sorted(range(len(first)), key=lambda place: -scores[place])
-        found = [_explained(first[place], scores[place]) for place in order]
+        found = [
+            hit if hit.signals is None else replace(hit, signals={**hit.signals, "reranker": score})
+            for hit, score in ((first[place], scores[place]) for place in order)
+        ]
         return found + hits[self.hits_max :]
 
     def _scored(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -139,13 +142,6 @@ class Reranking:
                 str(outcome) if isinstance(outcome, MemoryActorsError) else type(outcome).__name__
             )
             _logger.warning("hits were not reranked", reason=said)
-
-
-def _explained(hit: Hit, score: float) -> Hit:
-    """Return a hit with the reranker's score among its signals, if these are asked for."""
-    if hit.signals is None:
-        return hit
-    return replace(hit, signals={**hit.signals, "reranker": score})
 
 
 def reranker_of(chosen: Reranker | str | None) -> Reranker | None:
