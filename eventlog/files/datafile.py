@@ -329,11 +329,13 @@ LIMITS: Final = {
     os.strerror(errno.ENOMEM): "the log takes 1 TiB of addresses, not of memory: lift the limit on "
     "them (`ulimit -v unlimited`)",
     "can't start new thread": "raise the number of threads that a user may have (`ulimit -u`)",
+    "home directory": "set HOME to a directory that you may write to",
+    "No usable temporary directory": "set TMPDIR to a directory that you may write to",
 }
 
 
 def advice(error: BaseException) -> str:
-    """Return advice if an error names a limit of the process, else ""."""
+    """Return advice if an error names a limit of the process, or what it lacks, else ""."""
     said = str(error)
     return next((f": {what}" for sign, what in LIMITS.items() if sign in said), "")
 

@@ -69,7 +69,9 @@ class Anchor:
         try:
             self._fd = datafile.open_regular(path, os.O_RDWR | datafile.MADE)
         except OSError as error:
-            raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+            raise LogUnavailable(
+                f"cannot open {path}: {error.strerror}{datafile.advice(error)}"
+            ) from error
         self._turn = 0
 
     def read(self) -> Tail:
@@ -237,7 +239,9 @@ def finish_restore(directory: Path) -> None:
         if (scratch / _READY).exists() and (not directory.exists() or _is_empty(directory)):
             put_in_place(scratch, directory)
     except OSError as error:
-        raise LogUnavailable(f"cannot open {directory}: {error.strerror}") from error
+        raise LogUnavailable(
+            f"cannot open {directory}: {error.strerror}{datafile.advice(error)}"
+        ) from error
 
 
 @contextmanager

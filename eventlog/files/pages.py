@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.errors import CorruptLog, LogUnavailable
-from eventlog.files.datafile import opened
+from eventlog.files.datafile import advice, opened
 
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
@@ -103,7 +103,7 @@ def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+        raise LogUnavailable(f"cannot open {path}: {error.strerror}{advice(error)}") from error
     if size == 0:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
     meta = _newest(path, head)
