@@ -13,7 +13,7 @@ from support import recount, room
 from support.deciding import Decided, living
 from support.user_rules import ANY
 
-from memory_actors.base.errors import ForgottenError, QuotaExceededError
+from memory_actors.base.errors import QuotaExceededError
 from memory_actors.kinds import user_state
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Add, Command
@@ -122,7 +122,7 @@ class ReviewMachine(UserMachine):
         command = approving(held.data, (), self.now_us, DocumentRoom())
         decided = self.ask(command)
         said = [self.state.tombstones.said_in(text) for text in held.data.facts]
-        assert isinstance(decided.refusal, ForgottenError) or not any(said)
+        assert decided.refusal is not None or not any(said)
         if isinstance(decided.refusal, QuotaExceededError) and not held.data.entry:
             uses = self.uses(decided.before).values()
             assert any(used > limit for used, limit in uses)
@@ -160,6 +160,12 @@ class ReviewMachine(UserMachine):
         self.ask(ExpireMemories(now_us=self.now_us))
         pending = self.state.review.pending.values()
         assert self.state.account.holds or all(one.until_us > self.now_us for one in pending)
+
+    @some_wait
+    @rule(after_us=st.integers(-1, 1))
+    def the_next_wait_ends(self, after_us: int) -> None:
+        self.now_us = self.state.review.next_expiry_us + after_us
+        self.time_goes_by(seconds=0)
 
     # --- what always holds
 
