@@ -202,3 +202,12 @@ class ReviewMachine(UserMachine):
 
 TestReview = ReviewMachine.TestCase
 TestReview.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)
+
+
+def test_what_waits_in_the_words_of_a_forgotten_memory_is_refused() -> None:
+    machine = ReviewMachine()
+    machine.begins(((10, 200),) * 3)
+    for _ in range(2):
+        machine.fills_long_term(0, "tea")
+    machine.some_are_reviewed([(0, "forget")])
+    assert len(machine.state.review.pending) == 1
