@@ -39,7 +39,6 @@ DOCUMENTS = (f"{UNIT}/test_context.py", f"{API}/test_context_refusals.py",
              "tests/properties/test_context.py", f"{ALONE}::TestContext", *WHOLE)  # fmt: skip
 FORGOTTEN = (f"{UNIT}/test_tombstones.py", f"{API}/test_forgetting.py", f"{API}/test_review.py",
              "tests/memory_actors/test_forgetting_cases.py")  # fmt: skip
-HELD = (f"{API}/test_retention.py", "tests/properties/test_user_decider.py")
 ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
          f"{API}/test_system.py", "tests/properties/test_actor_batches.py",
 )  # fmt: skip
@@ -71,16 +70,17 @@ TESTS = {
         f"{UNIT}/test_user_state.py", f"{API}/test_turn.py", f"{API}/test_purge.py", *RESTORED,
     ),
     f"{KINDS}/provenance.py": (f"{API}/test_lifetimes.py", f"{API}/test_purge.py", *WHOLE),
-    f"{KINDS}/purging.py": (f"{API}/test_purge.py", "tests/properties/test_memory_system.py"),
-    f"{KINDS}/tainted.py": (f"{API}/test_purge.py",),
+    f"{KINDS}/purging.py": (
+        f"{API}/test_purge.py", f"{API}/test_retention.py",
+        "tests/properties/test_memory_system.py",
+    ),
     f"{KINDS}/review.py": (
         "tests/properties/test_review.py", f"{API}/test_review.py", f"{UNIT}/test_tombstones.py",
     ),
     f"{KINDS}/tombstones.py": FORGOTTEN,
     f"{KINDS}/forgetting.py": FORGOTTEN,
-    f"{KINDS}/retention.py": HELD,
     f"{KINDS}/grants.py": (f"{API}/test_scopes.py",),
-    "memory_actors/users/holds.py": HELD,
+    "memory_actors/users/holds.py": (f"{API}/test_retention.py",),
     "memory_actors/users/totals.py": (
         "tests/properties/test_totals.py", "tests/memory_actors/users/test_quotas.py",
         "tests/memory_actors/users/test_quota_advice.py",

@@ -52,6 +52,11 @@ class WorkingMachine(OneKind):
 
     KIND = working.KIND
 
+    @invariant()
+    def the_memory_that_it_takes_has_all_values(self) -> None:
+        values = sum(row.size_bytes for row in self.rows(working.KIND))
+        assert working.KIND.held_bytes(self.state.working) >= values
+
 
 class ShortTermMachine(OneKind):
     """Messages of sessions."""

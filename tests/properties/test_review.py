@@ -195,4 +195,4 @@ class ReviewMachine(UserMachine):
 
 
 TestReview = ReviewMachine.TestCase
-TestReview.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestReview.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)

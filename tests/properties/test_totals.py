@@ -27,11 +27,16 @@ class Counted:
         return dict(self.held)
 
 
-@given(limits=st.tuples(*[st.integers(0, 15)] * 3), steps=STEPS)
+FEW = st.tuples(*[st.integers(0, 15)] * 3)
+
+
+@given(limits=FEW, held=FEW, steps=STEPS)
 def test_a_claim_is_refused_exactly_where_it_would_pass_a_limit(
-    limits: tuple[int, ...], steps: list[tuple[str, dict[str, int]]]
+    limits: tuple[int, ...], held: tuple[int, ...], steps: list[tuple[str, dict[str, int]]]
 ) -> None:
+    """Above a limit that was lowered, only what asks for more of it is refused."""
     log: Any = Counted()
+    log.held.update(dict(zip(NAMES, held, strict=True)))
     fields = dict(zip(("long_term_bytes", "entities", "relationships"), limits, strict=True))
     totals, caps = Totals(log, GlobalLimits(**fields)), dict(zip(NAMES, limits, strict=True))
     assert totals.caps() == caps
@@ -49,6 +54,7 @@ def test_a_claim_is_refused_exactly_where_it_would_pass_a_limit(
                     totals.claim(changes)
                 told = (refusal.value.used, refusal.value.limit)
                 assert told == (used[over[0]], caps[over[0]])
+                assert ("never fit" in str(refusal.value)) == (more[over[0]] > caps[over[0]])
             else:
                 totals.claim(changes)
                 claims.append(changes)

@@ -5,6 +5,7 @@ Small limits in three tiers, tiers that go up and down, clocks that jump in both
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -36,6 +37,7 @@ from memory_actors.kinds import (
     entity,
     episodic,
     long_term,
+    purging,
     short_term,
     snapshots,
     structured,
@@ -53,7 +55,6 @@ from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryA
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
-from memory_actors.kinds.purging import applied
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
@@ -115,6 +116,7 @@ class UserMachine(
         """The compressed memories, by their summary."""
         self.left: dict[str, tuple[Any, ...]] = {}
         """The last words of memories that have gone, by id."""
+        self.holds: list[str] = []
         self.now_us = 1_000_000_000
         self.made = 0
         self.ttl_us: int | None = None
@@ -241,20 +243,31 @@ class UserMachine(
     @rule()
     def is_held(self) -> None:
         self.made += 1
-        self._ask(SetHold(now_us=self.now_us, hold_id=f"hold{self.made}", reason="case"))
+        self.holds.append(f"hold{self.made}")
+        self._ask(SetHold(now_us=self.now_us, hold_id=self.holds[-1], reason="case"))
+        assert self.state.account.holds == tuple(self.holds)
 
     @precondition(lambda self: self.state.account.holds)
     @rule()
     def is_released(self) -> None:
-        self._ask(SetHold(now_us=self.now_us, hold_id=self.state.account.holds[0]))
+        self._ask(SetHold(now_us=self.now_us, hold_id=self.holds.pop(0)))
+        assert self.state.account.holds == tuple(self.holds)
 
-    @rule(seconds=st.integers(1, 40), name=st.none() | NAMES)
-    def retains(self, seconds: int, name: str | None) -> None:
-        """Exactly the memories go whose newest words are too old for a rule; under a hold none."""
+    @rule(seconds=st.integers(1, 40), name=st.none() | NAMES, renews=st.booleans())
+    def retains(self, seconds: int, name: str | None, renews: bool) -> None:
+        """Exactly the memories go whose newest words are too old for a rule; under a hold none.
+
+        A fact that is reworded before its turn stays.
+        """
         kind_named = None if name is None else MemoryType(name)
         limit = RetentionRule(days=seconds / 86_400, memory_type=kind_named)
-        before, since_us = living(self.state), self.now_us - int(limit.days * DAY_US)
-        for command in applied([limit], "u", KINDS, self.state, self.now_us):
+        since_us = self.now_us - int(limit.days * DAY_US)
+        with patch.object(purging, "PURGED_AT_ONCE", 2):
+            commands = purging.applied([limit], "u", KINDS, self.state, self.now_us)
+        if renews and (facts := self.rows(long_term.KIND)):
+            self.updates_a_memory(number=0, text=facts[0].memory_id, metadata=None)
+        before = living(self.state)
+        for command in commands:
             self._ask(command)
         after = living(self.state)
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
@@ -624,3 +637,72 @@ def test_documents_meet_their_limits_exactly_when_put_and_restored(prune: bool) 
     machine.restores_what_went_last()
     machine.restores_some(which=0, numbers=[0])
     assert len(machine.rows(structured.KIND)) == 3
+
+
+def test_a_prune_takes_a_tenth_of_those_that_are_there_rounded_down() -> None:
+    machine = UserMachine()
+    machine.begins(((19, 2_000),) * 3, {"structured"})
+    for number in range(20):
+        machine.puts_a_document(
+            collection="s", key=f"k{number}", value="x", own=None, at=number, metadata={},
+            pinned=False, prune=True,
+        )  # fmt: skip
+    assert len(machine.rows(structured.KIND)) == 19
+
+
+def test_of_two_sessions_each_ends_at_its_own_time() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 200),) * 3, {"short_term"})
+    for session in ("s", "t"):
+        machine.adds_a_message(session=session, text="a", own=None, metadata={})
+        machine.clock_jumps(10)
+    machine.what_has_expired_is_not_read()
+    assert list(machine.state.at(machine.now_us).short_term.sessions) == ["t"]
+
+
+def test_under_two_holds_nothing_goes_by_time_until_both_are_released() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 200),) * 3, {"long_term"})
+    machine.adds_live_so_long(5 * SECOND_US)
+    machine.fills_long_term(0, "a")
+    for rule_ in (machine.is_held, machine.is_held, machine.is_released):
+        rule_()
+    machine.clock_jumps(30)
+    machine.expire()
+    machine.retains(seconds=1, name=None, renews=False)
+    machine.lifetimes_are_known_and_what_is_over_is_not_read()
+    machine.is_released()
+    machine.lifetimes_are_known_and_what_is_over_is_not_read()
+    machine.expire()
+    assert not machine.rows(long_term.KIND)
+
+
+def test_a_rule_deletes_all_old_facts_but_one_that_was_reworded_meanwhile() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 200),) * 3, {"long_term"}, "abcde")
+    machine.clock_jumps(30)
+    machine.retains(seconds=20, name=None, renews=True)
+    assert len(machine.rows(long_term.KIND)) == 1
+
+
+def test_a_fact_that_was_said_again_is_pruned_after_a_newer_one() -> None:
+    machine = UserMachine()
+    machine.begins(((1, 200),) * 3, {"long_term"}, "ab")
+    oldest = min(range(2), key=lambda n: machine.rows(long_term.KIND)[n].occurred_at_us)
+    machine.says_a_memory_again(number=oldest, at=9, prune=False, metadata=None)
+    machine.fills_long_term(2, "c")
+    left = {row.digest for row in machine.rows(long_term.KIND)}
+    assert left == {text_digest("a"), text_digest("c")}
+
+
+def test_a_relationship_gives_its_room_back_with_the_older_of_its_ends() -> None:
+    machine = UserMachine()
+    machine.begins(((10, 20),) * 3, {"entity"})
+    for at, name in enumerate(("Ann", "Bob")):
+        machine.add_entity(name, "person", [], at, prune=True)
+    machine.relates(
+        ends=(16, 0), relation="knows", own=None, since=0, lasts=None, fact="x" * 20,
+        exclusive=False, metadata={}, pinned=False, prune=False,
+    )  # fmt: skip
+    machine.add_entity("Cid", "person", ["y" * 10], 2, prune=True)
+    assert {row.name for row in machine.rows(entity.KIND)} == {"Bob", "Cid"}

@@ -116,6 +116,21 @@ class UserRules(RuleBasedStateMachine):
     def clock_jumps(self, seconds: int) -> None:
         self.now_us = max(0, self.now_us + seconds * SECOND_US)
 
+    @precondition(lambda self: self.ends_us())
+    @rule(number=ANY, after_us=st.integers(-1, 1))
+    def clock_meets_an_end(self, number: int, after_us: int) -> None:
+        ends_us = self.ends_us()
+        self.now_us = ends_us[number % len(ends_us)] + after_us
+
+    def ends_us(self) -> list[int]:
+        """Return when sessions, memories and waits end."""
+        state = self.deciding.state
+        sessions, waits = state.short_term.sessions.values(), state.review.pending.values()
+        return sorted({
+            *(one.expires_at_us for one in sessions), *state.provenance.expires.values(),
+            *(one.until_us for one in waits),
+        })  # fmt: skip
+
     @rule(tier=st.sampled_from(Tier))
     def tier_changes(self, tier: Tier) -> None:
         self.ask(SetTier(now_us=self.now_us, tier=tier))

@@ -252,8 +252,9 @@ EMPTY: Final = Saved((b"", b""), b"", b"", b"", b"", b"", b"")
 
 SHARED_OF_MIN: Final = 4
 """Words of a query, from which on the share that a store has says anything."""
-QUERY_WORDS_MAX: Final = 64
-"""Rarest first. A pasted page as a query would otherwise take time without bound."""
+QUERY_WORDS_MAX: Final = 128
+"""Rarest first: a pasted page as a query would otherwise take time without bound. With 64, a long
+query that was asked before would spend most on words that only the earlier one has."""
 
 
 def _are_distinct(values: npt.NDArray[np.integer]) -> bool:

@@ -134,8 +134,8 @@ async def test_what_comes_back_expires_when_it_was_to_expire(memory, clock) -> N
 async def test_what_comes_back_after_its_time_lives_as_long_again(memory, clock) -> None:
     user = memory.user("ada")
     fact = (await user.add("likes tea", ttl_s=60)).memory_id
-    for _ in range(2):
-        clock.move(100)
+    for seconds in (100, 1):  # later than its end, and exactly then
+        clock.move(seconds)
         assert await user.count() == 0
         await user.restore([fact])
         clock.move(59)

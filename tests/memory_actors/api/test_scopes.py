@@ -86,6 +86,7 @@ def test_a_thousand_sequences_of_grants_let_in_whom_the_model_does(
             if not isinstance(came, list) or not came:
                 continue
             state = FOLD.evolve_many(state, [recorded(event) for event in came])
+            assert not by or by[0] in state.grants.known, "the first one wrote"
             if name == "grant":
                 model.rights[subject], model.governed = right, True
             elif name == "revoke":

@@ -1,17 +1,11 @@
 """A user's tier and alerts: thresholds are passed once, and again only after a real fall."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.given import recorded
 
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import account
-
-
-def test_the_percent_of_a_quota_is_no_whole_number() -> None:
-    assert QuotaUse("memories", "count", 1, 3).percent == pytest.approx(33.333333)
-    assert QuotaUse("memories", "count", 9_996, 10_000).percent == pytest.approx(99.96)
 
 
 @given(st.lists(st.floats(0, 120), max_size=40))

@@ -8,7 +8,6 @@ from memory_actors.kinds import short_term
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.short_term import (
     SECOND_US,
-    AddMessage,
     DeleteMessage,
     MessageAdded,
     MessageUpdated,
@@ -24,13 +23,6 @@ def added(name: str, *, session: str = "s", size: int = 10, expires: int = HOUR_
         memory_id=name, session_id=session, content=name, size_bytes=size, expires_at_us=expires,
         occurred_at_us=0, **more,
     )  # fmt: skip
-
-
-def add(name: str, *, session: str = "s", size: int = 10, now: int = 0) -> AddMessage:
-    message = MessageAdded(
-        memory_id=name, session_id=session, content=name, size_bytes=size, occurred_at_us=now
-    )
-    return AddMessage(now_us=now, message=message)
 
 
 def test_the_session_that_was_used_last_is_exported_last() -> None:
@@ -71,9 +63,3 @@ def test_a_message_keeps_its_place_when_it_is_reworded() -> None:
     passages = [short_term.KIND.passages(row)[0] for row in short_term.KIND.rows(state)]
     assert [version_of(passage.label) for passage in passages] == [3, 2]
     assert [passage.place for passage in passages] == [1, 2]
-
-
-def test_expiry_of_one_session_is_found_while_another_is_used() -> None:
-    given = Given(short_term.KIND, added("a", expires=10), added("b", session="t", expires=HOUR_US))
-    expired, _ = given.when(add("c", session="t", now=10))
-    assert expired.session_ids == ("s",)
