@@ -41,18 +41,20 @@ def started(
 
 
 def ended(
-    command: Sequence[str], cwd: Path, look_s: float, goes_on: Callable[[], bool],
-    env: Mapping[str, str],
+    command: Sequence[str], cwd: Path, timeout_s: float, env: Mapping[str, str],
+    goes_on: Callable[[], bool] = lambda: False,
 ) -> tuple[int, str]:  # fmt: skip
     """Run a process to its end; return its exit code, and what it wrote to stderr.
 
-    :raises TimeoutError: it was killed, as `goes_on`, asked every `look_s` seconds, was False.
+    After each `timeout_s` it is asked whether it `goes_on`.
+
+    :raises TimeoutError: it did not, and was killed.
     """
     with started(command, stderr=PIPE, cwd=cwd, env=env) as process:
         try:
             while True:
                 with suppress(TimeoutExpired):
-                    _, said = process.communicate(timeout=look_s)
+                    _, said = process.communicate(timeout=timeout_s)
                     return process.returncode, said.decode(errors="replace")
                 if not goes_on():
                     raise TimeoutError

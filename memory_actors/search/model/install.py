@@ -304,7 +304,7 @@ def _refused(command: list[str], folder: Path) -> str | None:
         return sizes[-1] - sizes[-2] >= _STALLED_BYTES
 
     try:
-        code, said = ended(command, folder, _STALLED_S, grows, chosen)
+        code, said = ended(command, folder, _STALLED_S, chosen, grows)
     except TimeoutError:
         return f"under {_STALLED_BYTES >> 10} KB came within {_STALLED_S:g} s"
     if code == 0:
