@@ -249,7 +249,6 @@ def shared_options(names: Collection[str], hidden: Collection[str]) -> list[clic
 
 
 def _shared(flag: str, field: str, **settings: Any) -> click.Option:
-    """Return an option whose value goes into a field of `App`."""
     return click.Option([flag, field], expose_value=False, callback=_remember(field), **settings)
 
 
@@ -278,7 +277,6 @@ class Group(click.Group):
 
 
 def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a command with the docstring of its function as help."""
     if settings.get("help") is None and settings.get("callback") is not None:
         settings["help"] = doc_of(settings["callback"])
     return settings

@@ -173,7 +173,6 @@ class DefaultEmbedder:
         return self._codebook
 
     def _learnt_codebook(self) -> npt.NDArray[np.int8]:
-        """Return the lowest levels, and below them the steps."""
         from memory_actors.search.model.graph import word_vectors
 
         encoded, projection = self._general_text(), self.projection()

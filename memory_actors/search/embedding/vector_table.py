@@ -250,7 +250,6 @@ class VectorTable:
         return numbers
 
     def _stored(self, digests: Sequence[bytes], dimension: int, owner: Owner) -> dict[bytes, bytes]:
-        """Return the stored rows of this dimension that are whole, by digest."""
         if (scope := owner.scope()) is None:
             return {}
         keys = {self._model + scope.row(digest): digest for digest in digests}

@@ -229,7 +229,6 @@ def _build(weights: Weights, precision: Precision) -> _Builder:
 
 
 def _score_bias(build: _Builder) -> str:
-    """Return `[b, 1, 1, t]`: 0 where a token is real, very negative where it is padding."""
     mask = build.op("Cast", "attention_mask", to=FLOAT)
     padding = build.op("Sub", build.number(1.0), mask)
     bias = build.op("Mul", padding, build.number(_MASKED))
@@ -282,7 +281,6 @@ def _heads(build: _Builder, value: str, order: list[int]) -> str:
 
 
 def _pooled(build: _Builder, states: str) -> str:
-    """Average the real tokens, then scale to length 1."""
     mask = build.op("Cast", "attention_mask", to=FLOAT)
     mask = build.op("Unsqueeze", mask, build.ints(2))
     total = build.op("ReduceSum", build.op("Mul", states, mask), build.ints(1), keepdims=0)
