@@ -70,7 +70,12 @@ def build_graph(weights_file: Path, onnx_file: Path, precision: Precision) -> No
 
     Raises OSError, KeyError or ValueError if the files or the weights are not as expected.
     """
-    build = _build(read_weights(weights_file), precision)
+    build = _Builder(read_weights(weights_file), precision)
+    bias, value = _score_bias(build), _embeddings(build)
+    for index in range(_LAYERS):
+        output = "token_states" if index == _LAYERS - 1 else ""
+        value = _layer(build, f"encoder.layer.{index}", value, bias, output)
+    _pooled(build, value)
     ids, mask = (Port(name, INT64, ["batch", "tokens"]) for name in ("input_ids", "attention_mask"))
     pooled = Port("pooled", FLOAT, ["batch", DIMENSION])
     states = Port("token_states", FLOAT, ["batch", "tokens", DIMENSION])
@@ -215,17 +220,6 @@ def _column_limits(matrix: Floats) -> Floats:
     negative = np.maximum(-pairs, 0).sum(axis=1).max(axis=0)
     limits: Floats = np.maximum(positive, negative)
     return limits
-
-
-def _build(weights: Weights, precision: Precision) -> _Builder:
-    build = _Builder(weights, precision)
-    bias = _score_bias(build)
-    value = _embeddings(build)
-    for index in range(_LAYERS):
-        last = index == _LAYERS - 1
-        value = _layer(build, f"encoder.layer.{index}", value, bias, "token_states" if last else "")
-    _pooled(build, value)
-    return build
 
 
 def _score_bias(build: _Builder) -> str:
