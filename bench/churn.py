@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.closest import add, closest, maintained, remove
-from bench.clusters import DIMENSION, around, centres_for
+from bench.clusters import DIMENSION, around, centres_for, unit
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes import dense
@@ -66,16 +66,13 @@ def run(rows: int, queries: int, options: Options) -> Report:
             *bench.step(f"{REPLACED:.0%} replaced", lambda: bench.replace(REPLACED)),
             *bench.step(f"{DELETED:.0%} deleted", lambda: bench.delete(DELETED)),
         ]
-        about = facts(directory, options, PACKAGES, rows=rows, queries=queries, k=K, **_limits())
+        signs = f"above {dense.EXACT_MAX} rows"
+        about = facts(directory, options, PACKAGES, rows=rows, queries=queries, k=K, signs=signs)
     lowest = min(step.recall for step in steps)
     verdict = Table("Verdict", ["lowest recall@10", "must be"], [[lowest, RECALL_MIN]])
     return Report(
         "Churn", about, [Table("Steps", COLUMNS, steps), verdict], NOTES, lowest >= RECALL_MIN
     )
-
-
-def _limits() -> dict[str, Any]:
-    return {"signs": f"above {dense.EXACT_MAX} rows"}
 
 
 class Churn:
@@ -156,15 +153,10 @@ class Churn:
         return hits / sum(map(len, wanted))
 
     def _exact(self, mu: Vectors) -> list[list[int]]:
-        rows = _unit(self._vectors - mu)
+        rows = unit(self._vectors - mu)
         best = []
         for query in self._asked - mu:  # its length changes no order
             scores = rows @ query
             top = np.argpartition(-scores, min(K, len(scores)) - 1)[:K]
             best.append(self._labels[top].tolist())
         return best
-
-
-def _unit(rows: Vectors) -> Vectors:
-    unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit

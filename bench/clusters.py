@@ -15,13 +15,13 @@ SPREAD = 1.0  # length of the noise around a centre of length 1: a cosine of 0.5
 
 def centres_for(rows: int, rng: np.random.Generator) -> Vectors:
     """Return the centres of so many clusters that each gets some 50 of the rows."""
-    return _unit(rng.standard_normal((max(1, rows // ROWS_A_CLUSTER), DIMENSION)))
+    return unit(rng.standard_normal((max(1, rows // ROWS_A_CLUSTER), DIMENSION)))
 
 
 def around(centres: Vectors, count: int, rng: np.random.Generator) -> Vectors:
     """Return unit vectors, float32 `[count, DIMENSION]`, each near one of the centres."""
     noise = rng.standard_normal((count, DIMENSION)) * (SPREAD / DIMENSION**0.5)
-    return _unit(centres[rng.integers(len(centres), size=count)] + noise)
+    return unit(centres[rng.integers(len(centres), size=count)] + noise)
 
 
 def mixed(vectors: Vectors, count: int, rng: np.random.Generator) -> Vectors:
@@ -33,12 +33,13 @@ def mixed(vectors: Vectors, count: int, rng: np.random.Generator) -> Vectors:
         one, other = (vectors[rng.integers(len(vectors), size=some)] for _ in range(2))
         share = rng.uniform(0.3, 0.7, size=(some, 1)).astype(np.float32)
         noise = rng.standard_normal((some, DIMENSION), np.float32) * (MIXED_NOISE / DIMENSION**0.5)
-        mixtures.append(_unit(share * one + (1 - share) * other + noise))
+        mixtures.append(unit(share * one + (1 - share) * other + noise))
     all_of = np.concatenate([vectors[:count], *mixtures])
     rng.shuffle(all_of)
     return all_of
 
 
-def _unit(rows: Any) -> Vectors:
-    unit: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    return unit
+def unit(rows: Any) -> Vectors:
+    """Return rows scaled to length 1, float32."""
+    scaled: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return scaled

@@ -141,13 +141,9 @@ def disk_parts(store: Path) -> dict[str, int]:
         SNAPSHOTS: tables.pop("snapshots"),
         LOOK_UP: sum(tables.values()),
         EMBEDDINGS: sum(more.values()),
-        WORDS: _files(store, "*.words"),
+        WORDS: sum(map(disk_bytes, (store / "indexes").rglob("*.words"))),
     }
     return known | {FREE: disk_bytes(store) - sum(known.values())}
-
-
-def _files(store: Path, pattern: str) -> int:
-    return sum(map(disk_bytes, (store / "indexes").rglob(pattern)))
 
 
 def _table_bytes(path: Path, tables: Sequence[str]) -> dict[str, int]:

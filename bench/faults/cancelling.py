@@ -42,7 +42,7 @@ def run(counts: Counts, _seed: int, scratch: Path) -> Row:
     embeddings.WRITE_BEHIND_S = 0.001  # type: ignore[misc] - each trial waits until vectors are kept
     row = Row(fault="cancelled at every await of every call")
     whole, store = scratch / "whole", scratch / "store"
-    in_child(lambda: asyncio.run(_made(whole)))
+    in_child(lambda: asyncio.run(example.made(whole)))
     trials: dict[str, Callable[[], Coroutine[Any, Any, tuple[str, str]]]] = {
         name: partial(_everywhere, store, command, EVERY[counts])
         for name, command in [*COMMANDS.items()][:: EVERY_CALL[counts]]
@@ -64,12 +64,6 @@ def _note(row: Row, name: str, kind: str, detail: str) -> None:
     row.count("calls")
     if detail:
         row.fail("not as it must be", f"{name}: {kind} {detail}")
-
-
-async def _made(path: Path) -> tuple[str, str]:
-    async with example.opened(path) as memory:
-        await example.fill(memory)
-    return "made", ""
 
 
 @types.coroutine

@@ -33,7 +33,7 @@ def run(counts: Counts, _seed: int, scratch: Path) -> Row:
     """Try each directory in each mode, and rounds of erasures at once."""
     row = Row(fault="erasing where indexes/ or archive/ cannot be read or written; many at once")
     whole, store = scratch / "whole", scratch / "store"
-    in_loop(partial(_made, whole))
+    in_loop(partial(example.made, whole))
     for name in DIRECTORIES * TIMES[counts]:
         for mode in MODES:
             shutil.rmtree(store, ignore_errors=True)
@@ -52,12 +52,6 @@ def run(counts: Counts, _seed: int, scratch: Path) -> Row:
         else:
             row.fail(f"at once: {ending.kind}", ending.detail)
     return row
-
-
-async def _made(path: Path) -> tuple[str, str]:
-    async with example.opened(path) as memory:
-        await example.fill(memory)
-    return "made", ""
 
 
 def _as_an_ordinary_user(whole: Path, store: Path, name: str, mode: int) -> tuple[str, str]:

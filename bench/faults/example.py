@@ -106,6 +106,13 @@ async def fill(memory: MemorySystem, users: tuple[str, ...] = USERS) -> None:
         await memory.user(user_id).add("What came after the compaction.", memory_id=last)
 
 
+async def made(path: Path) -> tuple[str, str]:
+    """Make a store with all of it; return how that ended, as a child says it."""
+    async with opened(path) as memory:
+        await fill(memory)
+    return "made", ""
+
+
 async def _fill_user(memory: MemorySystem, user_id: str) -> None:
     user, today = memory.user(user_id, session_id="s"), datetime.fromtimestamp(NOW_US / 1e6, UTC)
     old = [

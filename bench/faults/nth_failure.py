@@ -81,7 +81,7 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
 def _watched(counts: Counts, scratch: Path) -> Row:
     row = Row(fault="the n-th write, sync, name or allocation fails; the map is full")
     whole = scratch / "whole"
-    in_loop(partial(_make, whole))
+    in_loop(partial(example.made, whole))
     for fault in FAULTS:
         for n in range(1, N_MAX, EVERY[counts]):
             if not _try(row, scratch, whole, f"{fault.name}, n = {n}", fault.name, fault, n):
@@ -90,12 +90,6 @@ def _watched(counts: Counts, scratch: Path) -> Row:
         if not _try(row, scratch, whole, f"{pages} pages left", "the map is full", None, pages):
             break
     return row
-
-
-async def _make(path: Path) -> tuple[str, str]:
-    async with example.opened(path) as memory:
-        await example.fill(memory)
-    return "made", ""
 
 
 def _try(

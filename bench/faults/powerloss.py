@@ -110,7 +110,7 @@ def _try(disk: Disk, expected: Expected, scratch: Path, rng: random.Random, row:
     store.mkdir()
     for path, content in state.items():
         if not path.name.endswith(MAPPED):
-            target = store / Path(*path.parts[_store_at(path) + 1 :])
+            target = store / Path(*path.parts[path.parts.index("store") + 1 :])
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(content)
     row.count("acknowledged, checked", expected.acknowledged)
@@ -125,10 +125,6 @@ def _try(disk: Disk, expected: Expected, scratch: Path, rng: random.Random, row:
         had = " ".join(sorted(f"{path.name} {len(content)}" for path, content in state.items()))
         lost = lost or len(expected.content)
         row.fail(ending.kind, f"{ending.detail} (the disk had {had})", lost=lost)
-
-
-def _store_at(path: Path) -> int:
-    return path.parts.index("store")
 
 
 async def _examine(store: Path, expected: Expected) -> tuple[str, str]:

@@ -40,7 +40,7 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
     """Try each several times."""
     row = Row(fault="read-only directory; second process; fork; clock back a day, on ten years")
     whole, store = scratch / "whole", scratch / "store"
-    in_loop(partial(_made, whole))
+    in_loop(partial(example.made, whole))
     with _open_elsewhere(whole):
         for _ in range(TIMES[counts]):
             _note(row, "second process", in_loop(partial(_second, whole)))
@@ -71,12 +71,6 @@ def _note(row: Row, kind: str, ending: Ending) -> None:
         row.survive(kind)
     else:
         row.fail(f"{kind}: {ending.kind}", ending.detail, lost=ending.kind == "wrong")
-
-
-async def _made(path: Path) -> tuple[str, str]:
-    async with example.opened(path) as memory:
-        await example.fill(memory)
-    return "made", ""
 
 
 def _typed(started: float, error: Exception) -> tuple[str, str]:
