@@ -337,10 +337,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
     async def verify(
         self, progress: Progress | None = None, *, against: records.Heads | None = None
     ) -> records.VerifyReport:
-        """Check every event, chain and index; `progress(done, total)` is called from a thread.
-
-        With `against`, heads that were published, also whether history up to them is unchanged.
-        """
+        """Check every event, chain and index. See `VerifyingStore`."""
         with suppress(CorruptLog):  # the writer met damage; the report will name it
             await self.flush()
         verification = Verification(self._files, progress, against)

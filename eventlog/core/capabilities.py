@@ -286,8 +286,7 @@ class ShrinkingStore(Protocol):
         """Make the store as small as what is in it; only where that is worth it, unless `force`d.
 
         :raises DiskFull: there is no room to do it; nothing was changed.
-        :raises CorruptLog: see the message.
-        :raises StorageFailed: see the message.
+        :raises CorruptLog, StorageFailed: see the message.
         """
 
 

@@ -4,38 +4,14 @@
     | recorded_at_us i64 | raw bytes u32 | stored bytes u32 | payload digest 32 | chain 32
     | tag | salt 16 | body
 
-All integers are big-endian.
+All integers are big-endian. The sizes are those at the time of the append, before encryption. A
+payload that is archived or erased leaves a stub: behind the tag, in the place of salt and body,
 
-- The CRC covers every byte after it and is combined (xor) with the event's position, so a flipped
-  bit and a frame in the wrong place both show, cheaply, on every read.
-- The payload digest is SHA-256 over salt and uncompressed payload.
-- The chain is SHA-256 over the chain of the event before it in the stream, the immutable header
-  fields and the payload digest. It does not cover the payload itself, so a payload can be erased
-  and the chain still verifies; the salt goes with the payload, so nobody can test a guess at what
-  was erased against the digest that stays.
-- The two sizes are those at the time of the append. They stay when a payload is moved or erased.
+    ARCHIVED    segment number u32 | offset of the block u64 | slot in the block u16
+    ERASED      erased_at_us i64
 
-When a payload is moved to the archive, its frame becomes a stub: the same header with the flag
-`ARCHIVED`, the tag, and in the place of salt and body where they are now:
-
-    ... | tag | segment number u32 | offset of the block u64 | slot in the block u16
-
-So the chain verifies from stubs as it did before, and the digest tells whether what the archive
-gives is what was taken there.
-
-When a payload is erased, wherever it was, its frame becomes a stub with the flag `ERASED`, which
-says when:
-
-    ... | tag | erased_at_us i64
-
-When words are taken out of a payload, another one stands in its place, uncompressed, with the flag
-`REDACTED` and a salt of zeros. The digest is still that of the payload which was taken, so the
-chain verifies, and says that there was another one; the new payload itself has the CRC alone.
-
-In a log that is encrypted (keys.py) the flag is `ENCRYPTED`, with `ARCHIVED` for a stub. The body
-is what `Cipher.encrypt` made of the payload, compressed where the sizes say so; the digest is over
-salt and ciphertext. The sizes are those before encryption, so that what is counted is the same in
-both kinds of log.
+Chains verify from stubs as they did before. docs/internals/log-format.md says what CRC, digest and
+chain cover, and what `REDACTED` and `ENCRYPTED` frames have.
 """
 
 import functools

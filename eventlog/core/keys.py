@@ -1,18 +1,12 @@
 """The port of encryption: all that a log asks of the keys that it was opened with.
 
 The log knows streams and bytes. Which streams share a key, where keys lie and what they encrypt
-with is for the keys to say (keyfile.py, cryptography.py). These parts of a stream are encrypted:
+with is for the keys to say (keyfile.py, cryptography.py). Encrypted are payloads, each alone, after
+compression; snapshots; and names in the index of keys, which are keyed hashes. In the clear stay
+names of streams, types, times, sizes, positions and totals.
 
-    payloads    each alone, after compression; so digest and chain are over ciphertext, and whoever
-                verifies, copies, exports or archives frames needs no key
-    snapshots   each alone
-    names       of the index of keys and of idempotency keys, and digests of requests: keyed hashes
-                instead of hashes, so that nobody without the key can test a guess
-
-In the clear stay names of streams, types, times, sizes, positions and totals.
-
-A ciphertext is bound to its place: stream, version, type and schema are authenticated with it, so
-one that was moved elsewhere does not open. A log that is encrypted takes no payload that is not.
+A ciphertext is bound to its place: stream, version, type and schema are authenticated with it. A
+log that is encrypted takes no payload that is not.
 """
 
 from collections.abc import Iterable
@@ -72,15 +66,13 @@ class Keys(Protocol):
     def sync(self) -> None:
         """Make the keys durable that were made. Called before anything under them is committed.
 
-        :raises DiskFull: they are not, and are forgotten.
-        :raises StorageFailed: they are not, and are forgotten.
+        :raises DiskFull, StorageFailed: they are not, and are forgotten.
         """
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the stream with this id, for good; say whether it had one of its own.
 
-        :raises DiskFull: it may still be there: repeat it.
-        :raises StorageFailed: it may still be there: repeat it.
+        :raises DiskFull, StorageFailed: it may still be there: repeat it.
         """
 
 

@@ -23,14 +23,10 @@ from eventlog.core.errors import DiskFull, LogLocked, LogUnavailable, StorageFai
 
 # --- opening a file of a store: the file must be a regular one
 #
-# Opening a pipe may block for ever, a device may be endless, a directory fails later and in another
-# way each time. Therefore all readers and writers open files of a store here: without a wait, and
-# then it is looked at before anything is read. A refused file raises `OSError`, like an error of
-# the system, so that each caller can name the failed work in its own message.
-#
-# A file that is read may be reached by a symbolic link: keys lie behind one where a machine mounts
-# its secrets. A file that is made or overwritten in place may not (`O_NOFOLLOW`): its content would
-# go into somebody else's.
+# Opening a pipe may block for ever, and a device may be endless. So files of a store are opened
+# here: without a wait, and looked at before anything is read. A file that is read may be reached by
+# a symbolic link, as mounted secrets are. A file that is made or overwritten in place may not
+# (`O_NOFOLLOW`): its content would go into somebody else's.
 
 
 OWNER_ONLY = 0o600
@@ -333,11 +329,13 @@ LIMITS: Final = {
     os.strerror(errno.ENOMEM): "the log takes 1 TiB of addresses, not of memory: lift the limit on "
     "them (`ulimit -v unlimited`)",
     "can't start new thread": "raise the number of threads that a user may have (`ulimit -u`)",
+    "home directory": "set HOME to a directory that you may write to",
+    "No usable temporary directory": "set TMPDIR to a directory that you may write to",
 }
 
 
 def advice(error: BaseException) -> str:
-    """Return advice if an error names a limit of the process, else ""."""
+    """Return advice if an error names a limit of the process, or what it lacks, else ""."""
     said = str(error)
     return next((f": {what}" for sign, what in LIMITS.items() if sign in said), "")
 

@@ -1,32 +1,19 @@
 """The directory of a log: its files, the anchor of its end, and how a new one comes whole.
 
-The head anchor is a small file that remembers where the log ended. LMDB keeps two meta pages and
-believes the newer one that it can read. A damaged newest page therefore rolls the last transaction
-back without a word, and nothing inside the file can tell. The anchor lies outside it: after each
-commit it gets the position and the chain value of the last event, and the number of LMDB's
-transaction (for commits without events). At the next open the event at that position must be there
-with that chain, and no later transaction may be missing.
+LMDB believes the newer of its two meta pages that it can read, so a damaged one rolls the last
+transaction back without a word. The anchor outside the file shows it: after each commit it gets the
+position and chain value of the last event, and the number of the transaction, counted over all
+files the log has had. At the next open that event must be there, and no later transaction may be
+missing. The anchor is not synced with the commit (a second fsync would halve the throughput), so it
+may lag after a power loss, and never leads. Two slots are written in turn against torn writes.
 
-LMDB counts transactions from 1 in each file. Shrinking a log gives it a new file, so what is
-compared is counted over all files the log has had: the new one stores how many were committed
-before it. Its numbers are therefore higher than any in the old one. A crash between the swap and
-the anchor leaves an anchor that lags, as after a power loss; the old file in the place of the new
-one, or a new one that lost its last commit, is behind the anchor and is refused.
+A new directory is made under another name and then renamed. Whoever dies meanwhile leaves a
+directory with `_MARK` in it, which the next one with the same wish may remove; one of the user's
+own that has that name has no mark and is left alone. The mark goes after the rename.
 
-The anchor is written after the commit and not synced with it (a second fsync would halve the
-throughput), so it may lag after a power loss, and never leads. Two slots are written in turn, so a
-torn write leaves the other.
-
-A new directory comes whole, or not at all: it is made under another name and then renamed. Whoever
-dies meanwhile leaves a directory with `_MARK` in it, which the next one with the same wish may
-remove; one of the user's own that happens to have that name has no mark and is left alone. The mark
-goes after the rename: an empty file too many harms nobody, a directory that nobody may remove would
-be in the way for ever.
-
-A restore needs two renames: the old log goes aside, then the new one comes. Between the two there
-is none, and whoever opened it would begin an empty one. Therefore the marker `_READY` says that the
-new one is complete, and `finish_restore` does the second rename for a process that crashed before
-it.
+A restore needs two renames: the old log goes aside, then the new one comes. Whoever opened the log
+between the two would begin an empty one. Therefore `_READY` says that the new one is complete, and
+`finish_restore` does the second rename for a process that crashed before it.
 """
 
 import fcntl
@@ -82,7 +69,9 @@ class Anchor:
         try:
             self._fd = datafile.open_regular(path, os.O_RDWR | datafile.MADE)
         except OSError as error:
-            raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+            raise LogUnavailable(
+                f"cannot open {path}: {error.strerror}{datafile.advice(error)}"
+            ) from error
         self._turn = 0
 
     def read(self) -> Tail:
@@ -175,8 +164,7 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
     """Give a new directory beside the wanted one; it is removed unless it was renamed.
 
     :raises LogUnavailable: it cannot be made.
-    :raises DiskFull: what the system said of a write.
-    :raises StorageFailed: what the system said of a write.
+    :raises DiskFull, StorageFailed: what the system said of a write.
     """
     scratch = datafile.beside(directory, suffix)
     try:
@@ -251,7 +239,9 @@ def finish_restore(directory: Path) -> None:
         if (scratch / _READY).exists() and (not directory.exists() or _is_empty(directory)):
             put_in_place(scratch, directory)
     except OSError as error:
-        raise LogUnavailable(f"cannot open {directory}: {error.strerror}") from error
+        raise LogUnavailable(
+            f"cannot open {directory}: {error.strerror}{datafile.advice(error)}"
+        ) from error
 
 
 @contextmanager

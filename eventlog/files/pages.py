@@ -1,8 +1,7 @@
 """The pages of an LMDB file, checked before LMDB sees them.
 
 LMDB trusts its tree. An offset that leads out of a page, a length that leads beyond the end of the
-file or a page of another kind than it expects end the process: by SIGBUS, by SIGSEGV or by an
-assertion. Python cannot catch that, so this file checks LMDB's assumptions first:
+file or a page of another kind than it expects end the process, so this file checks first:
 
 - from the newest meta page, every page that can be reached is in the file, says that it is that
   page, is of the kind that its depth asks for, and is reached once;
@@ -10,15 +9,9 @@ assertion. Python cannot catch that, so this file checks LMDB's assumptions firs
   with pages of its own has as many as it needs;
 - what the list of free pages names cannot be reached.
 
-A file may be shorter than its meta page says and still be whole: pages at the end that were taken
-and given back within one transaction have never been written. They are free, and nobody reads them.
-
-The content of keys and values is not checked: that is for the CRCs. Pages of one depth are looked
-at together, as arrays, so many at a time: 1 to 3 microseconds a page where the file is in memory,
-and as long as it takes to read the file where it is not. If values have pages of their own, only
-the first page is read. That is done before LMDB maps a file, where it is quick, and where the file
-is shorter than its own meta page says: it may have been cut, or have free pages at its end that
-were never written.
+A file may be shorter than its meta page says and still be whole: free pages at its end have never
+been written. The content of keys and values is for the CRCs. Pages of one depth are looked at
+together, as arrays, so many at a time: 1 to 3 microseconds a page where the file is in memory.
 
 Layout: mdb.c of LMDB 0.9 (data version 1), in this machine's byte order.
 
@@ -38,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.errors import CorruptLog, LogUnavailable
-from eventlog.files.datafile import opened
+from eventlog.files.datafile import advice, opened
 
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
@@ -110,7 +103,7 @@ def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+        raise LogUnavailable(f"cannot open {path}: {error.strerror}{advice(error)}") from error
     if size == 0:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
     meta = _newest(path, head)

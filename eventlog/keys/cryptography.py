@@ -4,19 +4,13 @@ This file alone imports cryptography, which is an extra: `pip install 'memory-ac
 
     encrypted = key's name 8 | nonce 12 | ciphertext | tag 16
 
-From the key of an owner, 32 random bytes, three keys are derived for each stream (HMAC-SHA256 over
-a label and the stream's id): one encrypts, one hashes names, one makes the name that a ciphertext
-carries. Streams of one owner therefore have separate nonce spaces, and a ciphertext under a deleted
-and recreated key is recognised: its key is gone, and it is not damaged.
+From the key of an owner, 32 random bytes, three keys are derived for each stream: one encrypts, one
+hashes names, one makes the name by which a ciphertext under a deleted key is recognised.
 
-Nonces. GCM is broken by two different messages under one nonce. A nonce that follows from the
-version of an event would repeat: an append that failed is tried again under the same version, with
-other content or at another version; a transaction that was rolled back is run again; a backup that
-was restored goes on from an earlier version, under the same key. No stored data could reveal a
-repetition, because earlier ciphertexts may only exist in a backup. Therefore each encryption draws
-96 random bits for its own nonce. By NIST SP 800-38D at most 2**32 messages may be encrypted so
-under one key (the chance of a repetition is then 2**-33): `ENCRYPTIONS_MAX` events of a stream
-leave half of that to snapshots and to what had to be tried again.
+GCM is broken by two messages under one nonce, and the version of an event would repeat as one:
+after a failed append, a rollback or a restored backup. So nonces are 96 random bits. By NIST SP
+800-38D at most 2**32 messages may be encrypted so under one key: `ENCRYPTIONS_MAX` events leave
+half of that to snapshots and repeated attempts.
 """
 
 import hmac

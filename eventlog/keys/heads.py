@@ -1,13 +1,9 @@
 """Heads: where a log and each of its streams stood at one moment, to be published.
 
-Whoever has a head outside the store can prove later that the history up to it is the same, event
-for event and in the same order: each stream's chain covers all its events (frame.py), and `digest`
-covers the chains of all events in order of position. `verify` shows that the chains follow from
-what is stored, and that they are those that were published. Erasing and archiving change no chain,
-so heads outlive them. A head holds no names: streams are there under their ids.
-
-A file of heads may be signed (cryptography.py). The signature covers the JSON of `Heads` with
-sorted keys.
+Whoever has a head outside the store can prove later that the history up to it is the same: each
+stream's chain covers all its events (frame.py), and `digest` covers the chains of all events in
+order of position. Erasing and archiving change no chain, so heads outlive them. A head holds no
+names. The signature of a file of heads covers the JSON of `Heads` with sorted keys.
 """
 
 from collections.abc import Callable

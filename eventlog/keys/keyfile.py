@@ -3,22 +3,15 @@
     magic "EVKEYS01" | identity 16 | crc u32 | record | record | ...
     record: owner's stream id 16 | key 32 | crc u32
 
-All integers are big-endian. The log remembers the identity, so the file of another log is refused.
-The CRC of a record begins with the identity, so that records cannot come from another file.
+All integers are big-endian. The CRC of a record begins with the identity, which the log remembers.
 
 A key is made by appending a record, which is synced before anything under it is committed. A crash
-may leave the records of the last append cut short or unwritten, and nothing was acknowledged under
-them. A disk may damage a record in the same way. The log tells the two apart: a record is passed
-over if every stream that has something to read has its key elsewhere in the file. Otherwise the
-file is refused, and nothing is written to it. Skipped records stay in the file, and new records
-follow them.
+may tear the records of the last append, and nothing was acknowledged under them; a disk may damage
+a record in the same way. The log tells the two apart: a record is passed over if every stream that
+has something to read has its key elsewhere in the file. Otherwise the file is refused.
 
-A key is deleted by writing the whole file anew without it, synced and renamed into its place. The
-bytes of the old file are overwritten then, as well as the disk lets a program do that.
-
-The file belongs beside the store and not into it: a copy of the store, or a backup, has no keys in
-it. Only its owner may read it (mode 0600): with any other mode it is refused. One process has it
-open at a time.
+A key is deleted by writing the whole file anew without it; the bytes of the old file are
+overwritten then, as well as the disk lets a program do that. One process has the file open.
 """
 
 import os

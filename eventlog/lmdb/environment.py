@@ -3,30 +3,19 @@
 LMDB is fast and exact when its rules are kept, and silent or deadly when they are not. The rules
 kept here:
 
-- One process: an flock on a file beside the data, taken before LMDB maps anything. LMDB alone
-  lets two processes overwrite each other's work through our own cached heads.
+- One process: an flock on a file beside the data, taken before LMDB maps anything.
 - Never across fork: a child that writes corrupts its parent's log, so every use looks for a fork.
-- A file cut short is refused before LMDB maps it (datafile.py).
-- Fully synced commits only, and the file's name is synced before the first of them: a commit is of
-  no use in a file that has lost its name. The map is 1 TiB of address space, so it never has to be
-  resized while readers are live; the limit users feel is `size_max_bytes`, checked before each
-  write.
+- A file cut short is refused before LMDB maps it (pages.py).
+- Fully synced commits only, and the file's name is synced before the first of them. The map is 1
+  TiB of address space, so it never has to be resized while readers are live; the limit users feel
+  is `size_max_bytes`, checked before each write.
 - `write` and `read` may be called from any thread; `reopen` waits for readers to leave. LMDB lets
   nobody begin to read between a write that failed and the reopening: they are to try again.
 
-How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
-rows that became shorter leave their pages half empty, and bytes that were deleted lie on in the
-gaps. Therefore `shrink` copies row by row, in order, into a new file. It packs pages full and
-contains only current rows. Writes wait meanwhile. Then:
-
-- The copy is whole and synced before it is renamed over the file, and the directory is synced
-  before anything may be written to it: whenever the process dies, one whole file is there.
-- The copy was opened under its temporary name, so its table of readers is its own. LMDB's locks
-  belong to files and not to names, so that table is renamed too.
-- Who reads the old file goes on in it; the last reader closes it, and its bytes go then. Handles
-  of tables belong to one file, so a transaction has those of its own.
-- A new file counts its transactions from 1. `last_transaction` goes on counting: to it is added
-  what `shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
+`shrink` copies row by row into a new file, which is whole and synced before it is renamed over the
+old one: whenever the process dies, one whole file is there. The last reader of the old file closes
+it. A new file counts its transactions from 1; `last_transaction` goes on counting, with what
+`shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
 """
 
 import struct
@@ -248,9 +237,7 @@ class Environment:
 
         Reads and writes go on. `store` is called as by `shrink`. Blocks.
 
-        :raises DiskFull: as by `shrink`; nothing is left of the copy.
-        :raises CorruptLog: as by `shrink`; nothing is left of the copy.
-        :raises StorageFailed: as by `shrink`; nothing is left of the copy.
+        :raises DiskFull, CorruptLog, StorageFailed: as by `shrink`; nothing is left of the copy.
         """
         with self._shared() as file:
             copy = self._copied(file, store, path)

@@ -1,35 +1,16 @@
-"""Taking payloads out of the tables: archiving, retention, and erasing a stream.
+"""Taking payloads out of the tables: archiving, retention, redacting, and erasing a stream.
 
-Archiving moves payloads to a segment, which is in a file that is on disk for good before anything
-is changed. Then one transaction replaces the frames by stubs, after looking whether they are still
-those that were read, and puts the segment's record beside them.
+Archiving writes a segment for good before anything is changed. Then one transaction replaces the
+frames by stubs, after looking whether they are still those that were read, and puts the segment's
+record beside them.
 
-Erasing deletes every payload of a stream, wherever it lies; places, times and digests stay. One
-transaction marks the stream as erased up to where it stands. From then on it reads so, whatever is
-still on disk: its record has lost the name and says up to which version and since when. In the same
-transaction what it counted leaves the totals, its snapshots and checkpoints go, and a row in the
-table `erasures` says what remains to be done. Then, a bounded piece a transaction, so that others
-go on writing in between:
+An erasure is marked in one transaction, from which on the stream reads as erased. A row in the
+table `erasures` says what remains to be done, a bounded piece a transaction: the key, the frames,
+rows of other tables, segments, a new file without the bytes. Each step looks in the store for what
+remains, so it can be repeated; after a crash the next opening finishes the job. Until its key is
+gone the stream takes no writes, for they would be under it; no step touches later versions.
 
-    key         of an encrypted log: it is deleted from where keys are (keys.py)
-    stubs       in the place of the frames: header, digest, chain, tag, and when it was erased
-    rows        of the index of keys, idempotency keys, and the projections that were named
-    segments    of the archive: their records keep the numbers only; then the files go
-    shrink      a new file, which holds nothing but what is there (environment.py)
-    done        the row in `erasures` goes
-
-Each step looks in the store for what remains, so it can be repeated. After a crash the row in
-`erasures` is still there, and the next opening finishes the job. The digest of a payload was taken
-with a salt, which goes with the payload, so nobody can test a guess against what stays.
-
-Once its key is gone, what an old backup has of the stream cannot be read any more. Until then the
-stream takes no writes, for they would be under the key that goes.
-
-Redacting puts another payload in the place of some, in one transaction: the words go, the events
-stay. A segment that has one of them is taken back into the log whole.
-
-The stream may be written to again. It continues after the last erased version, and no step touches
-later versions.
+The steps are listed in docs/internals/log-format.md.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -314,8 +295,7 @@ class Erasing:
         Return whether it had a key, and the number of archive files that were deleted.
 
         :raises CorruptLog: an event or a table is damaged; the erasure is still under way.
-        :raises DiskFull: it could not be finished now; it is still under way.
-        :raises StorageFailed: it could not be finished now; it is still under way.
+        :raises DiskFull, StorageFailed: it could not be finished now; it is still under way.
         """
         with self._env.read() as txn:
             record = self.pending(txn)[sid]

@@ -1,14 +1,11 @@
 """The intake: what stands between callers on the event loop and the writer's thread.
 
-It bounds what is queued, by events and by bytes, and lets callers wait for room in turn. It settles
-each caller's future when the writer has answered. And it answers relaxed appends at once, which it
-may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
-all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. One
-whose stream has no key in an encrypted log is answered as `commit`: the key may be gone. A stream
-whose relaxed append was lost is answered as `commit` until one has landed again: a full disk costs
-one batch of acknowledged writes, and not all that follow. Appends that count are answered as
-`commit` if a pending append could make a total refuse them, and all appends while commits are
-stalled.
+It bounds what is queued, by events and by bytes, and settles each caller's future when the writer
+has answered. It answers relaxed appends at once if it knows where the stream will stand: either
+nothing of the stream is in flight, or all of it is relaxed appends that were checked here.
+Otherwise it waits until that has landed, or answers as `commit`: if the stream has no key in an
+encrypted log, has lost a relaxed append, if a pending append could make a total refuse it, or while
+commits are stalled.
 """
 
 import asyncio

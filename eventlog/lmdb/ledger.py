@@ -33,15 +33,10 @@ from eventlog.lmdb.tables import (
 
 # --- totals: named numbers over all streams that change with an append, in its own transaction
 #
-# A limit over all streams needs a number that is exact, so it must not be kept beside the log: the
-# two would part at the first crash. All totals lie in one row, which is there from the file's first
-# transaction on. Therefore damage or loss raises an error and never gives a lower number, and its
-# CRC covers the row's key.
-#
-# Three places know the totals. The row is the truth. `Ledger` has what the writer's transaction
-# makes of it: it is read when the first append of a transaction counts, and written once for all of
-# them. `TotalsTally` (intake.py) is what the event loop knows without reading: committed totals and
-# pending changes.
+# All totals lie in one row, which is there from the file's first transaction on: damage or loss
+# raises an error and never gives a lower number. `Ledger` has what the writer's transaction makes
+# of the row, which is written once a transaction. `TotalsTally` (intake.py) is what the event loop
+# knows without reading: committed totals and pending changes.
 
 ROW = b"totals"
 

@@ -5,17 +5,9 @@
              | stored bytes u32
              | compressed: (version u64 | payload bytes u32) a slot | a salt of 16 a slot | payloads
 
-All integers are big-endian. A segment's name is the stream's id and its number, never anything that
-a user gave. A payload is found by the offset of its block and the slot in it, which its stub in the
-log knows; nothing in the file has to be searched. A block begins where the one before it ends, so
-the file can also be walked from front to back.
-
-The CRC of a block covers everything behind it and begins with the block's place (its stream,
-segment and offset), so a flipped bit and a block in the wrong place both show. Both sizes are
-checked before anything is decompressed.
-
-Payloads compress several times better together than alone, and a reader decompresses a block once
-for all it wants of it: `BLOCK_BYTES` is where both are good.
+All integers are big-endian. A stub in the log knows the offset of its block and the slot in it. The
+CRC of a block begins with its place, so a block in the wrong place shows. Both sizes are checked
+before anything is decompressed.
 """
 
 import os
@@ -180,8 +172,7 @@ def read_block(directory: Path, segment: SegmentId, offset: int) -> ArchiveBlock
 
     :raises CorruptLog: it is missing, or is not what was written there.
     :raises LogUnavailable: the system refuses to read it.
-    :raises MissingCodec: it is not for this program.
-    :raises UnknownEvent: it is not for this program.
+    :raises MissingCodec, UnknownEvent: it is not for this program.
     """
     with _opened(directory, segment) as fd:
         return _read(fd, segment, offset)[0]

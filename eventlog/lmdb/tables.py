@@ -266,11 +266,9 @@ def archive_statistics(txn: Transaction, sid: bytes) -> ArchiveStatistics:
 
 # --- snapshots
 #
-# A snapshot is a stream's state as bytes, so that opening it reads only what came after. It is
-# derived data. One that is ahead of its stream when it is to be kept rests on a relaxed append that
-# was lost, and is not kept. One that fails its CRC or was taken under another schema of the state
-# is passed over, and the one before it, or the whole stream, is read instead. In a log that is
-# encrypted its data is, bound to the stream, the version and the schema.
+# A snapshot is derived data. One that is ahead of its stream rests on a relaxed append that was
+# lost, and is not kept. One that fails its CRC or was taken under another schema of the state is
+# passed over, and the one before it, or the whole stream, is read instead.
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -1,15 +1,12 @@
 """The calls of a node, and the end of the log as this node knows it.
 
-One call is under way at a time, and whatever becomes of connections, each has one outcome.
+One call is under way at a time, and whatever becomes of connections, each has one outcome. Each
+batch of a node has a number, which commits with it. If a connection is lost, the node reconnects as
+a new incarnation, after which no call of the old one can land; the number says whether the batch is
+there. Only if the database cannot be reached in time is the outcome unknown.
 
-A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
-with it. Therefore the node reconnects as a new incarnation, after which no call of the old one can
-land; and the number says whether the batch is there. Only if the database cannot be reached in time
-is the outcome unknown.
-
-A node that has appended tells it on a channel, after the commit and in a transaction of its own:
-inside, it would have all commits wait for each other. Many appends may be told of at once. Since a
-notification can be lost with its connection, every node also looks each second.
+Appends are told on a channel after the commit: inside, it would have all commits wait for each
+other. Since a notification can be lost, every node also looks each second.
 """
 
 import asyncio
@@ -201,10 +198,7 @@ class Calls:
         self._begin_row_if_due()
 
     async def open(self, connection: Connection) -> None:
-        """Join the nodes of the store, on a connection that is this node's from now on.
-
-        :raises LogUnavailable: it was lost.
-        """
+        """Join the nodes of the store. See `PgWriter.open`."""
         with reaching("try again"):
             await self._join_on(connection)
 

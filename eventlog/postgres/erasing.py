@@ -1,15 +1,10 @@
 """What takes payloads away: archiving, retention, and erasing a stream.
 
-An erasure is a mark by which every reader goes, and then the rows, some thousand a commit.
-Only the mark (`mark_erased` in schema.sql) goes through the writer, in the order of appends: from
-its commit on nothing of the stream is read any more. Its rows go afterwards, on connections of the
-pool, without the lock of the tail, a page a commit. Other appends therefore continue while a large
-stream is erased, and no single statement takes long. Whatever interrupts it, erasing the stream
-again does the rest: each page says by itself what is left to do in it.
-
-The mark's commit must also delete data derived from the stream, because a stream with the same name
-would find it. Most of it is deleted before, page by page, if the epoch is right; the mark deletes
-what has come since.
+Only the mark of an erasure (`mark_erased` in schema.sql) goes through the writer, in the order of
+appends: from its commit on nothing of the stream is read any more. Its rows go afterwards, a page a
+commit, on connections of the pool, while others append. Each page says by itself what is left to do
+in it, so erasing the stream again does the rest. The mark's commit also deletes data derived from
+the stream, because a stream with the same name would find it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -176,8 +176,7 @@ class PgLeases:
         landed after that: then a lease that this node did not know to hold until now counts as
         expired.
 
-        :raises Lost: it may not be renewed.
-        :raises Busy: it may not be renewed.
+        :raises Lost, Busy: it may not be renewed.
         """
         asked_s, was_lost, self._is_unanswered = _now_s(), self._is_unanswered, True
         values = [self._node, self._address, self._lease_s]

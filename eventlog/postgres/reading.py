@@ -1,13 +1,9 @@
 """Reading events: one statement a read, from rows to what callers get, checked on the way.
 
-A row has the header of a frame and its payload, which makes the frame whole, archived or not: the
-statement fetches a payload from where it is. A payload that is gone has a time at which it went;
-what is left of the frame then has no CRC, and only its chain is checked, by `verify`.
-
-Verifying reads all events, stream by stream, up to where the log ended at the start, while it goes
-on. What is compared: each frame with its CRC, each payload with its digest, each digest with the
-chain of its stream, the end of each chain with the record of the stream, positions with their
-number; and published heads with all of that.
+A row has the header of a frame and its payload, which makes the frame whole, archived or not. A
+payload that is gone has a time at which it went; what is left of the frame then has no CRC, and
+only its chain is checked, by `verify`, which reads all events up to where the log ended at the
+start.
 """
 
 import hashlib

@@ -1,14 +1,10 @@
 """The event store in PostgreSQL: one log for many processes on many machines.
 
 The way of an append: encode on the loop (core/requests.py), wait with others (writer.py), be
-planned by the rules of the log (plan.py), go to the database as one call of one procedure that
-locks, checks, inserts and commits (schema.sql). Acknowledged means committed by PostgreSQL, with
-whatever standbys it waits for. `relaxed` appends are no faster: what another node may read must not
-vanish again.
+planned by the rules of the log (plan.py), go to the database as one call (schema.sql). `relaxed`
+appends are no faster: what another node may read must not vanish again.
 
-It can count, archive, erase, keep derived data and settings, verify and measure
-(core/capabilities.py). To copy and shrink itself is the database's own work: `pg_dump`,
-replication, vacuum.
+docs/internals/postgres.md has the tables and the guarantees.
 """
 
 import os
@@ -289,10 +285,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
     async def verify(
         self, progress: Progress | None = None, *, against: records.Heads | None = None
     ) -> records.VerifyReport:
-        """Check every event and chain; `progress(done, total)` is called from a thread.
-
-        With `against`, heads that were published, also whether history up to them is unchanged.
-        """
+        """Check every event and chain. See `VerifyingStore`."""
         return await reading.PgVerification(self._database, progress, against).run()
 
 

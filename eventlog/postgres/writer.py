@@ -1,16 +1,10 @@
 """The writer: one task that sends what waits as one call, and tells everybody what became of it.
 
-It takes an append, adds whatever else waits (no lingering: an idle log commits at once, a busy one
-fills its batches by itself), and plans the batch (plan.py). If the database refuses a stream,
-because this node assumed another end, its appends are looked up and sent in the next call, before
-later ones.
-
-While a batch is on its way, the next one is planned from where the streams are to be after it. If
-it does not land whole, that plan is thrown away, and made again from what is so. No answer is given
-before its own batch has landed, so the plan needs no trust: the database compares it as any other.
-
-While the database is away, nothing is planned: everybody waits in the queue for `PATIENCE_S`,
-however many are before them. If a call's connection is lost, calls.py determines the outcome.
+It takes an append, adds whatever else waits, without lingering, and plans the batch (plan.py). If
+the database refuses a stream, because this node assumed another end, its appends are looked up and
+sent in the next call. While a batch is on its way, the next one is planned from where the streams
+are to be after it; if it does not land whole, that plan is thrown away. No answer is given before
+its own batch has landed. While the database is away, everybody waits for `PATIENCE_S`.
 """
 
 import asyncio

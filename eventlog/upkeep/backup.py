@@ -2,19 +2,13 @@
 
 Backing up and restoring an encrypted log needs no keys, and a backup contains none.
 
-A backup is made while the log is in use: the tables are copied row by row in one read transaction,
-then the archive's segments that these tables name, then an anchor of their own. It is written under
-another name, opened and verified like any log, synced, and renamed: a directory of the wanted name
-is a whole backup. `backup.json` in it has the digest of every file.
+A backup is made while the log is in use, from one read transaction: tables, the archive's segments,
+an anchor. It is opened and verified like any log, synced, and renamed.
 
-A restore believes nothing of that. It takes the files that a backup can have, and no others, and
-wants those that it must have; what it copies has to have the size and the digest that are listed,
-and the copy has to be a log without findings that ends where the manifest and the anchor say. Only
-then it is put in the place of what is there. That is moved aside and never deleted: nobody wants to
-learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
-of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
-directories are on disk before the first rename, and a rename is atomic; if the process dies between
-the two, who opens the log next does the second (log_directory.py).
+A restore believes nothing of that. It takes the files that a backup can have, and no others; a copy
+has to have the listed digests, and to be a log without findings that ends where the manifest and
+the anchor say. Only then it is put in the place of what is there, which is moved aside and never
+deleted. If the process dies in between, who opens the log next finishes it (log_directory.py).
 """
 
 import hashlib
@@ -283,8 +277,7 @@ async def restore(
         `directory` holds something else or cannot be used.
     :raises LogLocked: the log that is there is open.
     :raises CorruptLog: the backup is damaged, or not what it says that it is.
-    :raises DiskFull: nothing was changed, or see the message.
-    :raises StorageFailed: nothing was changed, or see the message.
+    :raises DiskFull, StorageFailed: nothing was changed, or see the message.
     """
     return await anyio.to_thread.run_sync(
         _restore, datafile.named(backup), datafile.named(directory), registry, clock(), also, kept

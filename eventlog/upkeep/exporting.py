@@ -3,13 +3,9 @@
     magic "EVEXPORT" | message | message | ... | SHA-256 of all of that
 
 A message is `length u32 | msgpack`: where it begins, each stream with something new, each event as
-a frame with its payload (also from the archive) or as the stub of an erased one, idempotency keys,
-and where it ends. `digest` at the end is that of published heads (heads.py): SHA-256 over the
-chains of all events from the first one on, in order. The importing log can therefore check before
-any write that it has the same past, and that the file continues it without a gap. Events that it
-has already are skipped: an import that was interrupted is repeated.
-
-An erasure travels with the next export: the stream is erased there as well, up to the same version.
+a frame with its payload or as the stub of an erased one, idempotency keys, and where it ends.
+`digest` at the end is over the chains of all events from the first one on: with it the importing
+log checks before any write that it has the same past. An erasure travels with the next export.
 """
 
 import hashlib
@@ -93,15 +89,9 @@ _decode: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 def write_export(
     files: Files, path: Path, since: int, now_us: int, progress: Progress | None = None
 ) -> Exported:
-    """Write the events after a position to a new file. Blocks.
+    """Write the events after a position to a new file. Blocks. See `ExportingStore`.
 
     `progress(done, total)` counts the events of the whole log, for all of them are read.
-
-    :raises LogUnavailable: there is a file already, or there are no `since` events.
-    :raises PayloadDropped: retention has dropped one of the payloads.
-    :raises CorruptLog: a payload or a row is damaged.
-    :raises DiskFull: the disk is full; no file remains.
-    :raises StorageFailed: a write failed; no file remains.
     """
     if is_there(path):
         raise LogUnavailable(f"{path} is there already: give the export another name")

@@ -1,16 +1,12 @@
 """Import of an export (exporting.py) into a log that has the same past.
 
-First the whole file is read and compared with the log, and nothing is written. Statements in the
-file are checked where that is possible: names of streams must be those of their ids, each event
-must follow from the one before it, bring its payload unless it is erased, and fit the log's own
-stream, and idempotency keys must be about events that are there. (Whoever can write an export can
-still write events of their own making: heads that were published show that.) Then erasures are
-carried out, and events appended in order, so many a transaction, each with its idempotency keys;
-the totals come with the last one. A crash in between leaves a log that ends somewhere in the file,
-and the import is repeated.
+First the whole file is read and compared with the log, and nothing is written: names must be those
+of their ids, each event must follow from the one before it and fit the log's own stream, and
+idempotency keys must be about events that are there. Then erasures are carried out, and events
+appended in order, so many a transaction; the totals come with the last one. A crash in between
+leaves a log that ends somewhere in the file, and the import is repeated.
 
-Events of an encrypted log come encrypted, and stay so: this log must be encrypted too, and must
-have the keys that they are under, in a copy of the other one's file of keys.
+Events of an encrypted log stay encrypted: this log must have the keys that they are under.
 """
 
 import hashlib

@@ -2,16 +2,11 @@
 
 Events keep their positions, versions and times, and their frames but for the CRC, which is bound to
 the position here and to the version there; the chains are the same, so published heads still hold.
-Archived payloads stay archived, since the same time. Events whose payload was dropped or erased are
-moved without one. Idempotency keys, the index of keys, whole snapshots, checkpoints with their
-entries, and totals are moved, too.
 
 The source is read in chunks, each in a transaction and a thread of its own: nobody may write to it
-meanwhile. Each transaction of the target puts a chunk, and in the same commit how far the move has
-come. A move that is killed therefore continues after its last commit, without losing or repeating
-rows. At the end the target is verified, against the heads of the source. Until then its format is
-`MOVING`, which nobody opens. A lock of the session keeps a second move out while the first one
-lives.
+meanwhile. Each transaction of the target puts a chunk, and how far the move has come, so a move
+that is killed continues after its last commit. At the end the target is verified, against the heads
+of the source. Until then its format is `MOVING`, which nobody opens.
 """
 
 from collections import defaultdict

@@ -1,14 +1,11 @@
 """Repair: the valid beginning of each stream of a damaged log, in a new one.
 
-Repair never changes the source and never guesses. The damaged file is copied first and only the
-copy is opened. Each event, in order of position, is copied to the next free position of a new log,
-if it is valid (CRC, digest, chain, payload in the archive) and continues the copied part of its
-stream. The first event that is not ends its stream; what is behind it is left behind and reported.
-Stubs of dropped and erased payloads are whole. Snapshots, checkpoints and projections can be made
-again, and are left out; totals are for the caller to count.
+Repair never changes the source and never guesses: a copy of the damaged file is opened. Each event,
+in order of position, is copied if it is valid and continues the copied part of its stream. The
+first event that is not ends its stream; what is behind it is left behind and reported. Snapshots,
+checkpoints and projections are left out; totals are for the caller to count.
 
-A log that is encrypted stays so, under the same keys. An event whose key is not here is kept, and
-is not found by what it is about.
+An event whose key is not here is kept, and is not found by what it is about.
 
 LMDB can end the process that reads a damaged tree: do it in a child.
 """

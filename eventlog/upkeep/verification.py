@@ -1,16 +1,11 @@
 """Verification: whether everything in the log is what was written.
 
-Three walks in one read transaction. The first goes over the events in order of position and checks
-each frame's CRC, digest and chain, that positions and versions have no gaps, and that a search in
-the indexes leads to it. The second goes over the archive, segment by segment, and checks every
-payload against the digest in its stub. The third goes over every other table and checks each row by
-itself and against the events: a row that leads nowhere, a record that disagrees, a table with more
-or fewer rows than it should have. An index whose rows are as many as the events should have, and
-each of these found by a search, has no others: no row of it is looked at again. Findings are
+Three walks in one read transaction: over the events (event_walk.py), over the archive, where every
+payload is compared with the digest in its stub, and over every other table, where each row is
+checked by itself and against the events. An index whose rows are as many as the events should have,
+and each of these found by a search, has no others: no row of it is looked at again. Findings are
 collected, not raised: a report of all the damage is worth more than the first of it. Dropped
-payloads are no damage; they are counted. The same is true, in an encrypted log, of payloads without
-a key: their digests and places in the chain are over the ciphertext and are verified; their rows in
-the index of keys are unknown.
+payloads, and those without a key, are no damage; they are counted.
 """
 
 import hashlib

@@ -18,18 +18,20 @@ from memory_actors.api.reads import UserReads
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Memory, MemoryType, Receipt, Trust
-from memory_actors.base.validation import check_names
+from memory_actors.base.validation import check_name, check_names
 from memory_actors.kinds import provenance
 from memory_actors.kinds.compacting import Compressed, Summary
 from memory_actors.kinds.kind import Found, Kind, Row
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.user_state import kind_of, kind_of_event
+from memory_actors.kinds.user_state import event_registry, kind_of, kind_of_event
 from memory_actors.search.reading import About, pages, versions_about
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.summaries import Summarized
 
 DELETED_AT_ONCE: Final = 64
 """As many as an actor takes of its mailbox: it decides them in one batch, for one commit."""
+
+AMBIGUOUS_NAMED_MAX: Final = 3
 
 
 class UserBulk(UserReads):
@@ -131,6 +133,39 @@ class UserBulk(UserReads):
                 raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
             found[memory_id] = kind
         return found
+
+    async def full_id(self, beginning: str) -> str:
+        """Return the id that begins so, of a memory that is there or, if none is, that was.
+
+        If no living memory matches, this reads all events of the user.
+
+        :raises NotFoundError: none does.
+        :raises InvalidInputError: several do.
+        """
+        check_name(beginning, "memory_id")
+        if await self._scope.versions_about(beginning):
+            return beginning
+        state = await self._scope.state_now()
+        every = (row.memory_id for _, row in state.rows())
+        ids: set[str] = {memory_id for memory_id in every if memory_id.startswith(beginning)}
+        if not ids:  # one that was
+            log, about, version = self._scope.services.log, event_registry().keys, 0
+            while page := await log.read_stream(self._scope.stream, version, dropped="mark"):
+                version = page[-1].version
+                events = (
+                    recorded.data for recorded in page if not isinstance(recorded.data, Dropped)
+                )
+                ids.update(
+                    one for event in events for one in about(event) if one.startswith(beginning)
+                )
+        if len(ids) > 1:
+            some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
+            raise InvalidInputError(
+                f"{len(ids):,} ids begin with {beginning!r}: write more of it (such as {some})"
+            )
+        if not ids:
+            raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
+        return ids.pop()
 
     async def expand(self, compressed_id: str) -> list[Memory]:
         """Return the originals of a summary as they were, from the log, in order of time.

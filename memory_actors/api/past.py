@@ -24,6 +24,7 @@ class PastMemory(UserMemory):
     `PayloadDropped`.
     """
 
+    _scope: PastScope
     moment: Moment
     """The moment that is read."""
     lost: int
@@ -33,7 +34,6 @@ class PastMemory(UserMemory):
         super().__init__(scope)
         self.moment = scope.moment
         self.lost = lost
-        self._past = scope
 
     def reads(self, *_scopes: str) -> NoReturn:
         """Refuse.
@@ -44,7 +44,7 @@ class PastMemory(UserMemory):
 
     async def close(self) -> None:
         """Let go of it, as the end of its block does. It answers nothing more."""
-        await self._past.close()
+        await self._scope.close()
 
 
 ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)

@@ -1,8 +1,9 @@
 """The reads of `memory.user(...)`, live or of the past."""
 
 import sys
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import anyio.to_thread
 
@@ -16,7 +17,6 @@ from memory_actors.api.finding import (
     newest,
     searched_kinds,
 )
-from memory_actors.api.handles import UserHandle
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
@@ -67,7 +67,7 @@ from memory_actors.users.totals import estimate, usage
 LIST_PAGE = 256
 
 
-class UserReads(Redacting, UserHandle):
+class UserReads(Redacting):
     """The reads of one user's memory. See `UserMemory`."""
 
     _left = OF_HANDLES | {"source", "sources", "document"}
@@ -79,6 +79,10 @@ class UserReads(Redacting, UserHandle):
 
     def __init__(self, scope: Scope):
         self._scope = scope
+
+    @abstractmethod
+    def _with(self, **fields: object) -> Self:
+        """Return a handle that says something else of itself. See `On`."""
 
     @property
     def user_id(self) -> str:

@@ -13,14 +13,13 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import SharedExitStack, at_loop_end, to_the_end
-from memory_actors.api.handles import SystemHandle
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import ON_DROPPED, PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
@@ -28,7 +27,9 @@ from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.background_tasks import end_tasks
 from memory_actors.base.on import On
-from memory_actors.base.records import AsOf, Time
+from memory_actors.base.opening import Opening
+from memory_actors.base.origins import origin
+from memory_actors.base.records import AsOf, Time, Trust
 from memory_actors.base.reports import (
     CompactionProgress,
     CompactionReport,
@@ -39,7 +40,13 @@ from memory_actors.base.reports import (
 )
 from memory_actors.base.statistics import SystemStatistics, SystemUsage
 from memory_actors.base.streams import known_users, recall_stream_of
-from memory_actors.base.validation import check_choice, check_count, check_optional_name, time_us
+from memory_actors.base.validation import (
+    check_choice,
+    check_count,
+    check_optional_name,
+    check_subjects,
+    time_us,
+)
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
 from memory_actors.kinds.user_state import KINDS
@@ -48,7 +55,7 @@ from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.totals import system_usage
 
 
-class MemorySystem(SystemUpkeep, SystemHandle):
+class MemorySystem(SystemUpkeep):
     """The memories of all users in one data directory, in the process that owns it."""
 
     def __init__(self, made: Wired, held: AsyncExitStack):
@@ -72,11 +79,62 @@ class MemorySystem(SystemUpkeep, SystemHandle):
             self._closing = asyncio.ensure_future(self._held.aclose())
         await to_the_end(self._closing)
 
-    def _user(self, on: On) -> UserMemory:
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
+    ) -> UserMemory:
+        """Return a handle on one user's memory, for one agent and session. No I/O.
+
+        `source` and `trust` say where all that is written with it comes from: see
+        `UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is
+        none, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a
+        person ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of
+        them. Their grants are checked, and the first is an origin of all that is written. With
+        None, the process itself speaks, and may do everything. See `UserMemory.grant`.
+
+        :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
+        """
+        on = On(
+            user_id, agent_id, session_id, origin(source, trust), auto_prune, by=check_subjects(by)
+        )
         return UserMemory(Scope(self._services, on))
 
-    async def _replayed(self, on: On, as_of: AsOf, dropped: OnDropped) -> PastMemory:
-        return await past_memory(self._open, on, as_of, dropped)
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> Opening[PastMemory]:
+        """Hold a user's memory as it was at a position of the log or at a time (None: now).
+
+        It answers every read as it would have then, searches included; see `PastMemory`. Any
+        position will do, also one of another user's event; of a time, all that was recorded by
+        then. Opening it reads the nearest snapshot before it and the events since; the first
+        search makes its index, in memory. The live user is not touched.
+
+        If retention has dropped the text of a memory that existed then, opening it raises
+        `PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.
+
+        :raises NotFoundError: there is no such user, or what they had at that moment is erased.
+        :raises InvalidInputError: the log has no such position, it is no time, or `dropped` is
+            neither "raise" nor "mark".
+        :raises PayloadDropped: retention has dropped something that was there then.
+        """
+
+        async def opened() -> PastMemory:
+            return await past_memory(self._open, On(user_id, agent_id, session_id), as_of, dropped)
+
+        return Opening("memory.replay(...)", opened)
 
     async def diff(
         self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"

@@ -7,15 +7,15 @@ from typing import Any, Final, Self, get_type_hints
 
 import msgspec
 
-from eventlog import Dropped
 from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import UserBulk
 from memory_actors.api.data_protection import UserDataProtection
 from memory_actors.api.finding import found
 from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
-from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
+from memory_actors.base.origins import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -26,12 +26,12 @@ from memory_actors.base.records import (
     Right,
     Tier,
     Time,
+    Trust,
 )
 from memory_actors.base.reports import Extraction, Undone
 from memory_actors.base.validation import (
     check_member,
     check_memory_type,
-    check_name,
     check_subject,
     check_tier,
 )
@@ -39,7 +39,6 @@ from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.grants import SetRight
-from memory_actors.kinds.user_state import event_registry
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -48,8 +47,6 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
-
-AMBIGUOUS_NAMED_MAX = 3
 
 
 class UserMemory(UserBulk, UserDataProtection, UserReviews):
@@ -74,6 +71,27 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         handles["context"] = UserContext(scope, self)
         vars(self).update(handles)
         self._handles = {handle.kind.NAME: handle for handle in handles.values()}
+
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        """Return a handle for what a source says: all that is written with it comes from there.
+
+        `source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user
+        or the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,
+        the output of a tool), or "unknown". No I/O.
+
+        :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
+        """
+        return self._with(origins=origin(source, trust))
+
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.
+
+        They ask in the name of the handle's subjects; if it names none, of this user. Everything
+        else, writes above all, is still about this user.
+
+        :raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes.
+        """
+        return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
         handle = copy(self)
@@ -255,39 +273,6 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         matches = predicate(filters)
         kind, row = await found(self._scope, memory_id)
         return await self._handles[kind.NAME]._delete(row, matches)
-
-    async def full_id(self, beginning: str) -> str:
-        """Return the id that begins so, of a memory that is there or, if none is, that was.
-
-        If no living memory matches, this reads all events of the user.
-
-        :raises NotFoundError: none does.
-        :raises InvalidInputError: several do.
-        """
-        check_name(beginning, "memory_id")
-        if await self._scope.versions_about(beginning):
-            return beginning
-        state = await self._scope.state_now()
-        every = (row.memory_id for _, row in state.rows())
-        ids: set[str] = {memory_id for memory_id in every if memory_id.startswith(beginning)}
-        if not ids:  # one that was
-            log, about, version = self._scope.services.log, event_registry().keys, 0
-            while page := await log.read_stream(self._scope.stream, version, dropped="mark"):
-                version = page[-1].version
-                events = (
-                    recorded.data for recorded in page if not isinstance(recorded.data, Dropped)
-                )
-                ids.update(
-                    one for event in events for one in about(event) if one.startswith(beginning)
-                )
-        if len(ids) > 1:
-            some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
-            raise InvalidInputError(
-                f"{len(ids):,} ids begin with {beginning!r}: write more of it (such as {some})"
-            )
-        if not ids:
-            raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
-        return ids.pop()
 
     async def extract(
         self,

@@ -64,7 +64,7 @@ from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.redacting import UserRedaction
 from memory_actors.users.handles.scope import Scope, Services, new_memory_id
-from memory_actors.users.live_user import LiveUser
+from memory_actors.users.live_user import AlertHandler, LiveUser
 from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
 from memory_actors.users.totals import Totals
 
@@ -230,32 +230,17 @@ def _services(
     alerts: AlertDispatcher,
 ) -> Services:
     settings, limits = parts.settings, parts.settings.limits_by_tier()
-    decider = user_decider(limits)
     totals = Totals(require(log, CountingStore), settings.global_limits)
     if isinstance(log, CappingStore):  # others write to it, too
         log.cap_totals(totals.caps())
     _make_indexes(parts.directory / INDEXES)
-
-    async def activated(stream: str, epoch: int | None) -> LiveUser:
-        live = LiveUser(
-            stream,
-            log=log,
-            decider=decider,
-            embeddings=services.embeddings.of(stream),
-            index_path=index_path(parts.directory, stream),
-            totals=totals,
-            on_alert=raise_alert,
-            on_fenced=runtime.moved,
-        )
-        await live.activate(parts.clock, epoch)
-        return live
 
     def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
         if change.raised:
             alerts.post(_alert(stream, change, limits[state.account.tier], parts.clock()))
 
     runtime = Runtime(
-        activated,
+        lambda stream, epoch: _activated(services, parts.directory, raise_alert, stream, epoch),
         budget_bytes=settings.live_bytes_max,
         idle_s=settings.idle_s,
         placement=placement,
@@ -264,27 +249,21 @@ def _services(
     async def here(operation: str, on: On, given: Mapping[str, Any]) -> Any:
         return await getattr(UserMemory(Scope(services, on)), operation)(**given)
 
-    hits_max, deadline_s = settings.reranker_hits, settings.reranker_deadline_s
-    reranking = None
-    if parts.reranker is not None:
-        reranking = Reranking(parts.reranker, hits_max=hits_max, deadline_s=deadline_s)
     key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
     services = Services(
         log=log,
         runtime=runtime,
         embeddings=embeddings,
-        decider=decider,
+        decider=user_decider(limits),
         limits=limits,
         totals=totals,
         monitor=MemoryMonitor(
             settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
         ),
-        recalls=RecallAudit(
-            log, settings.recall_audit, settings.recall_audit_days, key, parts.clock
-        ),
+        recalls=RecallAudit(log, settings, key, parts.clock),
         superseding=parts.superseding,
         extractor=parts.extractor,
-        reranking=reranking,
+        reranking=None if parts.reranker is None else Reranking(parts.reranker, settings),
         elsewhere=here,
         redaction=None if settings.redact is None else UserRedaction(settings.redact, key),
         metrics=parts.metrics,
@@ -294,6 +273,23 @@ def _services(
         new_id=parts.new_id,
     )
     return services
+
+
+async def _activated(
+    services: Services, directory: Path, on_alert: AlertHandler, stream: str, epoch: int | None
+) -> LiveUser:
+    live = LiveUser(
+        stream,
+        log=services.log,
+        decider=services.decider,
+        embeddings=services.embeddings.of(stream),
+        index_path=index_path(directory, stream),
+        totals=services.totals,
+        on_alert=on_alert,
+        on_fenced=services.runtime.moved,
+    )
+    await live.activate(services.clock_us, epoch)
+    return live
 
 
 def _make_indexes(path: Path) -> None:

@@ -2,20 +2,14 @@
 
 Below the server, because erasing a user takes the user's keys away, server or not.
 
-A key is `ma_<id>_<secret>`. The id (8 random bytes) is public: it is how a key is found, listed and
-revoked. The secret is 32 random bytes, and nobody but its owner keeps it: we keep the SHA-256 of
-the whole key. A slow hash (argon2, scrypt) is for passwords, which can be guessed; 256 random bits
-cannot, however fast the hash is, and a fast one costs a request microseconds.
+A key is `ma_<id>_<secret>`. The id is public: it is how a key is found, listed and revoked. Nobody
+but its owner keeps the secret: we keep the SHA-256 of the whole key, since 256 random bits cannot
+be guessed, however fast the hash is.
 
-Keys are kept in `api_keys.json` in the data directory, beside the log, never in it. The file is
-readable by its owner only and is replaced as a whole, so a reader sees all of an old version or all
-of a new one. Whoever changes it holds a lock meanwhile: `memory-actors keys` may run beside the
-server, which notices a new version at its next request.
-
-If several processes share a store, the store keeps the keys as one setting, which is replaced only
-if it is unchanged. A server looks for a new version once a second, if it is asked for anything, and
-at once when a user is erased. While the store is away it believes the keys that it has read, but
-not for long: a key that is revoked meanwhile is let in for no longer than that.
+Keys are kept in `api_keys.json` in the data directory, which is replaced as a whole and under a
+lock; a server notices a new version at its next request. If several processes share a store, the
+store keeps the keys as one setting, and a server looks for a new version once a second. While the
+store is away it believes the keys that it has read, but not for long.
 """
 
 import asyncio

@@ -217,12 +217,12 @@ def _services() -> Iterator[Detector]:
 
 PRIVATE: Final = Detector(
     "private", ("<private>", "</private>"),
-    r"(?is)(?:<private>|\A(?:(?!<private>).)*?(?=</private>)).*?(?:</private>|\Z)", anywhere=True,
+    r"(?is)(?:<private>|\A(?:(?!<private>).)*(?=</private>)).*?(?:</private>|\Z)", anywhere=True,
 )  # fmt: skip
 """A marked block, also one whose beginning or end was cut off."""
 SECRETS: Final = (
     Detector("secret:private-key", ("private key",),
-             r"(?s)(?:-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\A(?:(?!-----BEGIN).)*?"
+             r"(?s)(?:-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\A(?:(?!-----BEGIN).)*"
              r"(?=-----END [A-Z ]*PRIVATE KEY)).*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)",
              anywhere=True),
     *_services(),

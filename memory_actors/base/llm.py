@@ -1,14 +1,9 @@
 """Chat completions over any OpenAI-compatible endpoint, or Ollama's own: one question, one answer.
 
 Theory. A language model is the slowest and the least reliable thing that this package talks to. The
-client library tries again by itself after no answer in time, a failed connection, 408, 409, 429 and
-5xx, with growing pauses or those that `Retry-After` asks for. Its timeout begins anew with each
-read, so the body has a deadline of its own, and the whole has one too: a server that sends a byte
-at a time ends like one that hangs. A body that breaks off is not asked for again.
-
-The answer is read here and not by the client, which takes anything for a chat completion: at most
-1 MiB, valid JSON, a first choice with text. The thoughts that some local models put in front of it
-(`<think>`) are dropped. Models that refuse `max_tokens` or `temperature` are asked without.
+client library tries again by itself. Its timeout begins anew with each read, so the body has a
+deadline of its own, and the whole has one too. The answer is read here and not by the client, which
+takes anything for a chat completion: at most 1 MiB, valid JSON, a first choice with text.
 
 Private. No log and no error message contains questions, answers or the key. Errors name the host,
 the status and the server's error code. Redirects are not followed: they would carry memories to
@@ -19,8 +14,6 @@ Environment variables give the defaults:
 - the model: `MEMORY_ACTORS_LLM_MODEL`
 - the endpoint: `MEMORY_ACTORS_LLM_BASE_URL`, or `OPENAI_BASE_URL`, or else OpenAI
 - the key: `MEMORY_ACTORS_LLM_API_KEY`, or `OPENAI_API_KEY`; an endpoint that is named may need none
-
-A name says all of that at once: `model_at` reads `openai:MODEL`, `ollama:MODEL` and a URL.
 
 The only importer of openai (extra `llm`).
 """

@@ -1,18 +1,14 @@
 """One file of text: read with care, replaced in one step, never over what somebody just wrote.
 
-Theory. Between reading a file and replacing it, people save. A check before the replacement leaves
-a gap, so the check comes behind it: the new file and the old one swap names in one system call
-(`renameat2`, RENAME_EXCHANGE), and what came out is compared with what was read. If it is something
-else, or if somebody has it open for writing (then a read lease is refused), the two swap back, and
-the caller reads again. At every moment the name leads to a whole text that somebody wanted.
-
-On systems without such a call, the old file gets a second name before it is replaced, and is
-compared after the replacement; a file that another program puts in its place in the instant in
-between is not seen.
+Theory. Between reading a file and replacing it, people save. So the check comes behind the
+replacement: the new file and the old one swap names in one system call (`renameat2`), and what came
+out is compared with what was read. If it is something else, or somebody has it open for writing,
+the two swap back, and the caller reads again. On systems without such a call, the old file gets a
+second name before it is replaced, and is compared after it.
 
 A new text is on the disk before it gets the name. Scratch files say in their names what they may
-hold: the text that was read, or the new one. Only such a one is ever removed, at once or, if the
-process died, by a later sync; what else comes out under a scratch name is somebody's, and stays.
+hold, and only such a one is ever removed, at once or by a later sync; what else comes out under a
+scratch name is somebody's, and stays.
 """
 
 import ctypes

@@ -54,27 +54,27 @@ _COMMON: Final = frozenset(  # a quarter or more of the words of an English text
 _ENGLISH_SHARE: Final = 0.25
 # About and at most; of Claude from 4.7 on, about and at most.
 _TOKENS: Final = {
-    "piece": (1.07, 1.19, 1.56, 1.65),
-    "letter beyond 6, not English": (0.31, 0.49, 0.67, 0.84),
-    "capital": (0.02, 0.60, 1.26, 1.62),
-    "capital, not English": (0.11, 0.88, 0.64, 0.70),
-    "run of punctuation": (0.60, 0.41, 0.45, 0.55),
-    "mark of punctuation": (0.09, 0.28, 0.26, 0.47),
-    "number": (0.94, 1.80, 1.49, 1.30),
-    "digit": (0.48, 0.17, 0.00, 0.00),
-    "new lines": (1.11, 2.15, 1.60, 2.25),
-    "blanks": (0.68, 1.08, 0.50, 1.89),
-    "blanks in a line": (1.18, 0.50, 1.21, 0.00),
+    "piece": (1.07, 1.09, 1.58, 1.65),
+    "letter beyond 6, not English": (0.31, 0.53, 0.66, 0.84),
+    "capital": (0.02, 0.86, 1.20, 1.65),
+    "capital, not English": (0.11, 0.58, 0.69, 0.74),
+    "run of punctuation": (0.60, 0.51, 0.45, 0.51),
+    "mark of punctuation": (0.09, 0.23, 0.26, 0.50),
+    "number": (0.94, 0.50, 0.85, 0.71),
+    "digit": (0.48, 0.85, 0.30, 0.33),
+    "new lines": (1.11, 2.46, 1.63, 2.17),
+    "blanks": (0.68, 1.15, 0.53, 1.99),
+    "blanks in a line": (1.18, 0.57, 1.29, 0.00),
 }
 _SCRIPTS: Final = {
-    r"[\u00a0-\u00ff\u2000-\u218f]+": (0.31, 1.04, 0.01, 0.00),  # é, ñ; dashes, quotation marks
-    r"[\u0100-\u024f]+": (1.69, 1.07, 1.69, 2.40),  # č, ł, ş
+    r"[\u00a0-\u00ff\u2000-\u218f]+": (0.31, 1.08, 0.00, 0.00),  # é, ñ; dashes, quotation marks
+    r"[\u0100-\u024f]+": (1.69, 1.03, 1.69, 2.40),  # č, ł, ş
     r"[\u0370-\u058f]+": (0.33, 0.46, 0.44, 0.51),  # Greek, Cyrillic, Armenian
     r"[\u0590-\u08ff]+": (0.45, 0.79, 0.77, 0.79),  # Hebrew, Arabic
     r"[\u0900-\u0dff]+": (0.54, 0.86, 0.83, 0.86),  # scripts of India
     r"[\u0e00-\u1fff]+": (0.44, 0.96, 0.94, 0.96),  # Thai and its neighbours
     r"[\u2190-\u2e7f]+": (0.95, 2.50, 1.99, 3.75),  # arrows, frames, symbols
-    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.80, 1.25, 1.22, 1.29),  # Chinese
+    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.80, 1.24, 1.21, 1.29),  # Chinese
     r"[\u3000-\u33ff\uff00-\uffef]+": (0.66, 0.84, 0.82, 0.83),  # kana; punctuation of both
     r"[\ua000-\ud7ff]+": (0.69, 1.34, 1.34, 1.29),  # Korean
     r"[\U00010000-\U0010ffff]+": (2.64, 2.40, 3.30, 3.30),  # emoji

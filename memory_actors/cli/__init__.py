@@ -21,6 +21,7 @@ with collector_at_rest():
     import click
 
     from eventlog import EventLogError
+    from eventlog.files.datafile import advice
     from memory_actors.base.errors import MemoryActorsError
     from memory_actors.base.version import version
     from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
@@ -141,7 +142,8 @@ def _report(error: Exception, app: App) -> int:
         return USAGE
     kind, said = type(error).__name__, str(error)
     if not isinstance(error, MemoryActorsError | EventLogError):
-        said = f"unexpected {kind}: {said}. Run it again with --debug, and report what it prints"
+        how = f"unexpected {kind}: {said}. Run it again with --debug, and report what it prints"
+        said = f"{said}{advice(error)}" if advice(error) else how
     print_error(kind, said, as_json=app.json)
     return REFUSED
 

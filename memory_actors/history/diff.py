@@ -42,7 +42,14 @@ async def diff(
         raise InvalidInputError("a is later than b: name the earlier moment first")
     since = max(first.moment.version, head.erased_version)
     touched = await _touched(log, stream, since, last.moment.version)
-    ids = [*touched, *_gone_by_the_clock(first, last, touched)]
+    gone_by_the_clock = [
+        (kind.NAME, row.memory_id)
+        for kind in KINDS
+        if kind.NATURE.expires_by_clock
+        for row in kind.rows(first.state.of(kind))
+        if (kind.NAME, row.memory_id) not in touched and last.find(kind, row.memory_id) is None
+    ]
+    ids = [*touched, *gone_by_the_clock]
     versions = {
         version
         for name, memory_id in ids
@@ -83,16 +90,6 @@ def _keys(event: object) -> list[Key]:
     if kind is None:
         return []
     return [(kind.NAME, memory_id) for memory_id in dict.fromkeys(kind.registry.keys(event))]
-
-
-def _gone_by_the_clock(first: StateThen, last: StateThen, touched: Touched) -> list[Key]:
-    return [
-        (kind.NAME, row.memory_id)
-        for kind in KINDS
-        if kind.NATURE.expires_by_clock
-        for row in kind.rows(first.state.of(kind))
-        if (kind.NAME, row.memory_id) not in touched and last.find(kind, row.memory_id) is None
-    ]
 
 
 # --- one change

@@ -145,7 +145,7 @@ class ImportPlan:
         *,
         dry_run: bool,
     ) -> ImportReport:
-        """Add the entries of each user, batch by batch, or look at them; no memory is empty."""
+        """Add the entries of each user, or only look at them; a memory of None is an empty one."""
         reading, count = self._new_reading(), 0
         batches, takers = self._batches(reading), dict[str | None, Adder | Looker]()
         while batch := await anyio.to_thread.run_sync(next, batches, None):

@@ -16,7 +16,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
-from memory_actors.kinds.effects import Event, TaintedPast
+from memory_actors.kinds.effects import Decision, Event, TaintedPast
 from memory_actors.kinds.keyed import Compactable, Keyed, KeyedKind, Sized
 from memory_actors.kinds.kind import Decide, Events, Life, Updated
 from memory_actors.kinds.passages import Passage, index_of, label, spans
@@ -207,7 +207,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the last row of a memory, and the events by which it comes back."""
 
     @abstractmethod
-    def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Event] | None:
+    def returning(self, past: TaintedPast, limits: Limits) -> Decision | None:
         """Return the events that bring an original back with what others than a source have said.
 
         None if nothing remains.
@@ -221,7 +221,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Say whether a memory may be compressed, however old it is."""
         return not (row.pinned or row.keep or row.original_count)
 
-    def behind_summary(self, _summary: Any, _state: S) -> Sequence[Event]:
+    def behind_summary(self, _summary: Any, _state: S) -> Decision:
         """Return the events that follow from putting a summary in the place of memories."""
         return ()
 
@@ -248,7 +248,7 @@ class CompactedBase(KeyedKind[S, R]):
             self.ADD_SUMMARY: self._add_summary,
         }
 
-    def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Event]:
+    def _update(self, command: Update, state: S, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         text = self.text_of(row)
         reworded = command.content is not None and command.digest != text.digest
@@ -272,7 +272,7 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([row for row, _ in back], state, limits, instead_of)
         return came
 
-    def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Event]:
+    def _compress(self, command: Compress, state: S, limits: Limits) -> Decision:
         summary = command.summary
         rows = [(self.find(state, memory_id), version) for memory_id, version in command.originals]
         gone = [
@@ -286,14 +286,14 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([summary], state, limits, gone)
         return [summary, *self.behind_summary(summary, state)]
 
-    def _undo(self, command: UndoCompression, state: S, limits: Limits) -> Sequence[Event]:
+    def _undo(self, command: UndoCompression, state: S, limits: Limits) -> Decision:
         row = self.find(state, command.memory_id)
         if row is None or not row.original_count:
             raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
         back = self._bring_back(command, state, limits, [row])
         return [self.UNDONE(memory_id=command.memory_id), *back]
 
-    def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
+    def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Decision:
         summary = command.summary
         row = self.find(state, summary.memory_id)
         like: tuple[type, ...] = (Compactable, *self.SUMMARIES)

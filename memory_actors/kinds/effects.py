@@ -16,6 +16,8 @@ from eventlog import EventRegistry, Recorded
 
 Event: TypeAlias = msgspec.Struct
 """An event of any kind."""
+Decision: TypeAlias = Sequence[Event]
+"""The events of a command."""
 E = TypeVar("E", bound=type)
 P = TypeVar("P", bound=msgspec.Struct)
 Keys = Callable[[Any], Iterable[str]]

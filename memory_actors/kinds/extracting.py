@@ -17,7 +17,7 @@ from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded, MemoryRow
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
@@ -107,9 +107,7 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 # --- extract
 
 
-def extract(
-    command: Extract, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Event]:
+def extract(command: Extract, state: LongTerm, provenance: Provenance, limits: Limits) -> Decision:
     """Turn the proposals into events.
 
     :raises QuotaExceededError: what is new has no room.
@@ -205,9 +203,7 @@ def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) ->
     )
 
 
-def _changes(
-    outcome: Outcome, proposed: Proposed, state: LongTerm, limits: Limits
-) -> Sequence[Event]:
+def _changes(outcome: Outcome, proposed: Proposed, state: LongTerm, limits: Limits) -> Decision:
     """Return the events by which an older fact is superseded or forgotten; none if it is not."""
     target, rows = proposed.target, state.held.rows
     row = None if target is None else rows.get(target.memory_id)
@@ -254,7 +250,7 @@ def ids_of(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
-def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
+def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Decision:
     """Turn an undo into events.
 
     :raises QuotaExceededError: what comes back has no room.

@@ -28,7 +28,7 @@ from memory_actors.kinds import (
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.context.commands import EditEntry
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
@@ -110,7 +110,7 @@ class Forgetting(Purging):
             self._changed.append((kind.NAME, row.memory_id))
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
-    def _left_of(self, kind: Kind, row: Any, events: Events) -> Sequence[Event] | None:
+    def _left_of(self, kind: Kind, row: Any, events: Events) -> Decision | None:
         """Return the events that leave a memory the rest of its text, or None without a rest."""
         metadata = self._pruned(row.metadata) or {}
         if isinstance(row, EntityRow):
@@ -142,7 +142,7 @@ class Forgetting(Purging):
             return left_in if left_in or not value else None
         return value
 
-    def _without_observations(self, row: EntityRow, events: Events) -> Sequence[Event]:
+    def _without_observations(self, row: EntityRow, events: Events) -> Decision:
         found = {held.digest: observation_at(held.label, events) for held in row.observations}
         left = {digest: trimmed(text, self._is_said) for digest, text in found.items()}
         if any(text not in ("", found[digest]) for digest, text in left.items()):
@@ -150,7 +150,7 @@ class Forgetting(Purging):
         gone = [digest for digest, text in left.items() if text == ""]
         return [ObservationRemoved(memory_id=row.memory_id, digest=digest) for digest in gone]
 
-    def _without_steps(self, row: Any) -> Sequence[Event] | None:
+    def _without_steps(self, row: Any) -> Decision | None:
         past, kind = self._past(row.memory_id), episodic.KIND
         if len(past.clean) == len(past.events):
             return []

@@ -6,6 +6,7 @@ begins, and what one makes of a row.
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
+from types import GenericAlias
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -96,6 +97,12 @@ class KeyedDraft(Draft[R]):
         self.stored_bytes += sign * row.stored_bytes
         if isinstance(row, Compactable) and row.original_count:
             self.summaries = self.summaries.counted(row, sign)
+
+
+def rows_dump(name: str, row: type[Row], *lost: str) -> type[msgspec.Struct]:
+    """Return what a snapshot has of a kind: its rows in order, and the numbers of lost ones."""
+    fields = [("rows", GenericAlias(list, (row,)), []), *((one, int, 0) for one in lost)]
+    return msgspec.defstruct(name, fields, frozen=True)
 
 
 class Bounds(NamedTuple):

@@ -28,6 +28,7 @@ from memory_actors.kinds.commands import Command, Delete, Restore, Update
 from memory_actors.kinds.effects import (
     BEGINS,
     ENDS,
+    Decision,
     Effect,
     Event,
     KindRegistry,
@@ -165,7 +166,7 @@ class Part(ABC, Generic[S]):
         """Return the decision function for each command type."""
         return {}
 
-    def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Event]:
+    def decide(self, command: Command, state: S, limits: Limits) -> Decision:
         """Turn a command into events.
 
         :raises QuotaExceededError: no room, and no leave to make some.
@@ -260,7 +261,7 @@ class BaseKind(Part[S], Generic[S, R]):
         """Return the memory that a value was put into which it has already; None for other adds."""
         return None
 
-    def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Event]:
+    def _delete(self, command: Delete, state: S, _limits: Limits) -> Decision:
         return self.deleted(self.living(state, command.memory_id), state)
 
     # --- sums
@@ -337,15 +338,13 @@ class BaseKind(Part[S], Generic[S, R]):
     # --- purges
 
     @abstractmethod
-    def without(
-        self, past: TaintedPast, row: R, state: S, limits: Limits
-    ) -> Sequence[Event] | None:
+    def without(self, past: TaintedPast, row: R, state: S, limits: Limits) -> Decision | None:
         """Return the events that reduce a memory to the words of other sources.
 
         None if nothing remains.
         """
 
-    def deleted(self, row: R, _state: S) -> Sequence[Event]:
+    def deleted(self, row: R, _state: S) -> Decision:
         """Return the events that take a memory away."""
         return [self.DELETED(memory_id=row.memory_id)]
 

@@ -23,7 +23,7 @@ from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.effects import ENDS, Event, TaintedPast, effect, says
+from memory_actors.kinds.effects import ENDS, Decision, Event, TaintedPast, effect, says
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import Found, Kind, Row, is_summary
 from memory_actors.kinds.provenance import Provenance, SourcePurged
@@ -132,7 +132,7 @@ def _restates(recorded: Recorded[Event]) -> bool:
 # --- decide
 
 
-def anonymous(command: Purge, state: Provenance) -> Sequence[Event]:
+def anonymous(command: Purge, state: Provenance) -> Decision:
     """Take a source out of the origins of memories, and leave what they say."""
     left = {
         memory_id: tuple(one for one in state.of(memory_id) if one.source != command.source)
@@ -169,7 +169,7 @@ class Purging:
         self._kept: list[tuple[str, str]] = []
         self._left: dict[str, Origins] = {}
 
-    def decided(self) -> Sequence[Event]:
+    def decided(self) -> Decision:
         """Take the words out of the memories, and return the events; none if nothing has them."""
         living = filter(None, map(self._find, self._command.memory_ids))
         # Relationships before the entities that they join.
@@ -290,7 +290,7 @@ class Purging:
         )
 
 
-def _said_by(origins: Origins, kind: Kind, events: Sequence[Event]) -> Sequence[Event]:
+def _said_by(origins: Origins, kind: Kind, events: Sequence[Event]) -> Decision:
     """Return events that say a memory anew with its origins, where they have not their own."""
     if kind.NATURE.names_origins_by_text:
         return events

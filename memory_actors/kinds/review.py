@@ -24,7 +24,7 @@ from memory_actors.kinds.commands import Add
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.context.events import BlockInserted
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.decide import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
@@ -170,7 +170,7 @@ def held(
     events: Sequence[Event],
     replaced: Replaced = MappingProxyType({}),
     growth_bytes: int = 0,
-) -> Sequence[Event]:
+) -> Decision:
     """Return the events of an add that needs a review: its memories wait instead of beginning.
 
     `replaced` has, by the ids of facts, those that they are to replace; anything but facts would

@@ -16,7 +16,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain
-from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
+from memory_actors.kinds.effects import Decision, Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
 from memory_actors.kinds.passages import Passage, label
@@ -269,7 +269,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         """Return the decision function for each command type."""
         return {**super().decisions(), AddMessage: self._add, UpdateMessage: self._update}
 
-    def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event]:
+    def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Decision:
         """Turn a command into events, before which the sessions go that have expired.
 
         :raises QuotaExceededError: a message larger than a session may be.

@@ -16,8 +16,8 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, plain
-from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.effects import Decision, Effect, KindRegistry, TaintedPast
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, rows_dump
 from memory_actors.kinds.kind import Decide, Deleted, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
@@ -102,13 +102,6 @@ Structured: TypeAlias = Keyed[DocumentRow]
 """The living documents; their groups are the collections."""
 
 
-class StructuredDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their values' versions."""
-
-    rows: list[DocumentRow] = []
-    pruned: int = 0
-
-
 # --- what it says
 
 
@@ -184,7 +177,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
     DELETED, PRUNED = DocumentDeleted, DocumentsPruned
     place = attrgetter("collection", "key")
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
-    Dump = StructuredDump
+    Dump = rows_dump("StructuredDump", DocumentRow, "pruned")
     registry = registry
     initial = Structured()
 
@@ -221,7 +214,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
             RestoreDocuments: self._restore,
         }
 
-    def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Sequence[Event]:
+    def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Decision:
         put = command.document
         old = state.held.named(put.collection, put.key)
         if old is not None:
@@ -243,9 +236,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         )  # fmt: skip
         return [*pruned, put]
 
-    def _update(
-        self, command: UpdateDocument, state: Structured, limits: Limits
-    ) -> Sequence[Event]:
+    def _update(self, command: UpdateDocument, state: Structured, limits: Limits) -> Decision:
         change = command.change
         row = self.living(state, change.memory_id)
         metadata = None if same_json(change.metadata, row.metadata) else change.metadata
@@ -256,7 +247,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         self.make_room(state, limits, 1, change.size_bytes, instead_of=[row])
         return [replace(change, metadata=metadata, pinned=pinned)]
 
-    def _restore(self, command: Restore, state: Structured, limits: Limits) -> Sequence[Event]:
+    def _restore(self, command: Restore, state: Structured, limits: Limits) -> Decision:
         back = [self._as_it_was(life) for life in self.gone(command, state)]
         seen: set[tuple[str, str]] = set()
         for event in back:

@@ -9,7 +9,7 @@ the embedding of the text, and the least cosine at which another text is similar
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import mul
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Right
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.effects import Event, says
+from memory_actors.kinds.effects import Decision, Event, says
 from memory_actors.kinds.kind import Decide, Part
 from memory_actors.kinds.phrasing import DIGEST_BYTES, normalised
 
@@ -220,7 +220,7 @@ class LiftTombstones(Command, frozen=True, kw_only=True):
 # --- decide
 
 
-def put(command: PutTombstones, state: Tombstones, _limits: Limits) -> Sequence[Event]:
+def put(command: PutTombstones, state: Tombstones, _limits: Limits) -> Decision:
     """Return the event of tombstones that are new, or similar to more than before."""
     known = state.by_digest
     new = [
@@ -231,7 +231,7 @@ def put(command: PutTombstones, state: Tombstones, _limits: Limits) -> Sequence[
     return [TombstonesPut(tombstones=tuple(new))] if new else []
 
 
-def lift(command: LiftTombstones, state: Tombstones, _limits: Limits) -> Sequence[Event]:
+def lift(command: LiftTombstones, state: Tombstones, _limits: Limits) -> Decision:
     """Return the event by which tombstones go that are there."""
     there = tuple(one for one in command.digests if one in state.by_digest)
     return [TombstonesLifted(digests=there)] if there else []

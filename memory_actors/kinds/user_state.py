@@ -31,7 +31,7 @@ from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Delete, Outside, Restore
 from memory_actors.kinds.compacting import CompactedBase, CompactedKind, Compress, Compressed
 from memory_actors.kinds.context.state import ContextState
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
@@ -256,7 +256,7 @@ what living memories do."""
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     """Return the decider of users with these limits."""
 
-    def decide(command: Command, state: UserState) -> Sequence[Event]:
+    def decide(command: Command, state: UserState) -> Decision:
         if isinstance(command, AddTurn):
             memory = msgspec.structs.replace(command.memory, codes=command.codes)
             added = decide(memory, state)
@@ -271,7 +271,7 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         _check_forgotten(events, command, state.tombstones)
         return events
 
-    def follow_up(before: UserState, after: UserState) -> Sequence[Event]:
+    def follow_up(before: UserState, after: UserState) -> Decision:
         mine = limits[after.account.tier]
         kinds = KINDS if after.account.tier != before.account.tier else after.changed(before)
         return [
@@ -289,7 +289,7 @@ Decide: TypeAlias = Callable[[Command, UserState], Sequence[Event]]
 def _for_subjects(decide: Decide) -> Decide:
     """Return a decision that checks the grants of the subjects of a command, and notes writers."""
 
-    def checked(command: Command, state: UserState) -> Sequence[Event]:
+    def checked(command: Command, state: UserState) -> Decision:
         if not command.by:
             return decide(command, state)
         grants.check(command, state.grants)
@@ -304,7 +304,7 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
 
 
-def _decided(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
+def _decided(command: Command, state: UserState, mine: Limits) -> Decision:
     part = PART_OF_COMMAND.get(type(command))
     if part is None:
         return _of_several_kinds(command, state, mine)
@@ -372,7 +372,7 @@ _WORK: Mapping[type[Purge], type[Purging]] = {
 }  # fmt: skip
 
 
-def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
+def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Decision:
     if isinstance(command, Reject):
         state.review.check(command.memory_ids)
         ended = review.ended(state.review, command.memory_ids, "rejected")

@@ -17,8 +17,8 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
-from memory_actors.kinds.effects import Effect, Event, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.effects import Decision, Effect, KindRegistry, TaintedPast
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, rows_dump
 from memory_actors.kinds.kind import Decide, Events, Nature
 from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import Draft, new_row, same_json
@@ -70,13 +70,6 @@ class EntryRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
 
 Working: TypeAlias = Keyed[EntryRow]
 """The entries, a hundred or so, by their keys too."""
-
-
-class WorkingDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order they were last set."""
-
-    rows: list[EntryRow] = []
-    evicted: int = 0
 
 
 # --- commands
@@ -140,7 +133,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
     MISSING = "never there, deleted or evicted"
     UPDATE, DELETE = UpdateKey, DeleteKey
     BOUNDS = Bounds("keys", "working_keys", "working_bytes")
-    Dump = WorkingDump
+    Dump = rows_dump("WorkingDump", EntryRow, "evicted")
     registry = registry
     initial = Working()
 
@@ -165,7 +158,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
         """Return the decision function for each command type."""
         return {SetKey: self._set, UpdateKey: self._update, DeleteKey: self._delete_key}
 
-    def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
+    def _set(self, command: SetKey, state: Working, limits: Limits) -> Decision:
         entry = command.entry
         for own_id in command.own_ids:
             is_known(command, own_id, None, KeySet, attrgetter("key"), entry.key)
@@ -203,7 +196,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
             size -= evicted[-1].size_bytes
         return evicted
 
-    def _update(self, command: UpdateKey, state: Working, limits: Limits) -> Sequence[Event]:
+    def _update(self, command: UpdateKey, state: Working, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         value = row.value if command.content is None else command.content
         entry = KeySet(
@@ -216,7 +209,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
         put = SetKey(now_us=command.now_us, entry=entry, least_recent=command.least_recent)
         return self._set(put, state, limits)
 
-    def _delete_key(self, command: DeleteKey, state: Working, _limits: Limits) -> Sequence[Event]:
+    def _delete_key(self, command: DeleteKey, state: Working, _limits: Limits) -> Decision:
         if not command.key:
             return self.deleted(self.living(state, command.memory_id), state)
         row = self.named(state, command.key)

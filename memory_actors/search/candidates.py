@@ -41,7 +41,7 @@ SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,
 COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
 ASKED_FOR: Final = 4.0
-"""Where a reply is asked for, any other turn loses this times what a reply loses elsewhere."""
+"""Where a reply is asked for, turns of others lose this times what a reply loses elsewhere."""
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
@@ -120,9 +120,9 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
     replies = traits.are_of(REPLYING, columns.speakers[taken])
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
-    said = None if replies is None else replies.astype(np.float32)
-    if said is not None and asks_for_replies(query.text):
-        said = np.float32(ASKED_FOR) * (1 - said)
+    reply = replies.astype(np.float32) if replies.any() else None
+    if reply is not None and asks_for_replies(query.text):
+        reply = np.float32(ASKED_FOR) * (columns.said[taken] & ~replies)
     spans = named_spans(query.text, query.asked_us, traits.years())
     return FirstStage(
         parts,
@@ -135,7 +135,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
         date=closeness(spans, columns.occurred_us[taken]) if spans else None,
         speaker=None if theirs is None else theirs.astype(np.float32),
         asks=columns.asks[taken],
-        reply=said,
+        reply=reply,
     )
 
 

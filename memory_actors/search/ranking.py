@@ -16,8 +16,9 @@ Signals. The score of a passage is their weighed sum; `mixtures.py` has the weig
 - asks: how much of it is a question, 0 to 1: a question seldom answers one; more if a user asks
   among texts of other kinds; half for any turn of a user among memories that nobody said
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
-  1 for any turn of a user that is the query; among memories that nobody said, also for like ones
-- reply: 1 for a reply of an assistant; if the query asks for one, 4 for all others, and 0 for it
+  1 for any turn of a user that is the query; among memories that nobody said, also for like ones,
+  unless the query asks
+- reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
@@ -30,7 +31,7 @@ gain only if they are nearly the same, or if the query names the present.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,7 @@ from memory_actors.search.candidates import (
     weighed_sum,
 )
 from memory_actors.search.indexes.parts import ASKING, Parts
-from memory_actors.search.indexes.traits import NONE, Columns
+from memory_actors.search.indexes.traits import NONE, QUESTION_MARKS, Columns
 from memory_actors.search.mixtures import (
     Mixture,
     answered_weights,
@@ -128,37 +129,35 @@ def _echo(
     labels: Labels,
     asks: Numbers,
     meaning: Numbers,
-    users: Flags | None,
+    users: Flags,
     unsaid: float,
     question: EmbeddedQuery,
 ) -> Numbers | None:
     """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
 
-    Other turns of the user count by the share of memories that nobody said, since they are requests
-    there ("Set it like last time"). Elsewhere they count only if they repeat the query.
+    If the query is no question, other turns of the user count, too, by the share of memories that
+    nobody said: there they are requests ("Set it like last time"). Else they count only if they
+    repeat the query, since "Did I park on level 3?" asks about a statement.
     """
-    may = asks > 0
-    if users is not None:
-        may, asks = may | users, np.maximum(asks, users * np.float32(unsaid))
-    alike = np.flatnonzero(may & (meaning > ECHO_MEANING_MIN))
+    alike = np.flatnonzero(((asks > 0) | users) & (meaning > ECHO_MEANING_MIN))
     if not len(alike) or question.embedded.tokens is None:
         return None
     alike = alike[np.argsort(-meaning[alike], kind="stable")[:ECHOES_MAX]]
     said = parts.late.said_by(question.embedded.tokens, labels[alike])
     echo = np.zeros(len(labels), np.float32)
+    if not any(mark in question.query.text for mark in QUESTION_MARKS):
+        asks = np.maximum(asks, users * np.float32(unsaid))
     close = asks[alike] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
     echo[alike] = np.where(said == 1, 1, close)
     return echo
 
 
-def _asks(asks: Numbers, users: Flags | None, chat: float, unsaid: float) -> Numbers:
+def _asks(asks: Numbers, users: Flags, chat: float, unsaid: float) -> Numbers:
     """Return how much passages ask; a user's question counts more, the less a store is a chat.
 
     Among texts of other kinds it is a question to the memory. In a chat it tells of the user.
     Any turn of the user counts as part of a question among memories that nobody said.
     """
-    if users is None:
-        return asks
     asked = np.float32(1 + ASKED_ASIDE * (1 - chat)) * asks
     return np.where(users, np.maximum(asked, np.float32(SAID_ASIDE * unsaid)), asks)
 
@@ -200,13 +199,9 @@ def _next_turn(
     np.maximum.at(best, owners[rows], telling)
     found = np.where(behind >= 0, best[owners[behind]], -np.inf)
     replies, tools = traits.are_of(REPLYING, speakers[rows]), traits.are_of(TOOLS, speakers[behind])
-    for telling_nothing in (replies, tools):
-        if telling_nothing is not None:
-            found[telling_nothing] = -np.inf
+    found[replies | tools] = -np.inf
     users = traits.are_of((USER,), speakers[rows])
-    own = ~np.isfinite(found)
-    if users is not None:
-        own |= users & (columns.asks[rows] < ASKING) & (found < late)
+    own = ~np.isfinite(found) | (users & (columns.asks[rows] < ASKING) & (found < late))
     return np.where(own, late, found).astype(np.float32)
 
 
@@ -337,9 +332,7 @@ def gains_of_newer(
     gained = np.zeros(len(scores), np.float32)
     best = order[:NEWEST_OF]
     may = ~columns.summaries[rows[best]] & (columns.asks[rows[best]] < ASKING)
-    if first.reply is not None:
-        may &= ~cast("Flags", first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]]))
-    best = best[may]
+    best = best[may & ~first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]])]
     if len(best) < 2 or mixture.foreign == 1 or mixture.statement:
         return gained
     times = columns.occurred_us[rows[best]]

@@ -20,6 +20,7 @@ from memory_actors.base.errors import (
     importing,
 )
 from memory_actors.base.records import Hit
+from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.embedder_thread import EmbedderThread
 from memory_actors.search.embedding.served import readable
 
@@ -89,11 +90,11 @@ class FastembedReranker:
 class Reranking:
     """Orders the first hits of each search by a reranker, in a thread of its own."""
 
-    def __init__(self, reranker: Reranker, *, hits_max: int, deadline_s: float):
-        self.hits_max = hits_max
+    def __init__(self, reranker: Reranker, settings: Settings):
+        self.hits_max = settings.reranker_hits
         """How many hits of a search the reranker reads."""
         self._reranker = reranker
-        self._deadline_s = deadline_s
+        self._deadline_s = settings.reranker_deadline_s
         self._thread = EmbedderThread()
 
     def prepare(self) -> None:
@@ -118,7 +119,10 @@ class Reranking:
             self._note_failure(error)
             return hits
         order = sorted(range(len(first)), key=lambda place: -scores[place])
-        found = [_explained(first[place], scores[place]) for place in order]
+        found = [
+            hit if hit.signals is None else replace(hit, signals={**hit.signals, "reranker": score})
+            for hit, score in ((first[place], scores[place]) for place in order)
+        ]
         return found + hits[self.hits_max :]
 
     def _scored(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -138,13 +142,6 @@ class Reranking:
                 str(outcome) if isinstance(outcome, MemoryActorsError) else type(outcome).__name__
             )
             _logger.warning("hits were not reranked", reason=said)
-
-
-def _explained(hit: Hit, score: float) -> Hit:
-    """Return a hit with the reranker's score among its signals, if these are asked for."""
-    if hit.signals is None:
-        return hit
-    return replace(hit, signals={**hit.signals, "reranker": score})
 
 
 def reranker_of(chosen: Reranker | str | None) -> Reranker | None:

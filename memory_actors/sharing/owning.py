@@ -139,7 +139,7 @@ async def _loaded(memory: MemorySystem) -> MemorySystem:
 # --- forks, and loops that end
 
 
-_handles: list[type] = [UserMemory, PastMemory, ContextDocument, *HANDLES.values()]
+_handles = {UserMemory, PastMemory, ContextDocument, *HANDLES.values()}
 _handles.remove(LongTermMemory)  # a user's memory is its only caller
 CLIENTS: Final[dict[type, Any]] = {one: getattr(remote, one.__name__) for one in _handles}
 CLIENTS[MemorySystem] = Shared

@@ -6,20 +6,21 @@ name here, too: `isinstance(user, UserMemory)` holds whoever owns the store.
 """
 
 from abc import ABCMeta
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from secrets import token_hex
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 import msgspec
 
 from eventlog.core.records import OnDropped
-from memory_actors.api.handles import SystemHandle, UserHandle
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.on import On
-from memory_actors.base.records import AsOf, Hit, Hits
+from memory_actors.base.opening import Opening
+from memory_actors.base.origins import origin
+from memory_actors.base.records import AsOf, Hit, Hits, Trust
 from memory_actors.base.reports import Moment
-from memory_actors.base.validation import check_name
+from memory_actors.base.validation import check_name, check_subjects
 from memory_actors.sharing.declaration import Caller, How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 
@@ -147,7 +148,7 @@ for _name in OF_ALL_DOCUMENTS:
 
 
 @calling("")
-class UserMemory(Remote, UserHandle):
+class UserMemory(Remote):
     """One user's memory, in a store that another process owns."""
 
     def __init__(self, caller: Caller, on: On):
@@ -164,6 +165,14 @@ class UserMemory(Remote, UserHandle):
         """The id of the user whose memory it is."""
         assert self._on.user_id is not None
         return self._on.user_id
+
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        """Return a handle for what a source says. No I/O."""
+        return self._with(origins=origin(source, trust))
+
+    def reads(self, *scopes: str) -> Self:
+        """Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O."""
+        return self._with(reads=scopes)
 
     def _with(self, **fields: object) -> Self:
         return type(self)(self._caller, msgspec.structs.replace(self._on, **fields).checked())
@@ -190,20 +199,48 @@ class PastMemory(UserMemory):
 
 
 @calling("system")
-class RemoteSystem(Remote, SystemHandle):
+class RemoteSystem(Remote):
     """The memories of all users, in a store that another process owns."""
 
     def __init__(self, caller: Caller):
         super().__init__(caller, On())
 
-    def _user(self, on: On) -> Any:
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
+    ) -> UserMemory:
+        """Return a handle on one user's memory, for one agent and session. No I/O."""
+        on = On(
+            user_id, agent_id, session_id, origin(source, trust), auto_prune, by=check_subjects(by)
+        )
         return UserMemory(self._caller, on.checked())
 
-    async def _replayed(self, on: On, as_of: AsOf, dropped: OnDropped) -> Any:
-        past_on, moment, lost = await self._caller.replay(on, as_of, dropped)
-        past = PastMemory(self._caller, past_on)
-        past.moment, past.lost = moment, lost
-        return past
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> Opening[PastMemory]:
+        """Hold a user's memory as it was at a position of the log or at a time (None: now)."""
+        asked = On(user_id, agent_id, session_id)
+
+        async def opened() -> PastMemory:
+            on, moment, lost = await self._caller.replay(asked, as_of, dropped)
+            past = PastMemory(self._caller, on)
+            past.moment, past.lost = moment, lost
+            return past
+
+        return Opening("memory.replay(...)", opened)
 
     @staticmethod
     async def restore_backup(*args: Any, **kwargs: Any) -> Any:

@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics
 from memory_actors.base.settings import Encrypt
-from memory_actors.base.records import Trust
-from memory_actors.base.records import AsOf
-from eventlog import OnDropped
 from memory_actors.base.reports import EraseReceipt
+from memory_actors.base.records import Trust
 from eventlog import Progress
 from memory_actors.base.reports import PurgeReport
 from memory_actors.base.reports import ModelSwitch
@@ -28,6 +26,8 @@ from eventlog import Exported
 from eventlog import Imported
 from eventlog import Heads
 from eventlog import VerifyReport
+from memory_actors.base.records import AsOf
+from eventlog import OnDropped
 from memory_actors.base.reports import Diff
 from memory_actors.base.records import Time
 from collections.abc import Iterator
@@ -58,8 +58,6 @@ from memory_actors.base.context_documents import ContextEntry
 from memory_actors.base.context_documents import ContextHit
 from memory_actors.base.context_documents import ContextSize
 from memory_actors.base.context_documents import DocumentBlock
-from memory_actors.base.reports import Context as Prompt
-from memory_actors.base.context_documents import DocumentInfo
 from memory_actors.base.records import MemoryType
 from memory_actors.base.records import Order
 from memory_actors.base.weights import Weights
@@ -79,6 +77,8 @@ from memory_actors.base.records import OnDuplicate
 from memory_actors.base.records import Item
 from memory_actors.base.reports import Undone
 from memory_actors.base.records import Tier
+from memory_actors.base.reports import Context as Prompt
+from memory_actors.base.context_documents import DocumentInfo
 from memory_actors.base.reports import Moment
 from memory_actors.sync.blocking import on_loop as on_loop
 
@@ -106,28 +106,6 @@ class MemorySystem:
     @classmethod
     def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
         "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
-    def user(
-        self,
-        user_id: str,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        source: str | None = None,
-        trust: Trust | str | None = None,
-        auto_prune: bool = False,
-        by: str | Sequence[str] | None = None,
-    ) -> UserMemory:
-        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written. With\nNone, the process itself speaks, and may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
-    def replay(
-        self,
-        user_id: str,
-        as_of: AsOf = None,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        dropped: OnDropped = "raise",
-    ) -> PastMemory:
-        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
     def erase(self, user_id: str, *, despite_hold: bool = False) -> EraseReceipt:
         "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\nA legal hold refuses it, and `despite_hold=True` overrides that: who erases decides which\nduty is the stronger. The receipt counts the holds, which are erased with the rest.\n\n:raises InvalidInputError: that is no user's id.\n:raises HeldError: the user is under a legal hold; nothing was erased.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
     def purge(
@@ -171,6 +149,28 @@ class MemorySystem:
         'Return the users whose live state is not what a replay of their stream gives: none.\n\n"all users" is among them if the totals are not the sum of their states. Activates every\nuser and reads every event: for audits and tests, while nobody writes.'
     def close(self) -> None:
         "Close the system, as the end of its block does; once is enough, and more does no harm.\n\nIt takes nothing new on, waits for work in hand and closes the files. If the caller is\ncancelled, closing continues, and the cancellation is raised at the end.\n\n:raises WrongLoopError: it was opened on another event loop."
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+        by: str | Sequence[str] | None = None,
+    ) -> UserMemory:
+        'Return a handle on one user\'s memory, for one agent and session. No I/O.\n\n`source` and `trust` say where all that is written with it comes from: see\n`UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is\nnone, as with `add_with_auto_prune`, unless a call says otherwise. `by` says who speaks: a\nperson ("ada"), an agent ("agent:planner"), an API key ("key:" and its id) or several of\nthem. Their grants are checked, and the first is an origin of all that is written. With\nNone, the process itself speaks, and may do everything. See `UserMemory.grant`.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.'
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> PastMemory:
+        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
     def diff(self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise") -> Diff:
         'Return the changes of a user\'s memories between two moments, `a` the earlier one.\n\nEach memory that was added, changed or lost, as it was before and after, with every event\nabout it in between: by whom, and why. Moments are given as in `replay`.\n\n:raises NotFoundError: there is no such user, or what they had at a moment is erased.\n:raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.\n:raises PayloadDropped: retention has dropped something that was there at one of them;\n    `dropped="mark"` compares what is left.'
     def events(
@@ -454,33 +454,6 @@ class ContextDocument:
     def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
         "Return the base that `note_synced` recorded last, or None if it has another label.\n\nA line missing in one file was not deleted in another: a base is good for its own file only."
 
-class UserContext(ContextDocument):
-    def __call__(
-        self,
-        query: str,
-        session_id: str | None = None,
-        limit: int | None = None,
-        *,
-        token_budget: int | None = None,
-        max_item_tokens: int | None = None,
-        document: str | None = ...,
-    ) -> Prompt:
-        "Return text for a prompt: MEMORY.md, the last messages, and related memories.\n\nFirst the `document` (None: no document); then the last 6 messages of the session (the\nhandle's, if none is named) and of no other, oldest first; then, of all sessions, the\n`limit` best long-term memories and summaries (None: 5, or what a budget holds). Duplicates\nand the query itself are left out. Facts that no longer hold are left out, unless the query\nasks about the past: then `until` says until when it was true. `.text` is the prompt.\n\n`.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as\nthe most that they may be. A text of more than `max_item_tokens` (None: half of the budget)\nis cut at sentences around what the query is about, and so is the last one that has room."
-    def document(self, name: str) -> ContextDocument:
-        "Return a handle on the document of this name. No I/O.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode."
-    def documents(self) -> list[DocumentInfo]:
-        "Return the list of documents, by name."
-    def create(self, name: str, text: str = "") -> ContextReceipt:
-        "Make a new document of a Markdown text.\n\n:raises InvalidInputError: there is one of that name.\n:raises ContextLimitError: the text is too large."
-    def rename(self, old: str, new: str) -> ContextReceipt:
-        "Give a document another name; its archive goes with it.\n\n:raises NotFoundError: there is none of the old name.\n:raises InvalidInputError: there is one of the new name."
-    def rename_all(self, names: Mapping[str, str]) -> None:
-        "Give documents other names, from old to new, all or none. See `rename`."
-    def delete(self, name: str) -> ContextReceipt:
-        "Delete a document with its archive. `restore` brings back what of it is named.\n\n:raises NotFoundError: there is none of that name."
-    def delete_all(self, names: Sequence[str]) -> None:
-        "Delete documents with their archives, all or none. See `delete`."
-
 class UserMemory:
     context: UserContext
     working: WorkingMemory
@@ -488,10 +461,6 @@ class UserMemory:
     entities: EntityGraph
     episodes: Episodes
     documents: Documents
-    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
-        'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
-    def reads(self, *scopes: str) -> Self:
-        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
     @property
     def user_id(self) -> str:
         "The id of the user whose memory it is."
@@ -620,10 +589,16 @@ class UserMemory:
         "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted or\nnot, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer\nmatches `filters`, stays. Memories that are deleted along with another (an entity's\nrelationships) have no receipt.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
     def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         "Bring back memories that were pruned, evicted or deleted, as they were.\n\nA memory with a time to live keeps its expiry. If that is over, it lives as long again.\nAll or none: a refused call changes nothing. Living memories stay unchanged. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
+    def full_id(self, beginning: str) -> str:
+        "Return the id that begins so, of a memory that is there or, if none is, that was.\n\nIf no living memory matches, this reads all events of the user.\n\n:raises NotFoundError: none does.\n:raises InvalidInputError: several do."
     def expand(self, compressed_id: str) -> list[Memory]:
         "Return the originals of a summary as they were, from the log, in order of time.\n\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
+    def reads(self, *scopes: str) -> Self:
+        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
     def add(
         self,
         content: str,
@@ -693,8 +668,6 @@ class UserMemory:
         "Replace what a memory says or its metadata (as a whole); pin it, or let it go again.\n\nPinned memories are never pruned; of working and short-term memory nothing can be pinned,\nand entries of context documents are with `user.context.pin`. With `filters` on its metadata\n(see filters.py) it is changed only if it matches them at the moment of the change: what\nsomebody else has written since it was read is not overwritten.\n\n:raises NotFoundError: there is no such memory, or it does not match.\n:raises InvalidInputError: nothing is given, or it cannot be pinned."
     def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt:
         "Delete a memory: it is never returned again. The log keeps what it was, for audits.\n\nWith `filters` on its metadata it is deleted only if it matches them at that moment.\n\n:raises NotFoundError: there is no such memory, or it does not match."
-    def full_id(self, beginning: str) -> str:
-        "Return the id that begins so, of a memory that is there or, if none is, that was.\n\nIf no living memory matches, this reads all events of the user.\n\n:raises NotFoundError: none does.\n:raises InvalidInputError: several do."
     def extract(
         self,
         session_id: str | None = None,
@@ -714,6 +687,33 @@ class UserMemory:
         'Give a person, an agent or an API key a right, in place of the one that it had.\n\nReturns the right of each subject then, as `grants` does.\n\n`subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id\nof a key. The rights are "read"; "write", which includes it; "manage", which includes both,\ngrants and the tier. From its first grant on, the scope is open to nobody else, but for the\nembedding process and the person of the scope\'s own name.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises InvalidInputError: no subject, an unknown right, or too many grants.'
     def revoke(self, subject: str) -> dict[str, Right]:
         "Take the right of a subject: its next read or write is refused, at every door.\n\nReturns the right of each subject that still has one.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises NotFoundError: it has no grant."
+
+class UserContext(ContextDocument):
+    def __call__(
+        self,
+        query: str,
+        session_id: str | None = None,
+        limit: int | None = None,
+        *,
+        token_budget: int | None = None,
+        max_item_tokens: int | None = None,
+        document: str | None = ...,
+    ) -> Prompt:
+        "Return text for a prompt: MEMORY.md, the last messages, and related memories.\n\nFirst the `document` (None: no document); then the last 6 messages of the session (the\nhandle's, if none is named) and of no other, oldest first; then, of all sessions, the\n`limit` best long-term memories and summaries (None: 5, or what a budget holds). Duplicates\nand the query itself are left out. Facts that no longer hold are left out, unless the query\nasks about the past: then `until` says until when it was true. `.text` is the prompt.\n\n`.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as\nthe most that they may be. A text of more than `max_item_tokens` (None: half of the budget)\nis cut at sentences around what the query is about, and so is the last one that has room."
+    def document(self, name: str) -> ContextDocument:
+        "Return a handle on the document of this name. No I/O.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode."
+    def documents(self) -> list[DocumentInfo]:
+        "Return the list of documents, by name."
+    def create(self, name: str, text: str = "") -> ContextReceipt:
+        "Make a new document of a Markdown text.\n\n:raises InvalidInputError: there is one of that name.\n:raises ContextLimitError: the text is too large."
+    def rename(self, old: str, new: str) -> ContextReceipt:
+        "Give a document another name; its archive goes with it.\n\n:raises NotFoundError: there is none of the old name.\n:raises InvalidInputError: there is one of the new name."
+    def rename_all(self, names: Mapping[str, str]) -> None:
+        "Give documents other names, from old to new, all or none. See `rename`."
+    def delete(self, name: str) -> ContextReceipt:
+        "Delete a document with its archive. `restore` brings back what of it is named.\n\n:raises NotFoundError: there is none of that name."
+    def delete_all(self, names: Sequence[str]) -> None:
+        "Delete documents with their archives, all or none. See `delete`."
 
 class PastMemory(UserMemory):
     moment: Moment

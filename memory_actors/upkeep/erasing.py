@@ -3,23 +3,14 @@
 The order is what makes a crash harmless. While the log still has the events, everything else can be
 found again by them, so the log comes last: vectors and token states, index files, API keys,
 recalls, alerts that wait, and then the stream (eventlog/lmdb/erasing.py), which finishes by itself
-what a crash has left. Whoever repeats an erasure that was interrupted does the rest of it.
-
-Before all of that the user leaves the scopes of others: their grants are revoked there, and what
-they wrote is removed or no longer names them (kinds/grants.py). These scopes are found by the index
-of the log, and a second erasure finds them again.
-
-Processes that share the log forget the user before the log does, so that what they keep can still
-be found by it.
+what a crash has left. Before all of that the user leaves the scopes of others (kinds/grants.py).
+Processes that share the log forget the user before the log does.
 
 Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there before has left.
-Everybody else reads and writes, but for the moment in which files are replaced.
 
-Vectors are stored by the digest of their text and shared by users of the same text. They are
-deleted unless another user who is live has the text too; any other who has it embeds it again when
-it is missed. If the stream is damaged, its vectors cannot be identified, and all vectors of this
-process are deleted. In a store that is encrypted each user has their own, and their key goes with
-the stream.
+Vectors are stored by the digest of their text and shared by users of the same text: they are
+deleted unless another user who is live has the text too. If the stream is damaged, its vectors
+cannot be identified, and all vectors of this process are deleted.
 """
 
 from collections import Counter
@@ -128,7 +119,8 @@ class Erasing:
             scopes = await self._leave_scopes(scope)
             past = await self._texts_and_totals(stream)
             is_shared = scope.embeddings.owner.is_everybody
-            others = await self._others_have() if is_shared else frozenset()
+            lives = self._services.runtime.lives() if is_shared else ()
+            others = await anyio.to_thread.run_sync(_digests, [live.state for live in lives])
             embeddings = await self._erase_embeddings(scope.embeddings, past, others)
             index_files = await anyio.to_thread.run_sync(
                 remove_indexes, index_path(self._directory, stream)
@@ -244,12 +236,6 @@ class Erasing:
                         left.subtract(user_state.totals(live.state))
         return +left
 
-    async def _others_have(self) -> set[bytes]:
-        states = [live.state for live in self._services.runtime.lives()]
-        return await anyio.to_thread.run_sync(
-            lambda: {digest for state in states for digest in state.digests()}
-        )
-
     async def _erase_recalls(self, store: ErasingStore, user_id: str, epoch: int | None) -> int:
         """Erase what was kept of a user's searches; return how many there were.
 
@@ -278,6 +264,10 @@ async def _fenced(work: Awaitable[T]) -> T:
 
 async def _nowhere_else(_user_id: str) -> None:
     pass
+
+
+def _digests(states: Iterable[UserState]) -> set[bytes]:
+    return {digest for state in states for digest in state.digests()}
 
 
 def _collect(

@@ -155,28 +155,25 @@ class LiveUser:
 
     async def passivate(self) -> None:
         """Finish what is under way; keep a snapshot and the index."""
-        try:
-            await self.actor.drain()
-            self.indexes.index_taken()  # which may begin a task
-            await self._tasks.cancel()
-            if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
-                await self.snapshot()
-            await self.indexes.save(always=False)
-        finally:
-            if self.embeddings.shared is not None:
-                await self.embeddings.shared.leave()
-            self.indexes.retire()
-            self.actor.retire()
+        await self._end(keep=True)
 
     async def discard(self) -> None:
         """Finish what is under way; keep nothing."""
+        await self._end(keep=False)
+
+    async def _end(self, *, keep: bool) -> None:
+        shared = self.embeddings.shared
         try:
             await self.actor.drain()
-            self.indexes.index_taken()  # who erases counts what was known
+            self.indexes.index_taken()  # which may begin a task; who erases counts what was known
             await self._tasks.cancel()
+            if keep and self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
+                await self.snapshot()
+            if keep:
+                await self.indexes.save(always=False)
         finally:
-            if self.embeddings.shared is not None:
-                await self.embeddings.shared.drop()
+            if shared is not None:
+                await (shared.leave() if keep else shared.drop())
             self.indexes.retire()
             self.actor.retire()
 
@@ -268,16 +265,11 @@ class LiveUser:
 
     async def expire(self, now_us: int, deadline_s: float) -> None:
         """Delete what has expired. If the write fails, reads still leave out expired memories."""
-        with suppress(MemoryActorsError):
-            while 0 < self.state.next_expiry_us <= now_us:
-                if self.state.account.holds:
-                    return
-                await self._carry_out(ExpireMemories(now_us=now_us), deadline_s)
-
-    async def _carry_out(self, command: Command, deadline_s: float) -> Sequence[Recorded[Any]]:
-        """Carry out a command that nobody gives, and that makes room."""
+        command = ExpireMemories(now_us=now_us)
         request = Request(command=command, meta=command.meta(()), frees=True, alone=command.alone)
-        return (await (await self.actor.post(request, deadline_s))).events
+        with suppress(MemoryActorsError):
+            while 0 < self.state.next_expiry_us <= now_us and not self.state.account.holds:
+                await (await self.actor.post(request, deadline_s))
 
     # --- the order of last use
 

@@ -46,6 +46,7 @@ from eventlog.files.datafile import read_bytes, write_whole
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall
+from memory_actors.base.settings import Settings
 from memory_actors.base.streams import RECALL_PREFIX, key_owner
 from memory_actors.kinds.user_state import RecallMade
 from memory_actors.users.holds import holds_of
@@ -60,22 +61,17 @@ _logger = get_logger("memory_actors.users.recalls")
 
 
 class RecallAudit:
-    """Keeps and reads recalls. With a `mode` of None it keeps nothing, and reads what there is.
+    """Keeps and reads recalls. Where the settings ask for none, it reads what there is.
 
     The key of the hashes is made when it is first needed.
     """
 
     def __init__(
-        self,
-        log: EventStore,
-        mode: str | None,
-        keep_days: float,
-        key: "HashKey",
-        clock: Callable[[], int],
+        self, log: EventStore, settings: Settings, key: "HashKey", clock: Callable[[], int]
     ):
         self._log = log
-        self._mode = mode
-        self._keep_us = int(keep_days * DAY_US)
+        self._mode = settings.recall_audit
+        self._keep_us = int(settings.recall_audit_days * DAY_US)
         self._key = key
         self._clock = clock
         self._tasks = BackgroundTasks()

@@ -207,8 +207,12 @@ def installing(
         raise InvalidInputError(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
-    given = None if before is None else text
-    return changing(path, lambda _text: syntax.with_member(given, (it.key, NAME), data))
+    return changing(
+        path,
+        lambda text: syntax.with_member(
+            None if before is None and not text else text, (it.key, NAME), data
+        ),
+    )
 
 
 def removing(client: str, path: Path) -> ConfigurationChange:

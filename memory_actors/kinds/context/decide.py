@@ -32,6 +32,7 @@ from memory_actors.kinds.context.state import (
     everything,
     text,
 )
+from memory_actors.kinds.effects import Decision
 from memory_actors.kinds.kind import Decide
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
@@ -62,7 +63,7 @@ class DocumentDecisions(Documents):
 
     def _change(
         self, command: commands.ChangeDocument, state: ContextState, limits: Limits
-    ) -> Sequence[Event]:
+    ) -> Decision:
         name = command.document
         if command.create and name in state.documents:
             raise InvalidInputError(f"there is a document {name!r} already: choose another name")
@@ -90,9 +91,7 @@ class DocumentDecisions(Documents):
             return []
         return self._with_room(command, name, draft.events, state, limits)
 
-    def _add(
-        self, command: commands.AddEntry, state: ContextState, limits: Limits
-    ) -> Sequence[Event]:
+    def _add(self, command: commands.AddEntry, state: ContextState, limits: Limits) -> Decision:
         said = entry_text(entry_raw(command.text))
         was_added = is_known(
             command, command.memory_id, None, BlockInserted, lambda one: entry_text(one.raw), said
@@ -114,9 +113,7 @@ class DocumentDecisions(Documents):
             command, command.document, draft.events, state, limits, keep=command.memory_id
         )
 
-    def _edit(
-        self, command: commands.EditEntry, state: ContextState, limits: Limits
-    ) -> Sequence[Event]:
+    def _edit(self, command: commands.EditEntry, state: ContextState, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         metadata = None if same_json(command.metadata, row.metadata) else command.metadata
         raw = None
@@ -143,7 +140,7 @@ class DocumentDecisions(Documents):
         state: ContextState,
         limits: Limits,
         keep: str | None = None,
-    ) -> Sequence[Event]:
+    ) -> Decision:
         """Return events, and the archiving that makes room for them where that is asked for."""
         new = self.after(state, events, command.now_us)
         room, budget = command.room, command.room.budget
@@ -167,7 +164,7 @@ class DocumentDecisions(Documents):
 
     def _archive(
         self, command: commands.ArchiveEntries, state: ContextState, _limits: Limits
-    ) -> Sequence[Event]:
+    ) -> Decision:
         _check_there(state, command.document)
         if command.memory_ids is not None:
             rows = self._entries(state, command.memory_ids)
@@ -186,7 +183,7 @@ class DocumentDecisions(Documents):
         command: commands.RestoreEntries,
         state: ContextState,
         limits: Limits,
-    ) -> Sequence[Event]:
+    ) -> Decision:
         """Bring entries back."""
         events = restored(self.last, command, state)
         if not events:
@@ -199,7 +196,7 @@ class DocumentDecisions(Documents):
 
     def _import(
         self, command: commands.ImportBlock, state: ContextState, limits: Limits
-    ) -> Sequence[Event]:
+    ) -> Decision:
         event = command.block
         there = block(state, event.memory_id) is not None
         if there or is_known(command, event.memory_id, None, BlockInserted, lambda _: None, None):
@@ -219,26 +216,24 @@ class DocumentDecisions(Documents):
 
     def _touch(
         self, command: commands.TouchEntries, state: ContextState, _limits: Limits
-    ) -> Sequence[Event]:
+    ) -> Decision:
         ids = tuple(row.memory_id for row in self._entries(state, command.memory_ids))
         return [EntriesTouched(memory_ids=ids)] if ids else []
 
     def _delete_documents(
         self, command: commands.DeleteDocuments, state: ContextState, _limits: Limits
-    ) -> Sequence[Event]:
+    ) -> Decision:
         ids = {name: _ids_in(state, name) for name in command.documents}
         return [ContextDocumentDeleted(document=name, memory_ids=ids[name]) for name in ids]
 
-    def _pin(
-        self, command: commands.PinEntries, state: ContextState, _limits: Limits
-    ) -> Sequence[Event]:
+    def _pin(self, command: commands.PinEntries, state: ContextState, _limits: Limits) -> Decision:
         rows = self._entries(state, command.memory_ids)
         changed = tuple(row.memory_id for row in rows if row.pinned != command.pinned)
         return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
     def _rename(
         self, command: commands.RenameDocuments, state: ContextState, _limits: Limits
-    ) -> Sequence[Event]:
+    ) -> Decision:
         events: list[Event] = []
         taken = set(state.documents)
         for old, new in command.names:

@@ -13,7 +13,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
 from memory_actors.kinds.commands import Command, Restore
-from memory_actors.kinds.effects import Event, TaintedPast
+from memory_actors.kinds.effects import Decision, Event, TaintedPast
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
@@ -91,7 +91,7 @@ class EntityKind(EntityRows):
             RestoreEntities: self._restore,
         }
 
-    def _restore(self, command: Restore, state: Entities, limits: Limits) -> Sequence[Event]:
+    def _restore(self, command: Restore, state: Entities, limits: Limits) -> Decision:
         """Bring all back or none; entities first, so that relationships find their endpoints."""
         gone = [as_it_was(life) for life in self.gone(command, state)]
         entities = [it for it in gone if isinstance(it, EntityRestored)]
@@ -146,7 +146,7 @@ class EntityKind(EntityRows):
         except NotFoundError:
             return None
 
-    def deleted(self, row: AnyRow, state: Entities) -> Sequence[Event]:
+    def deleted(self, row: AnyRow, state: Entities) -> Decision:
         """Return the event by which an entity goes with its relationships, or one relationship."""
         if isinstance(row, RelationshipRow):
             return [RelationshipDeleted(memory_id=row.memory_id)]

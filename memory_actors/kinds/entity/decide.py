@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
@@ -72,7 +72,7 @@ RestoreEntities = plain(Restore, "RestoreEntities")
 # --- add
 
 
-def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def add(command: AddEntity, state: Entities, limits: Limits) -> Decision:
     """Add an entity, or merge it into the one that has its name and type."""
     new, like = command.entity, (EntityAdded, EntityRow)
     living = state.find(new.memory_id)
@@ -134,7 +134,7 @@ def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limit
     )  # fmt: skip
 
 
-def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Sequence[Event]:
+def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Decision:
     said, known = command.entity, {observation.digest for observation in row.observations}
     new = _new(_as_named(row, said), known)
     metadata = relationships.merged(row.metadata, said.metadata)
@@ -169,7 +169,7 @@ def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
 # --- change and delete
 
 
-def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: Update, state: Entities, limits: Limits) -> Decision:
     """Replace all observations by one, or the metadata."""
     row = state.held.living("entity", command.memory_id)
     only = [observation.digest for observation in row.observations] == [command.digest]
@@ -183,9 +183,7 @@ def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     return [updated]
 
 
-def remove_observation(
-    command: RemoveObservation, state: Entities, _limits: Limits
-) -> Sequence[Event]:
+def remove_observation(command: RemoveObservation, state: Entities, _limits: Limits) -> Decision:
     """Delete one observation."""
     row = state.held.living("entity", command.memory_id)
     if all(observation.digest != command.digest for observation in row.observations):

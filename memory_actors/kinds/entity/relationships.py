@@ -18,7 +18,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain, refuse_id
-from memory_actors.kinds.effects import Event
+from memory_actors.kinds.effects import Decision
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
     RelationshipDeleted,
@@ -71,7 +71,7 @@ DeleteRelationship = plain(Delete, "DeleteRelationship")
 # --- relate
 
 
-def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
+def relate(command: Relate, state: Entities, limits: Limits) -> Decision:
     """Add a relationship, or bring the one up to date that says the same."""
     new = command.relationship
     for end_id in (new.source_id, new.target_id):
@@ -154,9 +154,7 @@ def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[Relationship
     return sorted(found, key=lambda row: (row.version, row.memory_id))
 
 
-def _say_again(
-    command: Relate, row: RelationshipRow, state: Entities, limits: Limits
-) -> Sequence[Event]:
+def _say_again(command: Relate, row: RelationshipRow, state: Entities, limits: Limits) -> Decision:
     new = command.relationship
     changed = _changed(new, row, state)
     whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
@@ -222,7 +220,7 @@ def _ends_after(row: RelationshipRow, time_us: int) -> bool:
 # --- change and delete
 
 
-def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
+def end(command: EndRelationship, state: Entities, _limits: Limits) -> Decision:
     """End a relationship, or move its end to an earlier time."""
     row = state.graph.held.living("relationship", command.memory_id)
     check_validity(row.valid_from_us, command.valid_to_us)
@@ -237,7 +235,7 @@ def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[
     return [RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us)]
 
 
-def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: Update, state: Entities, limits: Limits) -> Decision:
     """Replace the fact, or the metadata."""
     row = state.graph.held.living("relationship", command.memory_id)
     updated = update_of(
@@ -250,7 +248,7 @@ def update(command: Update, state: Entities, limits: Limits) -> Sequence[Event]:
     return [_with_fact(updated, row, command, updated.content, state)]
 
 
-def delete(command: Delete, state: Entities, _limits: Limits) -> Sequence[Event]:
+def delete(command: Delete, state: Entities, _limits: Limits) -> Decision:
     """Delete a relationship."""
     row = state.graph.held.living("relationship", command.memory_id)
     return [RelationshipDeleted(memory_id=row.memory_id)]

@@ -109,17 +109,17 @@ class EntitiesDraft(KeyedDraft[Any]):
         super().__init__(state, place)
         self.graph = GraphDraft(state.graph)
 
-    def get(self, memory_id: str) -> AnyRow | None:
-        """Return an entity or a relationship, or None."""
-        return super().get(memory_id) or self.graph.get(memory_id)
+    def get(self, memory_id: str) -> AnyRow:
+        """Return an entity or a relationship. No event is about one that is missing."""
+        return super().get(memory_id) or self.graph.rows[memory_id]
 
     def put(self, row: AnyRow) -> AnyRow | None:
         """Add an entity or a relationship, or replace the one with its id."""
         return self.graph.put(row) if isinstance(row, RelationshipRow) else super().put(row)
 
-    def discard(self, memory_id: str) -> AnyRow | None:
-        """Take an entity or a relationship away if it is there."""
-        return super().discard(memory_id) or self.graph.discard(memory_id)
+    def discard(self, memory_id: str) -> AnyRow:
+        """Take an entity or a relationship away."""
+        return super().discard(memory_id) or self.graph.drop(memory_id)
 
     def fields(self) -> tuple[Any, ...]:
         """Return the fields of the state as they have become, in their order."""
@@ -145,18 +145,27 @@ class EntityRows(KeyedKind[Entities, AnyRow]):
             observed = _observed(event.observations, recorded)
             return new_row(EntityRow, recorded, observations=observed)
         since_us = event.valid_from_us
-        for row in map(draft.get, event.closed_ids):
-            if isinstance(row, RelationshipRow):  # one alone knows no others
-                draft.put(replace(row, valid_to_us=since_us))
+        assert isinstance(draft, EntitiesDraft)
+        for row in filter(
+            None, map(draft.graph.get, event.closed_ids)
+        ):  # one alone knows no others
+            draft.graph.put(replace(row, valid_to_us=since_us))
         return new_row(RelationshipRow, recorded, occurred_at_us=since_us)
 
     def changed(self, row: AnyRow, recorded: Recorded[Any]) -> AnyRow:
         """Return a row after an event about it, with the bytes that this takes, too."""
         stored = row.stored_bytes + recorded.stored_bytes
         row = replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
-        if isinstance(row, RelationshipRow):
-            return _related(row, recorded)
-        return _changed(row, recorded)
+        if isinstance(row, EntityRow):
+            return _changed(row, recorded)
+        event: RelationshipEnded | RelationshipUpdated = recorded.data
+        if isinstance(event, RelationshipEnded):
+            return replace(row, valid_to_us=event.valid_to_us)
+        row = kept(row, event)
+        if event.content is None:
+            return row
+        said = {"size_bytes": event.size_bytes, "digest": event.digest}
+        return replace(row, version=recorded.version, **said)
 
     def dump(self, state: Entities) -> EntityDump:
         """Return the state as plain rows."""
@@ -197,16 +206,6 @@ def _changed(row: EntityRow, recorded: Recorded[Any]) -> EntityRow:
             observations = (only,)
     size_bytes = row.name_bytes + sum([one.size_bytes for one in observations])
     return replace(row, size_bytes=size_bytes, observations=observations)
-
-
-def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
-    event: RelationshipEnded | RelationshipUpdated = recorded.data
-    if isinstance(event, RelationshipEnded):
-        return replace(row, valid_to_us=event.valid_to_us)
-    row = kept(row, event)
-    if event.content is None:
-        return row
-    return replace(row, version=recorded.version, size_bytes=event.size_bytes, digest=event.digest)
 
 
 # --- look-ups

@@ -19,7 +19,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
-from memory_actors.kinds.effects import Event, TaintedPast
+from memory_actors.kinds.effects import Decision, Event, TaintedPast
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -41,7 +41,6 @@ from memory_actors.kinds.episodic.state import (
     EpisodeRow,
     EpisodeRows,
     Episodic,
-    EpisodicDump,
     leaving,
     markers,
 )
@@ -111,7 +110,6 @@ class EpisodicKind(EpisodeRows):
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
     """The number is that of each agent."""
-    Dump = EpisodicDump
     registry = registry
 
     # --- decide
@@ -126,7 +124,7 @@ class EpisodicKind(EpisodeRows):
             FinishEpisode: self._finish,
         }
 
-    def _start(self, command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    def _start(self, command: StartEpisode, state: Episodic, limits: Limits) -> Decision:
         if self._known(command, state):
             return []
         events, size_bytes = [command.episode], command.episode.size_bytes
@@ -139,7 +137,7 @@ class EpisodicKind(EpisodeRows):
         size_bytes: int,
         state: Episodic,
         limits: Limits,
-    ) -> Sequence[Event]:
+    ) -> Decision:
         """Return the events of an episode that begins, with what leaves for it."""
         held = state.held
         evicted, pruned = self._room_by_count(command, state, limits)
@@ -163,7 +161,7 @@ class EpisodicKind(EpisodeRows):
         row, like = self.find(state, episode.memory_id), (EpisodeStarted, EpisodeRow)
         return is_known(command, episode.memory_id, row, like, key, key(episode))
 
-    def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Decision:
         if self._known(command, state):
             return []
         told = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
@@ -172,7 +170,7 @@ class EpisodicKind(EpisodeRows):
         self._refuse_steps(len(row.steps), limits)
         return self._in_its_room(command, events, row.size_bytes, state, limits)
 
-    def _add_step(self, command: AddStep, state: Episodic, limits: Limits) -> Sequence[Event]:
+    def _add_step(self, command: AddStep, state: Episodic, limits: Limits) -> Decision:
         step = command.step
         row = self._running(state, step.memory_id)
         gone = leaving(row.steps, limits.episode_steps)
@@ -180,7 +178,7 @@ class EpisodicKind(EpisodeRows):
         self.make_room(state, limits, 0, step.size_bytes, instead_of=gone)
         return [replace(step, number=row.next_number, evicted=markers(gone))]
 
-    def _finish(self, command: FinishEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    def _finish(self, command: FinishEpisode, state: Episodic, limits: Limits) -> Decision:
         self._running(state, command.end.memory_id)
         self.make_room(state, limits, 0, command.end.size_bytes)
         return [command.end]

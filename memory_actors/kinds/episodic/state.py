@@ -25,7 +25,7 @@ from memory_actors.kinds.episodic.events import (
     SummaryEvent,
     goal_of,
 )
-from memory_actors.kinds.keyed import Compactable, Keyed
+from memory_actors.kinds.keyed import Compactable, Keyed, rows_dump
 from memory_actors.kinds.kind import Events
 from memory_actors.kinds.passages import Passage, label, version_of
 from memory_actors.kinds.rows import Draft, derived, kept, new_row, record_data
@@ -168,17 +168,10 @@ Episodic: TypeAlias = Keyed[EpisodeRow]
 """The living episodes, whose they are (the groups), and how many left so far."""
 
 
-class EpisodicDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their goals' versions."""
-
-    rows: list[EpisodeRow] = []
-    evicted: int = 0
-    pruned: int = 0
-
-
 class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
     """Folds events into the rows of episodes, and reads their texts."""
 
+    Dump = rows_dump("EpisodicDump", EpisodeRow, "evicted", "pruned")
     initial = Episodic()
     place = attrgetter("agent_id", "memory_id")
 

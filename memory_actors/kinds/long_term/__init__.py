@@ -21,7 +21,7 @@ from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, Restore, is_known
 from memory_actors.kinds.compacting import CompactedBase, Summary, summary_again, summary_row
-from memory_actors.kinds.effects import Event, TaintedPast
+from memory_actors.kinds.effects import Decision, Event, TaintedPast
 from memory_actors.kinds.keyed import Bounds, Summaries
 from memory_actors.kinds.kind import Decide, Events, Life, Nature
 from memory_actors.kinds.long_term.events import (
@@ -196,7 +196,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
             SupersedeMemories: self._supersede,
         }
 
-    def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Decision:
         events, needed = _added_or_seen(command, state)
         fresh = [event.size_bytes for event in events if isinstance(event, MemoryAdded)]
         may_go = None
@@ -211,9 +211,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         marked = [row for row in found if newer_ones(row, rows)]
         return [*back, *(MemoryReinstated(memory_id=row.memory_id) for row in marked)]
 
-    def _supersede(
-        self, command: SupersedeMemories, state: LongTerm, _limits: Limits
-    ) -> Sequence[Event]:
+    def _supersede(self, command: SupersedeMemories, state: LongTerm, _limits: Limits) -> Decision:
         pairs = {(one.memory_id, one.superseded_by_id): one for one in command.pairs}
         return [
             derived(MemorySuperseded, pair, digest=pair.newer_digest)
@@ -229,7 +227,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         """Return the event that puts a summary with these fields in the place of memories."""
         return MemoriesCompressed(**fields)
 
-    def behind_summary(self, summary: MemoriesCompressed, state: LongTerm) -> Sequence[Event]:
+    def behind_summary(self, summary: MemoriesCompressed, state: LongTerm) -> Decision:
         """Put the summary in the place of originals that speak against other memories."""
         rows, gone = state.held.rows, set(summary.compressed_from_ids)
         return [

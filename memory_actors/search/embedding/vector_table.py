@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from eventlog import Environment, EventLogError
 from eventlog.core.logs import get_logger
-from eventlog.files.datafile import remove_named
+from eventlog.files.datafile import remove_named, storing
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.file import Transaction
 from memory_actors.base.errors import StoreBusyError
@@ -111,9 +111,9 @@ class VectorTable:
     def in_memory(cls) -> Self:
         """Return a table that goes when it is closed, in a file that takes memory where it can.
 
-        :raises DiskFull: there is no room for it, either.
+        :raises EventLogError: there is no room for it, either, or it cannot be made.
         """
-        with ExitStack() as place:
+        with storing(Path(MEMORY)), ExitStack() as place:
             name = TemporaryDirectory(
                 prefix="memory-actors-", dir=MEMORY if Path(MEMORY).is_dir() else None
             )

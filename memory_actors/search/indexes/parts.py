@@ -86,11 +86,8 @@ class Parts(NamedTuple):
     def _held(self) -> Held:
         columns, traits = self.traits.view(self.size), self.traits
         alive = self.dense.view().alive[: self.size] & ~columns.summaries
-        none = np.zeros(self.size, np.bool_)
-        replies = traits.are_of(REPLYING, columns.speakers)
-        users = traits.are_of((USER,), columns.speakers)
-        replies = alive & columns.said & (none if replies is None else replies)
-        users = alive & columns.said & (none if users is None else users)
+        replies = alive & columns.said & traits.are_of(REPLYING, columns.speakers)
+        users = alive & columns.said & traits.are_of((USER,), columns.speakers)
         stated = alive & ~replies & (columns.asks < ASKING)
         count, said = max(int(stated.sum()), 1), int((stated & columns.said).sum())
         of_users, answers = int((stated & users).sum()), int(replies.sum())

@@ -327,10 +327,10 @@ class Traits:
 
     def are_of(
         self, roles: Iterable[str], speakers: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.bool_] | None:
-        """Mark the speakers that have one of some roles, or return None if nobody ever had."""
+    ) -> npt.NDArray[np.bool_]:
+        """Mark the speakers that have one of some roles."""
         numbers = [number for role in roles if (number := self._named.find(role)) is not None]
-        return np.isin(speakers, numbers) if numbers else None
+        return np.isin(speakers, numbers) if numbers else np.zeros(len(speakers), np.bool_)
 
     def years(self) -> set[int]:
         """Return the years that passages are of."""

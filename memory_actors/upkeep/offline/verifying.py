@@ -4,26 +4,14 @@ A child reads (child.py), for a damaged file can end whoever does. If it crashes
 
 The log checks itself (`EventLog.verify`), and the child replays every user: a state that begins
 with the snapshot must be the one that begins with nothing, and the totals over all users must be
-the sum of their states.
+the sum of their states. Without its keys an encrypted store is verified, and no state.
 
-A store that is encrypted is verified without its keys where they are not given and not beside it:
-checksums, chains and archive, but no state. The same applies to a user whose key was deleted.
+Index files and vectors are derived, and damaged ones are rebuilt, never served. They are compared
+with the states all the same: a disk that damages one file damages others. A file may be older than
+the state, so passages that have come or gone since are no finding.
 
-Index files and vectors are derived. At the next activation, damaged ones are moved aside and
-rebuilt, so they are never served; but a disk that damages one file damages others, and words that
-are not those of their text are a fault of ours. Therefore both are compared with the states:
-
-- a file of words or a graph that is there must be whole. The words of each passage must be those
-  of its text in the log, and every label one that its user has had;
-- an embedding must be whole, and its vector of unit length. If it is encrypted, only the checksum
-  is checked.
-
-A file may be older than the state, for it is written when a user leaves memory: passages that have
-come or gone since are no finding.
-
-A store in a directory that nobody may write to, such as a read-only mount, is copied to a temporary
-directory first: opening a log locks it and may finish an erasure. A key file beside it that cannot
-be locked is not used.
+A store in a directory that nobody may write to is copied first: opening a log locks it and may
+finish an erasure.
 """
 
 import asyncio
@@ -33,10 +21,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio.to_thread
 import msgspec
@@ -67,8 +56,8 @@ from eventlog.keys import keyfile
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import snapshots
-from memory_actors.kinds.kind import Events, Found, Kind
-from memory_actors.kinds.passages import version_of
+from memory_actors.kinds.kind import Found, Kind, Row
+from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState, totals
 from memory_actors.search.embedding.rows import Owner, damaged_rows, owner_of
 from memory_actors.search.embedding.vector_table import FILE
@@ -105,8 +94,7 @@ def verify_store(
     :raises LogLocked: it is open.
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
-    :raises EncryptionMismatch: the keys are not its own, or not to be used.
-    :raises KeysUnavailable: the keys are not its own, or not to be used.
+    :raises EncryptionMismatch, KeysUnavailable: the keys are not its own, or not to be used.
     :raises ReaderFailedError: the child failed by itself; that says nothing about the store.
     """
     keys = known_key_file(directory, key_file)
@@ -222,28 +210,22 @@ async def _fits_snapshot(log: EventStore, stream: str, state: UserState, version
 MADE_ANEW = "it is made anew when its user is next active"
 READ_AT_ONCE = 512  # passages whose texts are in memory at a time
 
-Places: TypeAlias = "Mapping[int, _Place]"
-"""Passages of one kind by label."""
+Places: TypeAlias = Mapping[int, tuple[Row, Passage]]
+"""Passages of one kind by label, each behind its row."""
+Counted: TypeAlias = Mapping[int, Mapping[str, int]]
+"""Words and how often, by label."""
 
 
-class _Place(NamedTuple):
-    row: Any
-    label: int
-    digest: bytes
-
-
+@dataclass(eq=False)
 class IndexCheck:
-    """Checks what is derived, of one user after the other. The store is closed otherwise.
+    """Checks what is derived, of one user after the other. The store is closed otherwise."""
 
-    `keys` are those of an encrypted store.
-    """
-
-    def __init__(self, log: EventStore, directory: Path, keys: Keys | None):
-        self._log = log
-        self._directory = directory
-        self._keys = keys
-        self._bad_rows: dict[bytes, str] = {}
-        self._unreadable = ""
+    _log: EventStore
+    _directory: Path
+    _keys: Keys | None
+    """Of an encrypted store."""
+    _bad_rows: dict[bytes, str] = field(default_factory=dict)
+    _unreadable: str = ""
 
     async def begin(self) -> None:
         """Look through the file of vectors."""
@@ -267,7 +249,7 @@ class IndexCheck:
         found: list[Finding] = []
         for kind in KINDS:
             places = {
-                passage.label: _Place(row, passage.label, passage.digest)
+                passage.label: (row, passage)
                 for row in kind.rows(state.of(kind))
                 for passage in indexed(kind, row)
             }
@@ -281,52 +263,49 @@ class IndexCheck:
         scope = owner_of(self._keys, stream).scope()
         if scope is None or not self._bad_rows:
             return found
-        for place in places.values():
-            why = self._bad_rows.pop(scope.row(place.digest), None)
+        for _, passage in places.values():
+            why = self._bad_rows.pop(scope.row(passage.digest), None)
             if why is not None:
-                found.append(await self._about(stream, place, why))
+                found.append(await self._about(stream, passage, why))
         return found
 
     async def _files(self, stream: str, kind: Kind, places: Places, version: int) -> list[Finding]:
-        sid, path = stream_id(stream).hex(), index_path(self._directory, stream)
-        path = of_kind(path, kind.NAME)
+        path = words_beside(of_kind(index_path(self._directory, stream), kind.NAME))
         found: list[Finding] = []
-        if not words_beside(path).exists():
+        if not path.exists():
             return found
-        owner = owner_of(self._keys, stream)
-        counted = await anyio.to_thread.run_sync(_words_in, words_beside(path), owner)
-        if counted is None:
-            found.append(Finding(0, sid, f"its index of {kind.NAME} is damaged: {MADE_ANEW}"))
-        elif any(version_of(label) > version for label in counted):
-            message = f"its index of {kind.NAME} has memories that it never had: {MADE_ANEW}"
-            found.append(Finding(0, sid, message))
-        return found + await self._other_words(stream, kind, places, counted or {})
+        there = await anyio.to_thread.run_sync(_words_in, path, owner_of(self._keys, stream))
+        why = ""
+        if there is None:
+            why = f"its index of {kind.NAME} is damaged: {MADE_ANEW}"
+        elif any(version_of(label) > version for label in there):
+            why = f"its index of {kind.NAME} has memories that it never had: {MADE_ANEW}"
+        if why:
+            found.append(Finding(0, stream_id(stream).hex(), why))
+        return found + await self._other_words(stream, kind, places, there or {})
 
     async def _other_words(
-        self, stream: str, kind: Kind, places: Places, counted: "Counted"
+        self, stream: str, kind: Kind, places: Places, there: Counted
     ) -> list[Finding]:
         """Return the passages that are indexed under words that are not theirs."""
-        found, known = [], [places[label] for label in counted if label in places]
+        found, known = [], [places[label] for label in there if label in places]
         for start in range(0, len(known), READ_AT_ONCE):
             chunk = known[start : start + READ_AT_ONCE]
             try:
-                events = await texts(self._log, stream, [Found(kind, place.row) for place in chunk])
+                events = await texts(self._log, stream, [Found(kind, row) for row, _ in chunk])
             except EventLogError:
                 continue  # the events are damaged: that is a finding of the log's own
-            for place in chunk:
-                if counted[place.label] != _words(kind, place, events):
+            for row, passage in chunk:
+                said = words(kind.passage_text(row, passage.label, events))
+                if there[passage.label] != counted(said):
                     why = f"its index of {kind.NAME} has other words than this memory"
-                    found.append(await self._about(stream, place, why))
+                    found.append(await self._about(stream, passage, why))
         return found
 
-    async def _about(self, stream: str, place: _Place, why: str) -> Finding:
-        versions = [version_of(place.label)]
+    async def _about(self, stream: str, passage: Passage, why: str) -> Finding:
+        versions = [version_of(passage.label)]
         (event,) = await self._log.read_versions(stream, versions, dropped="mark")
         return Finding(event.position, stream_id(stream).hex(), f"{why}: {MADE_ANEW}")
-
-
-Counted: TypeAlias = Mapping[int, Mapping[str, int]]
-"""Words and how often, by label."""
 
 
 def _words_in(path: Path, owner: Owner) -> Counted | None:
@@ -341,10 +320,6 @@ def _words_in(path: Path, owner: Owner) -> Counted | None:
     except (ValueError, IndexError):
         return None
     return {label: index.postings.words_of(row) for row, label in enumerate(index.rows.there())}
-
-
-def _words(kind: Kind, place: _Place, events: Events) -> dict[str, int]:
-    return counted(words(kind.passage_text(place.row, place.label, events)))
 
 
 # --- the child

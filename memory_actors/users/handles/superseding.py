@@ -50,7 +50,6 @@ NEWER_MAX: Final = 4
 """Most newer statements to compare: a language model takes seconds for each."""
 DECIDED_WITHIN_S: Final = 120.0
 """A language model that has not answered by then is not waited for: the memory is durable."""
-SIMILARITY_DIGITS: Final = 3
 EVIDENCE_CHARACTERS_MAX: Final = 200
 
 _logger = get_logger("memory_actors.user")
@@ -193,7 +192,14 @@ async def _decided(
             said = await deciding.superseded(later.said, [one.said for one in earlier])
         evidence = {verdict.memory_id: verdict.evidence for verdict in said}
         pairs += [
-            _pair(one, later, evidence[one.row.memory_id])
+            Pair(
+                memory_id=one.row.memory_id,
+                superseded_by_id=later.row.memory_id,
+                older_digest=one.row.digest,
+                newer_digest=later.row.digest,
+                similarity=round(min(one.said.similarity, later.said.similarity), 3),
+                evidence=evidence[one.row.memory_id][:EVIDENCE_CHARACTERS_MAX],
+            )
             for one in earlier
             if one.row.memory_id in evidence
         ]
@@ -205,15 +211,3 @@ def _may(newer: _Compared, older: _Compared, provenance: Provenance) -> bool:
         return False
     heard = LEVELS.index(least(provenance.of(newer.row.memory_id)))
     return heard >= LEVELS.index(least(provenance.of(older.row.memory_id)))
-
-
-def _pair(older: _Compared, newer: _Compared, evidence: str) -> Pair:
-    similarity = min(older.said.similarity, newer.said.similarity)
-    return Pair(
-        memory_id=older.row.memory_id,
-        superseded_by_id=newer.row.memory_id,
-        older_digest=older.row.digest,
-        newer_digest=newer.row.digest,
-        similarity=round(similarity, SIMILARITY_DIGITS),
-        evidence=evidence[:EVIDENCE_CHARACTERS_MAX],
-    )

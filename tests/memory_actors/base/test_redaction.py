@@ -5,7 +5,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench.redaction import SERVICES, Values, made
@@ -20,6 +20,8 @@ def masking(redact: Any = "secrets,personal", **given: Any) -> Masking:
 
 
 @given(seed=st.integers(0, 2**32), before=WORDS, after=WORDS)
+@example(seed=0, before="</private>", after="</private>")
+@example(seed=0, before="-----END PRIVATE KEY-----", after="-----END PRIVATE KEY-----")
 def test_a_mask_is_final_and_nothing_of_a_key_is_left(seed: int, before: str, after: str) -> None:
     """Masking twice is masking once, whatever is around it."""
     _, value = Values(seed).service()

@@ -50,9 +50,9 @@ def test_lines_drawn_in_markdown_count_as_tokenizers_count_them(
 def test_a_budget_counts_the_most_that_any_family_makes(kind: str) -> None:
     text, tokens = PROMPTS[kind]["text"], PROMPTS[kind]["tokens"]
     most = CalibratedEstimate().most(text)
-    assert 0.85 * most <= max(tokens[family] for family in LARGEST) <= most
+    assert 0.82 * most <= max(tokens[family] for family in LARGEST) <= most
     for_claude = CalibratedEstimate(new_claude=True).most(text)
-    assert 0.83 * for_claude <= max(tokens.values()) <= for_claude
+    assert 0.82 * for_claude <= max(tokens.values()) <= for_claude
 
 
 @pytest.mark.anyio

@@ -153,7 +153,11 @@ async def test_among_facts_a_request_is_behind_what_it_needs_and_a_statement_is_
     )
     for request, fact in zip(again, facts, strict=True):
         assert (await contents(user, request))[0] == fact
-    assert (await contents(user, "Where did I park?"))[0] == statement
+    for question in ("Where did I park?", "Did I park on level 3 of the garage at the opera?"):
+        (hit, *_) = await user.retrieve(question, memory_types=["long_term"])
+        assert hit.content == statement
+        assert hit.score > 0.1
+    assert (await contents(user, "Did you note the volume for history podcasts?"))[0] == facts[2]
 
 
 async def test_a_reply_that_is_asked_for_leads_without_a_score_of_certainty(memory) -> None:

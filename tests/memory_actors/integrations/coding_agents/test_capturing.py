@@ -22,7 +22,7 @@ from memory_actors import (
 from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
-from memory_actors.integrations.coding_agents import hook, pausing
+from memory_actors.integrations.coding_agents import hook, pausing, storing
 from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
 from memory_actors.integrations.coding_agents.hook import Command, at_prompt, at_start, event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
@@ -798,7 +798,7 @@ def test_a_hook_opens_the_store_if_its_owner_is_about_to_close(
         raise OwnerFailed("SystemClosedError: the memory system is closing: try again")
 
     monkeypatch.setattr(hook, "Owner", closing)
-    monkeypatch.setattr(hook, "_with_store", lambda *_: "from the store")
+    monkeypatch.setattr(storing, "work", lambda *_: "from the store")
     sent = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
     event = event_of("claude-code", json.dumps(sent).encode())
     assert event is not None

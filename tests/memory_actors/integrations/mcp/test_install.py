@@ -62,6 +62,23 @@ SHAPES = {
 }
 
 
+@pytest.mark.parametrize("data", [[], ["--data", "m"]])
+def test_without_a_home_it_says_what_to_set(
+    data: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container, whose user nobody knows; the first place asked for is another one."""
+
+    def unknown(*_: object) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.setattr("platformdirs.user_data_path", unknown)
+    done = run("install", "codex", *data)
+    assert done.exit_code == 1
+    assert "set HOME to a directory that you may write to" in done.output
+    assert "unexpected" not in done.output
+
+
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_it_is_shown_written_and_undone(client: str) -> None:
     path = config_path(client)
