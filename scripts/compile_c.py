@@ -20,7 +20,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-LIBRARIES = [Path("eventlog/core/libcompiled.so.2"), Path("memory_actors/search/libcompiled.so.4")]
+LIBRARIES = [Path("eventlog/core/libcompiled.so.2"), Path("memory_actors/search/libcompiled.so.5")]
 """The sources of each library are in its directory and below."""
 FLAGS = (
     "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none",

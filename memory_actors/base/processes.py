@@ -7,7 +7,8 @@ Therefore a `json.py` in the current directory is not run.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
@@ -40,18 +41,23 @@ def started(
 
 
 def ended(
-    command: Sequence[str], cwd: Path, timeout_s: float, env: Mapping[str, str]
-) -> tuple[int, str]:
+    command: Sequence[str], cwd: Path, timeout_s: float, env: Mapping[str, str],
+    goes_on: Callable[[], bool] = lambda: False,
+) -> tuple[int, str]:  # fmt: skip
     """Run a process to its end; return its exit code, and what it wrote to stderr.
 
-    :raises TimeoutError: it took too long, and was killed.
+    After each `timeout_s` it is asked whether it `goes_on`.
+
+    :raises TimeoutError: it did not, and was killed.
     """
     with started(command, stderr=PIPE, cwd=cwd, env=env) as process:
         try:
-            _, said = process.communicate(timeout=timeout_s)
-        except BaseException as error:
+            while True:
+                with suppress(TimeoutExpired):
+                    _, said = process.communicate(timeout=timeout_s)
+                    return process.returncode, said.decode(errors="replace")
+                if not goes_on():
+                    raise TimeoutError
+        except BaseException:
             process.kill()
-            if isinstance(error, TimeoutExpired):
-                raise TimeoutError from None
             raise
-    return process.returncode, said.decode(errors="replace")

@@ -24,7 +24,7 @@ from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.episodic.events import EpisodeCompactionUndone, EpisodesCompressed
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import ROW_BYTES, Kind
 from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.structured import PutDocument, UpdateDocument, value_json
@@ -54,8 +54,8 @@ class WorkingMachine(OneKind):
 
     @invariant()
     def the_memory_that_it_takes_has_all_values(self) -> None:
-        values = sum(row.size_bytes for row in self.rows(working.KIND))
-        assert working.KIND.held_bytes(self.state.working) >= values
+        sizes_bytes = [ROW_BYTES + row.size_bytes for row in self.rows(working.KIND)]
+        assert working.KIND.held_bytes(self.state.working) == sum(sizes_bytes)
 
 
 class ShortTermMachine(OneKind):

@@ -13,7 +13,7 @@ from support import recount, room
 from support.deciding import Decided, living
 from support.user_rules import ANY
 
-from memory_actors.base.errors import ForgottenError, QuotaExceededError
+from memory_actors.base.errors import QuotaExceededError
 from memory_actors.kinds import user_state
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Add, Command
@@ -122,7 +122,7 @@ class ReviewMachine(UserMachine):
         command = approving(held.data, (), self.now_us, DocumentRoom())
         decided = self.ask(command)
         said = [self.state.tombstones.said_in(text) for text in held.data.facts]
-        assert isinstance(decided.refusal, ForgottenError) or not any(said)
+        assert decided.refusal is not None or not any(said)
         if isinstance(decided.refusal, QuotaExceededError) and not held.data.entry:
             uses = self.uses(decided.before).values()
             assert any(used > limit for used, limit in uses)
@@ -161,6 +161,12 @@ class ReviewMachine(UserMachine):
         pending = self.state.review.pending.values()
         assert self.state.account.holds or all(one.until_us > self.now_us for one in pending)
 
+    @some_wait
+    @rule(after_us=st.integers(-1, 1))
+    def the_next_wait_ends(self, after_us: int) -> None:
+        self.now_us = self.state.review.next_expiry_us + after_us
+        self.time_goes_by(seconds=0)
+
     # --- what always holds
 
     @invariant()
@@ -196,3 +202,12 @@ class ReviewMachine(UserMachine):
 
 TestReview = ReviewMachine.TestCase
 TestReview.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)
+
+
+def test_what_waits_in_the_words_of_a_forgotten_memory_is_refused() -> None:
+    machine = ReviewMachine()
+    machine.begins(((10, 200),) * 3)
+    for _ in range(2):
+        machine.fills_long_term(0, "tea")
+    machine.some_are_reviewed([(0, "forget")])
+    assert len(machine.state.review.pending) == 1

@@ -52,8 +52,8 @@ def test_a_claim_is_refused_exactly_where_it_would_pass_a_limit(
             if over:
                 with pytest.raises(GlobalQuotaExceededError) as refusal:
                     totals.claim(changes)
-                told = (refusal.value.used, refusal.value.limit)
-                assert told == (used[over[0]], caps[over[0]])
+                told = (refusal.value.kind, refusal.value.used, refusal.value.limit)
+                assert told == (over[0].partition(".")[0], used[over[0]], caps[over[0]])
                 assert ("never fit" in str(refusal.value)) == (more[over[0]] > caps[over[0]])
             else:
                 totals.claim(changes)

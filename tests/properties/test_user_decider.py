@@ -635,7 +635,8 @@ def test_documents_meet_their_limits_exactly_when_put_and_restored(prune: bool) 
     machine.deletes_one(which=0, number=0)
     machine.deletes_one(which=0, number=0)
     machine.restores_what_went_last()
-    machine.restores_some(which=0, numbers=[0])
+    machine.deletes_one(which=0, number=0)
+    machine.restores_some(which=0, numbers=[0, 16])
     assert len(machine.rows(structured.KIND)) == 3
 
 

