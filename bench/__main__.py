@@ -85,6 +85,20 @@ def mutants(
     show(run(modules, each, seed, properties), as_json)
 
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+paths = click.argument("paths", nargs=-1, required=True, type=FILE)
+
+
+def several(
+    flag: str, default: tuple[int, ...], least: int, told: str | None = None
+) -> Callable[[Any], Any]:
+    """Return an option for numbers, given once for each."""
+    return click.option(
+        flag, multiple=True, default=default, show_default=True, type=click.IntRange(least),
+        help=told,
+    )  # fmt: skip
+
+
 def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a command of a function that returns a report.
 
@@ -199,10 +213,9 @@ def encryption() -> None:
 
 
 @measurement(runs=5)
-@click.option(
-    "--sizes", multiple=True, default=(1_000, 10_000), show_default=True, type=click.IntRange(1),
-    help="Long-term memories of the user; give it once for each size.",
-)  # fmt: skip
+@several(
+    "--sizes", (1_000, 10_000), 1, "Long-term memories of the user; give it once for each size."
+)
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option("--without-model", is_flag=True, help="Only what is not the model.")
 def memory() -> None:
@@ -211,10 +224,9 @@ def memory() -> None:
 
 @measurement(runs=3)
 @click.option("--users", default=1_000, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--memories", multiple=True, default=(0, 10, 100), show_default=True, type=click.IntRange(0),
-    help="Long-term memories of each user; give it once for each number.",
-)  # fmt: skip
+@several(
+    "--memories", (0, 10, 100), 0, "Long-term memories of each user; give it once for each number."
+)
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 def users() -> None:
     """Weigh live users in memory, see whether passivation bounds it, and use some of them."""
@@ -230,10 +242,7 @@ def quota() -> None:
 
 
 @measurement(runs=5)
-@click.option(
-    "--marks", multiple=True, default=(100, 1_000, 10_000), show_default=True,
-    type=click.IntRange(10), help="Which add to measure; give it once for each.",
-)  # fmt: skip
+@several("--marks", (100, 1_000, 10_000), 10, "Which add to measure; give it once for each.")
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option("--users", default=50, show_default=True, type=click.IntRange(1))
 def fill() -> None:
@@ -254,13 +263,10 @@ def dashboard() -> None:
 
 
 @measurement(runs=5)
-@click.option(
-    "--sizes", multiple=True, default=(5_000, 10_000, 20_000, 30_000, 50_000, 100_000),
-    show_default=True, type=click.IntRange(20),
-)  # fmt: skip
+@several("--sizes", (5_000, 10_000, 20_000, 30_000, 50_000, 100_000), 20)
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--set", "paths", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--set", "paths", multiple=True, type=FILE,
     help="Rows are the sentences of a set of `recall`, and mixtures of them.",
 )  # fmt: skip
 def crossover() -> None:
@@ -268,7 +274,7 @@ def crossover() -> None:
 
 
 @measurement(runs=1)
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", type=FILE)
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
 @click.option(
     "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
@@ -281,7 +287,7 @@ def locomo() -> None:
 @measurement(runs=1)
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH…",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
 )  # fmt: skip
 @click.option("--embedder", "name", default="default", metavar="NAME", help="or `hashed`")
 @click.option(
@@ -304,10 +310,7 @@ def recall() -> None:
 
 
 @measurement(runs=1)
-@click.argument(
-    "paths", nargs=-1, required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-)  # fmt: skip
+@paths
 @click.option("--turns", is_flag=True, help="Take turns of conversations for facts.")
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
 def supersedes() -> None:
@@ -320,10 +323,7 @@ def redaction() -> None:
 
 
 @measurement(runs=1)
-@click.argument(
-    "paths", nargs=-1, required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-)  # fmt: skip
+@paths
 @click.option(
     "--store", type=click.Path(file_okay=False, path_type=Path), required=True,
     help="A directory that keeps what is embedded for the next run.",
@@ -347,7 +347,7 @@ def longmemeval() -> None:
 
 
 @measurement(runs=1)
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", type=FILE)
 @click.option("--only", multiple=True, metavar="NAME", help="A peer; give it once for each.")
 @click.option("--conversations", type=click.IntRange(1), help="Only that many; by default all.")
 @click.option(
@@ -366,20 +366,14 @@ def peers(path: Path, drawn: Path | None, options: Options, **asked: Any) -> Any
 
 
 @measurement(runs=1)
-@click.option(
-    "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
-    type=click.IntRange(100), help="Rows; give it once for each.",
-)  # fmt: skip
+@several("--sizes", (1_000, 10_000, 100_000), 100, "Rows; give it once for each.")
 @click.option("--queries", default=200, show_default=True, type=click.IntRange(1))
 def vectors() -> None:
     """Compare our vector index with hnswlib, numpy, usearch and faiss."""
 
 
 @measurement(runs=1)
-@click.option(
-    "--sizes", multiple=True, default=(10_000, 40_000), show_default=True, type=click.IntRange(1),
-    help="Vectors; give it once for each size.",
-)  # fmt: skip
+@several("--sizes", (10_000, 40_000), 1, "Vectors; give it once for each size.")
 @click.option("--alone", is_flag=True, help="Without scikit-learn.")
 def clustering() -> None:
     """Compare our DBSCAN with scikit-learn's; exit 1 if a label differs."""
@@ -390,7 +384,7 @@ def clustering() -> None:
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
 @click.option(
-    "--locomo", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--locomo", type=FILE,
     help="A LoCoMo file: also show what recall is left, by summariser.",
 )  # fmt: skip
 @plotted
@@ -399,10 +393,7 @@ def compaction() -> None:
 
 
 @measurement(runs=3)
-@click.option(
-    "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
-    type=click.IntRange(10), help="Memories of the user; give it once for each.",
-)  # fmt: skip
+@several("--sizes", (1_000, 10_000, 100_000), 10, "Memories of the user; give it once for each.")
 @plotted
 def storage() -> None:
     """Weigh one user's memories on disk and in memory, part by part, by their number."""
@@ -420,14 +411,13 @@ def limits() -> None:
 
 
 @measurement(runs=1)
-@click.option(
-    "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
-    type=click.IntRange(10), help="Memories of one user; 1000000 takes some half an hour.",
-)  # fmt: skip
-@click.option(
-    "--users", multiple=True, default=(10, 1_000, 10_000), show_default=True,
-    type=click.IntRange(1), help="Users of 20 memories each.",
-)  # fmt: skip
+@several(
+    "--sizes",
+    (1_000, 10_000, 100_000),
+    10,
+    "Memories of one user; 1000000 takes some half an hour.",
+)
+@several("--users", (10, 1_000, 10_000), 1, "Users of 20 memories each.")
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1))
 @plotted
 def growth() -> None:
@@ -509,17 +499,17 @@ def improve() -> None:
 
 @measurement(runs=1)
 @click.option(
-    "--locomo", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--locomo", type=FILE,
     help="A LoCoMo file: also on what people said.",
 )  # fmt: skip
 @click.option(
     "--set", "sets", multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A set as `recall` takes, or another file of text; give it once for each.",
 )  # fmt: skip
 @click.option(
     "--tokenizer", "tokenizers", multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A tokenizer.json, or o200k_base.tiktoken; give it once for each.  [default: those of "
     "packages that carry one, or the installed model's]",
 )  # fmt: skip

@@ -73,7 +73,6 @@ def _forget_pages(store: Path) -> None:
 
 
 def _peak_bytes(child: "subprocess.Popen[bytes]") -> int:
-    """Watch a process until it ends."""
     process, peak = psutil.Process(child.pid), 0
     while child.poll() is None:
         try:

@@ -156,7 +156,6 @@ class Churn:
         return hits / sum(map(len, wanted))
 
     def _exact(self, mu: Vectors) -> list[list[int]]:
-        """Return the labels of the K best by centred cosine, for each query."""
         rows = _unit(self._vectors - mu)
         best = []
         for query in self._asked - mu:  # its length changes no order

@@ -256,7 +256,6 @@ class _Topic:
 
 
 def _topics(rng: random.Random, memories: int) -> list[_Topic]:
-    """Return different topics, the largest first."""
     count = max(1, min(TOPICS, memories // MEMORIES_A_TOPIC_MIN))
     drawn = _subjects(rng)
     return [_topic(rng, *next(drawn), rank < count * HABIT_SHARE) for rank in range(count)]

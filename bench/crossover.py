@@ -109,7 +109,6 @@ def _embedded(paths: Sequence[Path]) -> Vectors | None:
 def _measure(
     size: int, queries: int, sentences: Vectors | None, options: Options
 ) -> tuple[list[Any], list[Any], list[list[Any]]]:
-    """Return the rows of the tables for one size."""
     rng = np.random.default_rng(options.seed)
     if sentences is None:
         centres = centres_for(size, rng)
@@ -127,7 +126,6 @@ def _measure(
 
 
 def _made(way: str, about: Asked) -> list[float]:
-    """Build the signs or the graph; return rows proposed, recall, seconds, bytes a row."""
     index, size, started_s = about.index, len(about.index), perf_counter()
     before_bytes = index.size_bytes
     with about.by(way):
@@ -148,7 +146,6 @@ def _made(way: str, about: Asked) -> list[float]:
 
 
 def _times_us(about: Asked, asked: Vectors, runs: int, *, evict: bool) -> list[float]:
-    """Return the microseconds of each way, and two ratios."""
     medians: dict[str, list[float]] = {way: [] for way in WAYS}
     other = np.ones(EVICT_BYTES // 8) if evict else None
     for _ in range(runs):

@@ -115,7 +115,6 @@ def _loads(browser: Browser, url: str, size: int, runs: int) -> list[list[Any]]:
 
 
 def _load(page: Page, url: str, view: str) -> float:
-    """Return the time from the start of loading, or from a link, until a view has rows."""
     started_s = perf_counter()
     page.goto(f"{url}#/{VIEWS[0]}", wait_until="commit")
     page.wait_for_function(READY, polling="raf")

@@ -92,7 +92,6 @@ NOTES = (
 
 
 def _limits(memories: int) -> Limits:
-    """Return the limits of the tier, with that many memories."""
     limits = TIERS[Tier.ENTERPRISE].limits
     return msgspec.structs.replace(limits, long_term_memories=memories)
 
@@ -143,7 +142,6 @@ def _disk_rows(store: Path, memories: int) -> list[list[Any]]:
 async def _use(
     store: Path, memories: int, calls: int, options: Options
 ) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return the rows of latencies and of stalls."""
     async with _opened(store, memories) as memory:
         subject = Memories(memory, _limits(memories), options.seed + 1)
         await _take_over(memory, subject)
@@ -201,7 +199,6 @@ class _Stalls:
         self._found: dict[str, list[Stalled]] = {}
 
     async def run(self) -> None:
-        """Run all of them once, or several times what is quick."""
         await self._watch("nothing", asyncio.sleep(IDLE_S))
         await self._quick()
         await self._whole()
@@ -209,7 +206,6 @@ class _Stalls:
         await self._background()
 
     def rows(self) -> list[list[Any]]:
-        """Return a row for each."""
         return [
             [
                 name,
@@ -235,7 +231,6 @@ class _Stalls:
                 await self._watch(name, make())
 
     async def _whole(self) -> None:
-        """Run the operations that read all memories."""
         user = self._subject.user
         await self._watch("list_memories (100)", user.list_memories(["long_term"], limit=100))
         async with live_user(self._memory, USER) as live:

@@ -96,7 +96,6 @@ class _Bench:
     async def measure(
         self, make: type[Subject], marks: Sequence[int]
     ) -> tuple[list[list[Any]], list[list[Any]]]:
-        """Return the rows of one kind: the adds, and their parts."""
         async with opened(self._store, HashedTokens()) as memory:
             at: dict[int, Subject] = {}
             for n in numbers(make(memory, LIMITS, 0).full, marks):
@@ -112,12 +111,10 @@ class _Bench:
         return subject
 
     def _each(self, subject: Subject, n: int) -> int:
-        """Return how many adds a block has."""
         calls = self._calls if subject.undoes else min(self._calls, n // 2)
         return max(1, calls // self._runs)
 
     async def _in_turn(self, at: dict[int, Subject]) -> dict[int, list[list[float]]]:
-        """Return milliseconds of adds, by n and block."""
         found: dict[int, list[list[float]]] = {n: [] for n in at}
         for _ in range(self._runs):
             for n, subject in at.items():
@@ -128,7 +125,6 @@ class _Bench:
 
 
 async def _add_ms(subject: Subject) -> float:
-    """Add one, and take it back."""
     call = subject.add()
     started_s = perf_counter()
     receipt = await call
@@ -152,7 +148,6 @@ def _rows(name: str, blocks: dict[int, list[list[float]]]) -> Iterator[list[Any]
 
 
 async def _parts(memory: MemorySystem, subject: Subject, n: int) -> list[Any]:
-    """Return microseconds of each thing that an add does on the loop."""
     services = services_of(memory)
     decider = services.decider
     assert decider.follow_up is not None

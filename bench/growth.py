@@ -93,7 +93,6 @@ def _panels(table: Table, sizes: Sequence[int]) -> list[Panel]:
 async def _grown(
     store: Path, users: int, memories: int, calls: int, options: Options
 ) -> list[float]:
-    """Return disk and memory in bytes, and the times of activation, add and retrieve in ms."""
     limits = Limits(long_term_memories=memories + 10_000, long_term_bytes=UNLIMITED_BYTES)
     texts = chat_turns(options.seed)
     last = f"user {users - 1}"

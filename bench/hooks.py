@@ -104,7 +104,6 @@ def _event(name: str, project: Path, number: int) -> bytes:
 
 
 def _turn(hook: Sequence[str], project: Path, number: int, directory: Path) -> _Took:
-    """Add a turn to the transcript of a session, and run the hook at its end."""
     path = directory / "session.jsonl"
     said = (("user", f"Give module {number} a writer"), ("assistant", f"It has {number} writers."))
     with path.open("a") as file:

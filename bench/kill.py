@@ -252,7 +252,6 @@ def _left_of(store: Path, canaries: list[str]) -> int:
 
 
 def _decompressed(data: bytes) -> Iterator[bytes]:
-    """Yield whatever in bytes decompresses, as far as it does."""
     for start in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
         with suppress(zlib.error):
             yield zlib.decompressobj().decompress(data[start.start() :], DECOMPRESSED_MAX)

@@ -116,7 +116,6 @@ def _say(op: str, user_id: str, id_: str, content: str | None = None, evicted: A
 
 
 async def _compact(memory: MemorySystem, _store: Path, _seed: int) -> None:
-    """Compact, archive and shrink."""
     while True:
         report = await memory.compact(older_than="0h", episodes=False)
         if report.originals:
@@ -173,7 +172,6 @@ def notes_of(user_id: str) -> list[str]:
 
 
 async def _export(memory: MemorySystem, store: Path, _seed: int) -> None:
-    """Export increment after increment."""
     directory = exports_of(store)
     directory.mkdir(exist_ok=True)
     files = sorted(directory.glob("*.export"))
@@ -185,7 +183,6 @@ async def _export(memory: MemorySystem, store: Path, _seed: int) -> None:
 
 
 async def _purge(memory: MemorySystem, _store: Path, seed: int) -> None:
-    """Purge one of two sources out of user after user."""
     for n in range(1_000_000):
         user_id = f"tainted {seed} {n}"
         user = memory.user(user_id)

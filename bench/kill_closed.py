@@ -54,7 +54,6 @@ def _notes(contents: list[str]) -> int:
 
 
 async def _count(store: Path, user_id: str) -> int:
-    """Return how many notes of a user there are, each of them once."""
     async with open_store(store) as memory:
         found = await memory.user(user_id).list_memories(["long_term"], limit=10_000)
     return _notes(sorted({one.content for one in found}))
@@ -225,7 +224,6 @@ def run(name: Closed, rounds: int, seed: int) -> KillReport:
 
 
 def _life(name: Closed, scratch: Path, life_s: float | None) -> float:
-    """Let a process work, for so long; return how long it did."""
     command = [sys.executable, "-m", "bench.kill_closed", name, str(scratch)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as child:
         assert child.stdout is not None

@@ -206,7 +206,6 @@ def _example(label: str, user: str, ranked: Any, index: Any, wanted: set[str]) -
 
 
 def _stacked(examples: Sequence[Example]) -> tuple[Any, ...]:
-    """Return signals, starts, mixtures, weights and answers of examples, each set weighing one."""
     count = defaultdict(int)
     for one in examples:
         count[one.of_set] += 1
@@ -275,7 +274,6 @@ def fitted(examples: Sequence[Example]) -> Any:
 
 
 def _logistic(columns: Any, weights: Any, answers: Any, l2: float) -> Any:
-    """Return the weights of a logistic regression, float [columns]."""
     from scipy.optimize import minimize
 
     def loss(flat: Any) -> tuple[float, Any]:

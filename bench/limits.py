@@ -106,7 +106,6 @@ def _took_ms(call: Callable[[], Any]) -> float:
 
 
 async def _appends(directory: Path, calls: int, options: Options) -> list[Limit]:
-    """Append events one by one, and many at once, each call durable, in turn with the floor."""
     rng = random.Random(options.seed)
     content = "x" * (FRAME_BYTES - 150)  # the rest of the event takes 150
     limits = []

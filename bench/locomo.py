@@ -118,7 +118,6 @@ async def _measure(
     embedder: Embedder,
     weights: Mapping[str, Weights],
 ) -> tuple[list[Asked], float]:
-    """Return every question, and the seconds that adding all turns took."""
     asked: list[Asked] = []
     ingest_s = 0.0
     async with MemorySystem.open(directory / "memory", embedder=embedder, alerts=[]) as memory:
@@ -158,7 +157,6 @@ async def _ask(
 def _plain(
     memory: MemorySystem, conversation: LocomoConversation, embedder: Embedder
 ) -> Callable[[str], list[str]]:
-    """Return a function that ranks a conversation's turns by plain cosine of the same vectors."""
     dia_ids = [turn.dia_id for turn in conversation.turns]
     texts = [spoken(turn.content, turn.speaker) for turn in conversation.turns]
     vectors = stored_vectors(memory, texts)

@@ -136,8 +136,6 @@ def _ours(directory: Path, workload: Workload, batches: list[int]) -> Measured:
 
 
 def _recording(batches: list[int]) -> type[Writer]:
-    """Return a writer that notes how many events each commit has."""
-
     class Recording(Writer):
         def _commit(self, batch: list[Work]) -> Any:
             batches.append(sum(job.events for job in batch))
@@ -191,7 +189,6 @@ def _batched(
 
 
 def _frames(workload: Workload) -> list[bytes]:
-    """Return the frames that our log writes for these events."""
     registry = event_registry()
     prepared = [registry.prepare(event) for events in workload.events for event in events]
     return [_frame(position, event) for position, event in enumerate(prepared, start=1)]

@@ -108,7 +108,6 @@ _decoder = msgspec.json.Decoder(Question)
 
 
 def _raws(path: Path) -> list[msgspec.Raw]:
-    """Return each question's bytes, as views of the mapped file."""
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     raws = msgspec.json.decode(data, type=list[msgspec.Raw])

@@ -83,7 +83,6 @@ NOTES = (
 async def _use(
     store: Path, embedder: Embedder, size: int, calls: int, options: Options
 ) -> tuple[float, list[list[Any]]]:
-    """Return texts a second when filling the store, and a row for each call."""
     async with _open(store, embedder) as memory:
         desk = Desk(memory, random.Random(options.seed))
         started_s = perf_counter()
@@ -104,7 +103,6 @@ async def _use(
 
 
 async def _in_turn(desk: "Desk", calls: int, runs: int) -> dict[str, list[list[float]]]:
-    """Return milliseconds of each call, by block."""
     kinds, each = desk.calls(), max(1, calls // runs)
     found: dict[str, list[list[float]]] = {name: [] for name in kinds}
     for _ in range(runs):
@@ -184,7 +182,6 @@ ADDED = ("add", "long_term")
 
 
 def _activations(store: Path, embedder: Embedder, runs: int) -> list[list[Any]]:
-    """Return a row for each state that a store may be opened in."""
     times: dict[str, list[float]] = {name: [] for name in DAMAGE}
     for _ in range(runs):
         for name, damage in DAMAGE.items():

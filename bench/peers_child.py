@@ -193,7 +193,6 @@ class Run:
         return answered, times_ms
 
     async def _filtered(self, peer: Peer) -> tuple[list[float], float]:
-        """Return times, and the share of what should have been found."""
         by_topic = _by_topic(self._plan.fill)
         topics = list(by_topic)
         times_ms, found, wanted = [], 0, 0
@@ -250,7 +249,6 @@ def _scores(question: Question, ids: Sequence[str]) -> Scores:
 
 
 def _weights() -> tuple[int, int]:
-    """Return resident and anonymous bytes of this process."""
     gc.collect()
     memory = psutil.Process().memory_info()
     return memory.rss, memory.rss - getattr(memory, "shared", 0)

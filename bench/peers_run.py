@@ -131,7 +131,6 @@ def _facts(directory: Path, options: Options, plan: Plan, asked: Asked) -> dict[
 
 
 def _tried(directory: Path, name: str, rounds: int, seed: int) -> Found | str:
-    """Return a peer's result, or the reason why there is none."""
     reason = missing(PEERS[name])
     if reason is not None:
         return reason
@@ -214,7 +213,6 @@ def _one_kill(plan: Path, name: str, store: Path, life_s: float) -> Killed:
 
 
 def _acknowledged(plan: Path, name: str, store: Path, life_s: float) -> list[str]:
-    """Let a writer live for a while after its first word; return what it had acknowledged."""
     with subprocess.Popen(
         _command("write", name, plan, store),
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment(plan),

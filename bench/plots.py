@@ -100,7 +100,6 @@ def cost_dots(
 
 
 def _by_name(report: Report, column: str) -> dict[str, Any]:
-    """Return a column of the last table that has it, by the names in the first column."""
     table = next(table for table in reversed(report.tables) if column in table.columns)
     place = list(table.columns).index(column)
     return {str(row[0]): row[place] for row in table.rows}

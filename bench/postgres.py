@@ -161,7 +161,6 @@ async def _ours(url: str, workload: Workload, batches: list[list[int]]) -> Measu
 
 
 def _record(writer: PgWriter, sizes: list[int]) -> None:
-    """Note how many events each call of a writer has."""
     calls = writer._calls  # noqa: SLF001 - to do the same again
     append = calls.append
 

@@ -109,7 +109,6 @@ class Child:
 
 @contextmanager
 def _processes(store: Path, seed: int, number: int) -> Iterator[list[Child]]:
-    """Run processes that have a store open, the first of them its owner."""
     children: list[Child] = []
     try:
         children += [Child(store, seed + n) for n in range(number)]

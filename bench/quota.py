@@ -136,7 +136,6 @@ class _Bench:
         self._options = options
 
     async def measure(self, make: type[Subject]) -> Found:
-        """Measure one kind."""
         async with opened(self._store, self._embedder, self._limits) as memory:
             subject = make(memory, self._limits, self._options.seed)
             spare = 1 if subject.undoes else 2 * self._calls
@@ -167,7 +166,6 @@ class _Bench:
         return [subject.name, subject.full, took_s, count / took_s]
 
     async def _both(self, measure: Any, ticker: Ticker) -> list[list[Stalled]]:
-        """Measure without the model, and with it if there is one."""
         models = [None] if self._model is None else [None, self._model]
         return [await measure(ticker, model) for model in models]
 
@@ -195,7 +193,6 @@ class _Bench:
             return (await _timed(subject.user.usage))[0]
 
     async def _cold_ms(self, subject: Subject, name: str) -> tuple[float, float]:
-        """Return the time of the activation, and of the first query after it."""
         async with opened(self._store, self._embedder, self._limits) as memory:
             subject.use(memory)
             activation_ms, _ = await _timed(subject.user.usage)
@@ -217,8 +214,6 @@ class _Bench:
 
 
 class _Work:
-    """The adds of one subject."""
-
     def __init__(self, subject: Subject, embedder: Switched, calls: int, prunes: int):
         self._subject = subject
         self._embedder = embedder

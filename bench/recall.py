@@ -212,7 +212,6 @@ class _Timed:
         getattr(reranker, "prepare", lambda: None)()
 
     def ordered(self, question: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return hits, the best by the reranker first."""
         began_s = perf_counter()
         scores = self._reranker.score(question, [hit.passage or hit.content for hit in hits])
         self.took_s.append(perf_counter() - began_s)
@@ -220,8 +219,6 @@ class _Timed:
 
 
 class _Asker:
-    """One user of a set, remembered by us and by the baselines."""
-
     def __init__(
         self,
         user: UserMemory,
@@ -265,7 +262,6 @@ class _Asker:
         return cls(user, of_set, known, stands_for, embedder, vectors)
 
     async def open_peers(self, names: Sequence[str], directory: Path) -> None:
-        """Let other systems remember the same."""
         texts = [spoken(one.text, one.role) for one in self._known.memories]
         known = {text: Embedded(one, None) for text, one in zip(texts, self._vectors, strict=True)}
         memories = [
@@ -282,12 +278,10 @@ class _Asker:
             await peer.settle()
 
     async def close_peers(self) -> None:
-        """Close the other systems."""
         for peer in self._peers.values():
             await peer.close()
 
     async def ask(self, question: Question, weights: Mapping[str, Weights]) -> Asked:
-        """Return the result of each ranking for a question."""
         evidence, rankings = set(question.evidence), self._baselines(question)
         for name, peer in self._peers.items():
             found = await peer.search(question.text, DEPTH)
@@ -322,7 +316,6 @@ class _Asker:
         return [question for question in questions if question.text not in own]
 
     async def ask_in_vain(self, question: Question) -> Unanswered:
-        """Put a question that this user cannot answer."""
         hits = await self._retrieved(question, Weights())
         return Unanswered(self._set.name, hits.answered)
 
@@ -468,7 +461,6 @@ def _reliability(asked: Sequence[Asked]) -> list[list[Any]]:
 
 
 def _verdict(asked: Sequence[Asked]) -> list[list[Any]]:
-    """Return where ours is below a baseline."""
     return [
         [name, measure, ours, below, floor]
         for name, some in _by_set(asked).items()

@@ -226,7 +226,6 @@ def load(use: Use, costs: Costs, machines: Machines, nodes: int, databases: int)
 
 
 def _a_s(use: Use) -> tuple[float, float]:
-    """Return sessions and writes a second, at the peak."""
     sessions_a_s = use.active_a_day * use.sessions_a_day / DAY_S * use.peak
     return sessions_a_s, sessions_a_s * use.writes_a_session
 
@@ -329,7 +328,6 @@ def a_year(
 
 
 def _cores(nodes: int, machines: Machines) -> float:
-    """Return the cores that are free to wake up users, on so many nodes."""
     return max(1, nodes) * machines.node_cores * (1 - machines.node_filled)
 
 

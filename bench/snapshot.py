@@ -45,7 +45,6 @@ def beside_a_snapshot(url: str, workload: Workload, appends: int, runs: int) -> 
 
 
 async def _append(url: str, events: Sequence[Any], is_open: bool) -> list[list[float]]:
-    """Append one event after the other; return the time of each, by step."""
     step = len(events) // STEPS
     times_s: list[list[float]] = [[] for _ in range(STEPS)]
     async with (

@@ -151,7 +151,6 @@ def _files(store: Path, pattern: str) -> int:
 
 
 def _table_bytes(path: Path, tables: Sequence[str]) -> dict[str, int]:
-    """Return bytes of the pages of each table of a file that nobody has open."""
     env = lmdb.open(str(path), subdir=False, readonly=True, lock=False, max_dbs=16, lib_version=0)
     with closing(env), env.begin() as txn:
         found = {}

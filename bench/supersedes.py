@@ -148,7 +148,6 @@ async def _added(user: UserMemory, known: SetUser, *, turns: bool) -> dict[str, 
 async def _proposed(
     memory: MemorySystem, user: UserMemory, name: str, texts: Mapping[str, str]
 ) -> Any:
-    """Yield the pairs that the log has."""
     async for entry in memory.events(user.user_id):
         if entry.event == "long_term.superseded":
             said = entry.data

@@ -114,7 +114,6 @@ def _recall(subject: "Subject", asked: Vectors) -> float:
 
 
 def _files(subject: "Subject", folder: Path) -> tuple[float, float, float]:
-    """Return milliseconds to save and to load, and bytes a row."""
     folder.mkdir(parents=True)
     started_s = perf_counter()
     subject.save(folder)

@@ -102,7 +102,6 @@ def takes(method: Any) -> str:
 
 
 def _plain(default: Any) -> Any:
-    """Return a default as it is written, or that there is one."""
     if isinstance(default, Enum):
         return default.value
     plain = default in (inspect.Parameter.empty, None, ()) or isinstance(default, str | int | float)

@@ -135,7 +135,6 @@ def _runs(python: str) -> bool:
 
 
 def _said(*command: str) -> str:
-    """Return the output of a command, or "" if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     return "" if done.returncode else done.stdout.strip()
 

@@ -173,7 +173,6 @@ def _import(known: str, module: str, name: str) -> str:
 
 
 def _formatted(text: str) -> str:
-    """Return a stub as ruff would have it."""
     for command in (["check", "--fix-only", "--select=I", "--quiet"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, f"--stdin-filename={STUB}", "-"]
         text = subprocess.run(  # noqa: S603 - ruff

@@ -91,7 +91,6 @@ def stale_commits(cluster: Cluster) -> list[str]:
 
 
 def _writes(journals: dict[str, list[Line]]) -> dict[Key, list[Write]]:
-    """Return all writes of each thing; those of which nobody knows the id are none."""
     found: dict[Key, list[Write]] = defaultdict(list)
     for noted in journals.values():
         ends = {line.call: line for line in noted if line.what == "done"}

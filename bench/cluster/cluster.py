@@ -248,7 +248,6 @@ class Cluster:
 
 
 async def _made(url: str) -> None:
-    """Make the tables."""
     async with opened(url):
         pass
 

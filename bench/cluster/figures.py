@@ -194,7 +194,6 @@ def _takeovers(
 def _taken(
     nodes: list[Node], url: str, directory: Path, query: str, *, is_free: bool
 ) -> tuple[float, int, float]:
-    """Kill the node that has the user; return what it takes the next one."""
     nodes.append(Node(url, directory))
     nodes[-1].do("begun")
     nodes[-2].kill()

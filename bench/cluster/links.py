@@ -101,8 +101,6 @@ class Link:
 
 
 class _Connection:
-    """Both sockets of a connection."""
-
     def __init__(self) -> None:
         self.writers: list[asyncio.StreamWriter] = []
         self.is_over = False

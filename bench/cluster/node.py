@@ -195,7 +195,6 @@ class Worker:
     async def _written(
         self, name: str, thing: Thing, call: Callable[[], Awaitable[Any]], *, keyed: bool = False
     ) -> str | None:
-        """Make a call, and note it; return the id of the memory, None if there was an error."""
         self._calls += 1
         said = {
             "call": f"w{self._number}c{self._calls}", "name": name, "user": thing.user,

@@ -121,7 +121,6 @@ class _Bench:
         self._texts: dict[str, str] = {}  # of all memories that were added, by id
 
     async def measure(self) -> Found:
-        """Fill, weigh, search, compact, check, weigh, search."""
         store, busy = self._directory / "store", self._directory / "busy"
         await self._fill(store)
         shutil.copytree(store, busy)
@@ -156,7 +155,6 @@ class _Bench:
             await services_of(memory).log.shrink(force=True)
 
     async def _retrieve_ms(self, store: Path) -> dict[str, list[float]]:
-        """Return how long searches take, by what they look at."""
         async with self._open(store) as memory:
             user = memory.user(USER)
             await at_rest(memory, USER)

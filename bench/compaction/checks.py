@@ -37,7 +37,6 @@ async def checked(
 
 
 async def _same(user: UserMemory, summary: Memory, texts: Mapping[str, str]) -> bool:
-    """Check that a summary's originals are the memories that were added."""
     originals = {one.memory_id: one.content for one in await user.expand(summary.memory_id)}
     expected = {one: texts.get(one) for one in summary.data["compressed_from_ids"]}
     return originals == expected and len(originals) == summary.data["original_count"]

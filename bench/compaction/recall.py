@@ -172,7 +172,6 @@ async def _ask(user: UserMemory, question: Question, said: Mapping[str, str]) ->
 
 
 def _quoted(said: str, texts: str) -> bool:
-    """Say whether some texts have a sentence of a turn."""
     told = [one for one in sentences(said) if len(one) >= QUOTED_CHARACTERS_MIN]
     return any(one.partition(": ")[2] in texts if ": " in one else one in texts for one in told)
 

@@ -141,7 +141,6 @@ async def _everywhere(store: Path, command: Command, every: int) -> tuple[str, s
 
 
 async def _events(memory: MemorySystem, user: UserMemory, command: Command, n: int) -> int:
-    """Return how many events the whole call has."""
     await command.prepare(memory, user, n)
     await quiet(memory)
     before = await _version(memory)
@@ -169,7 +168,6 @@ async def quiet(memory: MemorySystem) -> None:
 
 
 async def _wrong(memory: MemorySystem, user: UserMemory, at: int) -> str:
-    """Return the first violation, or ""."""
     held = _held(memory)
     if held:
         return f"held: {held}"
@@ -187,7 +185,6 @@ async def _wrong(memory: MemorySystem, user: UserMemory, at: int) -> str:
 
 
 def _held(memory: MemorySystem) -> str:
-    """Name what is still held: users, files, locks, room in the queue."""
     services = services_of(memory)
     log: Any = services.log
     table: Any = services.embeddings.disk

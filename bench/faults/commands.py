@@ -181,8 +181,6 @@ async def _entry(user: UserMemory, n: int, *, archived: bool = False) -> str:
 
 
 def _of_entry(name: str, *arguments: Any) -> Call:
-    """Return a call of a context document that is about one of its entries."""
-
     async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
         return await getattr(user.context.document(f"{n}.md"), name)(
             await _entry(user, n), *arguments

@@ -98,7 +98,6 @@ def _counts(path: Path) -> bool:
 
 
 def _group(name: Path) -> str:
-    """Return the group of a file: segments and indexes are many."""
     if name.parent.name == INDEXES:
         return f"{name.suffix[1:]} of an index"
     return name.parent.name or name.name
@@ -129,7 +128,6 @@ async def _grown(path: Path) -> None:
 
 
 async def _answered(path: Path) -> dict[str, Any]:
-    """Return what is right."""
     async with example.opened(path) as memory:
         await example.at_rest(memory)
         answered, refused = await example.answers(memory)

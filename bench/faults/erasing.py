@@ -104,7 +104,6 @@ async def _refused_and_repeated(store: Path, name: str, mode: int) -> tuple[str,
 
 
 async def _left(memory: MemorySystem, store: Path, user_id: str) -> str:
-    """Return the remains of a user."""
     files = [*store.rglob(f"{stream_id(stream_of(user_id)).hex()}*")]
     users = await memory.users()
     return f"{files} {user_id in users}" if files or user_id in users else ""

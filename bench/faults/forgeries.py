@@ -169,7 +169,6 @@ async def _heads(path: Path) -> Any:
 
 
 def _forged(messages: list[Any], at: int, rng: random.Random) -> None:
-    """Change a field of a message, or of the record in it."""
     message = messages[at]
     if isinstance(message, exporting.Key) and rng.random() < 0.7:
         record = _with_another(unseal_record(message.data, RequestRecord, "a key"), rng)
@@ -185,6 +184,5 @@ def _with_another(struct: Any, rng: random.Random) -> Any:
 
 
 def _moved(messages: list[Any], at: int, rng: random.Random) -> None:
-    """Leave a message out, say it twice, or exchange it for another."""
     other = rng.randrange(len(messages))
     messages[at : at + 1] = rng.choice(([], [messages[at]] * 2, [messages[other]]))

@@ -192,7 +192,6 @@ async def _append(
 
 
 async def _bytes(store: Path) -> bytes:
-    """Return the last row of a user's stream as it lies in the log."""
     async with EventLog.open(store, event_registry()) as log:
         version = (await log.head(stream_of("ada"))).version
         parts: Any = log  # the bytes have no public face

@@ -176,7 +176,6 @@ def _directories(step: Step) -> list[Path]:
 
 
 def _rename(names: dict[Path, int], step: Step) -> None:
-    """Change names as a step says."""
     path = step.names[0]
     if step.op is Op.CREATE:
         names[path] = step.file

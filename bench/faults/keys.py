@@ -112,7 +112,6 @@ async def _used(path: Path, truth: dict[str, Any], *, is_torn: bool) -> tuple[st
 
 
 async def _put_back(path: Path, truth: dict[str, Any]) -> tuple[str, str]:
-    """Ask the old users; the new one has no key in the whole file."""
     async with example.opened(path, first_id=30_000, encrypt=True) as memory:
         answered, refused = await example.answers(memory)
     wrong = [name for name, answer in answered.items() if answer != truth[name]]

@@ -143,7 +143,6 @@ async def _embedder(store: Path, misbehave: Any, counts: Counts) -> tuple[str, s
 
 
 async def _round(memory: MemorySystem, writes: int, name: str) -> float:
-    """Let the other users write; return the 99th percentile in seconds."""
     seconds: list[float] = []
 
     async def one(number: int) -> None:

@@ -116,8 +116,6 @@ def _try(
 
 
 class _Promised(msgspec.Struct):
-    """The states that are allowed afterwards."""
-
     contents: dict[str, set[str | None]] = {}
     """By memory id; None: it is not there."""
     asked: bool = False
@@ -171,7 +169,6 @@ async def _do(name: str, step: Callable[[], Awaitable[Any]], promised: _Promised
 
 
 async def _works(memory: MemorySystem) -> str:
-    """Say whether the system works again by itself."""
     try:
         await memory.user("ada").add("Space has returned.", memory_id="afterwards")
     except example.TYPED:
@@ -222,7 +219,6 @@ _FACT_4 = "fact 4 "
 
 
 async def _old(user: Any) -> None:
-    """Add what is to be compressed."""
     await user.add_many(
         [
             Item(content=f"diary {n} " + "of a year " * 30, occurred_at=f"2022-03-{n + 1:02}")

@@ -111,7 +111,6 @@ def _checked(crew: "Crew", *, timeouts: bool) -> tuple[str, str]:
 
 
 def _pair(row: Row, scratch: Path, seed: int) -> None:
-    """Open a new store in two processes at the same moment."""
     scratch.mkdir()
     crew = Crew(scratch, Plan(1, 2, 1, 0, 0.0, 0.0, for_long=False), random.Random(seed))
     try:
@@ -240,7 +239,6 @@ def _kill_owner(crew: Crew) -> None:
 
 
 def _kill_successors(crew: Crew) -> None:
-    """Kill the owner, and whoever takes over, while they do."""
     crew.signal(crew.owner(), signal.SIGKILL)
     for _ in range(len(crew.alive()) - 1):
         until = time.monotonic() + 2
@@ -265,7 +263,6 @@ def _stop_and_kill_owner(crew: Crew) -> None:
 
 
 def _stop_client(crew: Crew) -> None:
-    """Stop a client, and kill the owner meanwhile."""
     for pid in crew.clients()[:1]:
         crew.signal(pid, signal.SIGSTOP)
         crew.signal(crew.owner(), signal.SIGKILL)

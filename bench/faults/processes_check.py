@@ -152,7 +152,6 @@ def _unsure(call: Call, found: Found) -> Iterator[tuple[str, str]]:
 
 
 def _states(notes: Notes, found: Found) -> Iterator[tuple[str, str]]:
-    """Compare the facts that are there with those that should be."""
     unsure = {call["about"] for call in notes.unsure}
     should: dict[str, str | None] = {}
     for call in notes.writes:  # of each process in order, and each changes only its own facts

@@ -145,7 +145,6 @@ class Writer:
         return self._memory.user(f"user {user}", session_id=self._name)
 
     def _made(self, user: int, text: str) -> Made:
-        """Return a call that is drawn by chance."""
         draw = self._rng.randrange(1_000)
         if draw < FACT or not self._held:
             return self._adding(self._user(user), text, draw)

@@ -80,7 +80,6 @@ def _judge(row: Row, name: str, trial: Callable[[], Any]) -> None:
 
 @contextmanager
 def _owner(scratch: Path) -> Iterator[int]:
-    """Run a process that owns a store."""
     process = get_context("fork").Process(target=_own, args=(scratch / "store",), daemon=True)
     process.start()
     try:
@@ -113,7 +112,6 @@ def _own_bytes(pid: int) -> int:
 
 
 async def _trial(store: Path, pid: int, trial: Trial, seed: int) -> tuple[str, str]:
-    """Do harm in a thread, and use the store meanwhile."""
     async with opened(store) as memory:
         user = memory.user("ben")
         await user.working.set("key", 1)
@@ -247,7 +245,6 @@ def _silent(store: Path, _rng: random.Random) -> str:
 
 
 def _deaf(store: Path, _rng: random.Random) -> str:
-    """Ask for some gigabytes, and read nothing."""
     asked = b"".join(_call(n, "list_memories") for n in range(1, 501))
     with ExitStack() as held:
         for _ in range(4):
@@ -277,7 +274,6 @@ def _open_files(store: Path) -> int:
 
 
 def _nonsense(store: Path, rng: random.Random) -> str:
-    """Say well-formed messages that mean nothing."""
     calls = [
         _call(1, "no such operation"),
         _call(2, "__class__"),

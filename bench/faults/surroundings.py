@@ -90,7 +90,6 @@ def _typed(started: float, error: Exception) -> tuple[str, str]:
 
 @contextmanager
 def _open_elsewhere(path: Path) -> Iterator[None]:
-    """Let another process have the store open."""
     ready, say = os.pipe()
     wait, end = os.pipe()
     child = os.fork()
@@ -246,11 +245,9 @@ class _Session:
         self._expires_us = 0
 
     def messages(self, now_us: int) -> list[str]:
-        """Return the messages that are readable at a time."""
         return self._said if now_us < self._expires_us else []
 
     def say(self, message: str, now_us: int) -> None:
-        """Delete expired messages and add one."""
         self._said = [*self.messages(now_us), message][-LIMITS.short_term_messages :]
         self._expires_us = now_us + self._ttl_us
 
@@ -281,7 +278,6 @@ def _jumped(now_us: int, rng: random.Random) -> int:
 
 
 async def _step(user: Any, session: _Session, now_us: int, n: int, rng: random.Random) -> str:
-    """Read and write once; return what is wrong."""
     found = [message.content for message in await user.short_term.messages()]
     if found != session.messages(now_us):
         return f"{found} and not {session.messages(now_us)}"

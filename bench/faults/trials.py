@@ -89,7 +89,6 @@ def _live(trial: Trial, write_end: int) -> None:
 
 
 def _read(fd: int, deadline_s: float) -> bytes | None:
-    """Read a pipe to its end, or return None if that does not come in time."""
     said, until = bytearray(), time.monotonic() + deadline_s
     while select.select([fd], [], [], max(0.0, until - time.monotonic()))[0]:
         data = os.read(fd, ANSWER_BYTES)

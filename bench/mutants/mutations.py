@@ -78,7 +78,6 @@ def _of_body(body: list[ast.stmt]) -> Iterator[Place]:
 
 
 def _of(node: ast.AST) -> Iterator[Place]:
-    """Yield the places at a node and below it."""
     if isinstance(node, ast.JoinedStr):
         return
     if isinstance(node, ast.expr | ast.stmt):

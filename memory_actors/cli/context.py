@@ -71,7 +71,6 @@ def _say_size(told: ContextReceipt | ContextSize) -> None:
 
 
 def _with_model(app: App, given: Mapping[str, Any]) -> None:
-    """See that the model is there, if entries may go to the archive."""
     if given.get("auto_archive", True):
         ensure_model(app)
 

@@ -217,7 +217,6 @@ def _looked(url: str) -> "Looked":
 
 
 def _existing(directory: Path) -> Path:
-    """Return the directory, or the nearest one above it that is there."""
     resolved = directory.resolve()
     return next(path for path in (resolved, *resolved.parents) if path.exists())
 

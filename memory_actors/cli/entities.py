@@ -114,7 +114,6 @@ def neighbours(near: tuple[Entity, list[Neighbour]], as_of: datetime | None) -> 
 
 
 def _arrow(here: str, it: Relationship) -> str:
-    """Return a relationship as it reads from one of its endpoints."""
     if it.source_id == here:
         return f"{it.relation} → {it.target}"
     return f"← {it.relation} ─ {it.source}"

@@ -125,7 +125,6 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
 
 
 def _text(file: str, seen: Seen | None) -> str:
-    """Return the text of FILE or stdin, or of FILE as it was seen."""
     try:
         if seen is not None:
             data = seen.data
@@ -165,7 +164,6 @@ def _beside(path: Path, text: str) -> Path:
 
 
 def _save_what_was_reached(seen: Seen, result: Result | None) -> None:
-    """Write the best text of a run that failed, if one was judged, and say so."""
     if result is None or result.score is None:
         return
     try:
@@ -228,7 +226,6 @@ def _shown(app: App) -> Iterator[Callable[[Event], None]]:
 
 
 def _said(event: Event) -> str:
-    """Return a line about an event; "" where there is nothing to say."""
     if isinstance(event, Scored):
         best = f"(best: {event.best_score:.3f} in round {event.best_round})"
         return f"Round {event.round}: score {event.score:.3f} {best}, revising"

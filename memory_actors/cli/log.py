@@ -203,7 +203,6 @@ def log(
 
 
 def _print_log(entries: list[LogEntry]) -> None:
-    """Print events as a timeline: a heading for each day, a row for each event."""
     events = table(
         "position", "time", "user", "event", "what", right=("position",), whole=("time",)
     )

@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -160,6 +160,15 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return callback
 
 
+def embedder_name(argument: str) -> str:
+    """Return the name of an embedder."""
+    try:
+        maker_of(argument)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return argument
+
+
 OF_USER = ("data", "user", "key_file", "embedder", "redact", "json", "debug")
 """Options of a command that is about one user of a store that is there."""
 OF_NEW = (*OF_USER, "encrypt")
@@ -177,80 +186,68 @@ RARE = ("key_file", "embedder", "redact", "encrypt")
 """Options of every command; only the help of the program shows them."""
 
 
+SHARED: Final[Mapping[str, dict[str, Any]]] = {
+    "data": {
+        "type": click.Path(),
+        "metavar": "DIR|URL",
+        "help": "Data directory, or the URL of a database or a server.  "
+        f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
+    },
+    "user": {
+        "metavar": "ID",
+        "help": "Whose memory.  [default: the only user there is; in a new store "
+        f"{DEFAULT_USER!r}]",
+    },
+    "encrypt": {
+        "is_flag": True,
+        "help": "Encrypt the store, if it is a new one. The keys are in DIR.keys: keep them.",
+    },
+    "key_file": {
+        "type": click.Path(path_type=Path, dir_okay=False),
+        "metavar": "FILE",
+        "help": "The keys of an encrypted store.  "
+        f"[default: DIR.keys, if it is there; variable: {KEYS_VARIABLE}]",
+    },
+    "embedder": {
+        "type": embedder_name,
+        "metavar": "NAME",
+        "help": "The embedding model: default, multilingual, openai:…, ollama:…, fastembed:…, "
+        "onnx:… or the URL of an endpoint.  "
+        f"[default: the store's, {DEFAULT} for a new one; variable: {EMBEDDER_VARIABLE}]",
+    },
+    "redact": {
+        "metavar": "NAMES",
+        "help": "Mask these before anything is stored: secrets, personal, or names of detectors, "
+        f"separated by commas.  [default: nothing; variable: {REDACT_VARIABLE}]",
+    },
+    "node_host": {
+        "metavar": "HOST",
+        "help": "Of a store in a database: the address at which its other processes reach this "
+        "one.  [default: that of the network the database is reached through; variable: "
+        f"{HOST_VARIABLE}]",
+    },
+    "node_port": {
+        "type": click.IntRange(0, PORT_MAX),
+        "help": f"The port there.  [default: any free one; variable: {PORT_VARIABLE}]",
+    },
+    "json": {"is_flag": True, "help": "Print JSON, for programs."},
+    "debug": {"is_flag": True, "help": "Print a traceback with an error."},
+}
+"""The settings of the shared options."""
+FIELDS: Final = {"encrypt": "encrypt_new", "key_file": "keys"}
+"""The fields of `App` that are not named as their options are."""
+
+
 def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Option]:
     """Return the shared options with these names."""
-    options = [
-        _shared(
-            "--data",
-            "data",
-            type=click.Path(),
-            metavar="DIR|URL",
-            help="Data directory, or the URL of a database or a server.  "
-            f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
-        ),
-        _shared(
-            "--user",
-            "user",
-            metavar="ID",
-            help="Whose memory.  [default: the only user there is; in a new store "
-            f"{DEFAULT_USER!r}]",
-        ),
-        _shared(
-            "--encrypt",
-            "encrypt_new",
-            is_flag=True,
-            help="Encrypt the store, if it is a new one. The keys are in DIR.keys: keep them.",
-        ),
-        _shared(
-            "--key-file",
-            "keys",
-            type=click.Path(path_type=Path, dir_okay=False),
-            metavar="FILE",
-            help="The keys of an encrypted store.  "
-            f"[default: DIR.keys, if it is there; variable: {KEYS_VARIABLE}]",
-        ),
-        _shared(
-            "--embedder",
-            "embedder",
-            type=embedder_name,
-            metavar="NAME",
-            help="The embedding model: default, multilingual, openai:…, ollama:…, fastembed:…, "
-            "onnx:… or the URL of an endpoint.  "
-            f"[default: the store's, {DEFAULT} for a new one; variable: {EMBEDDER_VARIABLE}]",
-        ),
-        _shared(
-            "--redact",
-            "redact",
-            metavar="NAMES",
-            help="Mask these before anything is stored: secrets, personal, or names of detectors, "
-            f"separated by commas.  [default: nothing; variable: {REDACT_VARIABLE}]",
-        ),
-        _shared(
-            "--node-host",
-            "node_host",
-            metavar="HOST",
-            help="Of a store in a database: the address at which its other processes reach this "
-            "one.  [default: that of the network the database is reached through; variable: "
-            f"{HOST_VARIABLE}]",
-        ),
-        _shared(
-            "--node-port",
-            "node_port",
-            type=click.IntRange(0, PORT_MAX),
-            help=f"The port there.  [default: any free one; variable: {PORT_VARIABLE}]",
-        ),
-        _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
-        _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),
-    ]
-    by_name = {one.opts[0][2:].replace("-", "_"): one for one in options}
-    for name, one in by_name.items():
-        one.hidden = name in hidden
-    return [one for name, one in by_name.items() if name in names]
-
-
-def _shared(flag: str, field: str, **settings: Any) -> click.Option:
-    """Return an option whose value goes into a field of `App`."""
-    return click.Option([flag, field], expose_value=False, callback=_remember(field), **settings)
+    fields = {name: FIELDS.get(name, name) for name in SHARED if name in names}
+    return [
+        click.Option(
+            [f"--{name.replace('_', '-')}", field], expose_value=False, callback=_remember(field),
+            hidden=name in hidden, **SHARED[name],
+        )
+        for name, field in fields.items()
+    ]  # fmt: skip
 
 
 class SharedCommand(click.Command):
@@ -278,7 +275,6 @@ class Group(click.Group):
 
 
 def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a command with the docstring of its function as help."""
     if settings.get("help") is None and settings.get("callback") is not None:
         settings["help"] = doc_of(settings["callback"])
     return settings
@@ -347,15 +343,6 @@ def local_time(argument: str) -> datetime:
         raise click.BadParameter(
             f"{argument!r:.80} is not ISO 8601: write for example 2024-05-01T12:00"
         ) from error
-
-
-def embedder_name(argument: str) -> str:
-    """Return the name of an embedder."""
-    try:
-        maker_of(argument)
-    except InvalidInputError as error:
-        raise click.BadParameter(str(error)) from error
-    return argument
 
 
 def a_moment(argument: str) -> int | datetime:

@@ -261,7 +261,6 @@ def revoke(app: App, /, key_id: str) -> None:
 
 
 def _with_keys(app: App, work: Callable[[KeyStore], T]) -> T:
-    """Run `work` in a thread on the keys, wherever they are."""
     app.refuse_server()
     url = app.url
     if url is None:

@@ -108,7 +108,6 @@ def validity(it: Relationship) -> str:
 
 
 def _day(time: datetime) -> str:
-    """Return a time, or the day only if it is its first moment."""
     return local(time).removesuffix(" 00:00")
 
 

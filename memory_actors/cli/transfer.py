@@ -47,7 +47,6 @@ STDIN = Path("/dev/stdin")
 
 
 def _pair(argument: str) -> tuple[str, str]:
-    """Read `theirs=ours`."""
     theirs, _, ours = argument.partition("=")
     if not theirs or ours not in OURS:
         raise click.BadParameter(

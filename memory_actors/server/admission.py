@@ -216,7 +216,6 @@ class _Body:
         return message
 
     def close(self) -> None:
-        """Stop waiting."""
         if self._end is not None:
             self._end.cancel()
 

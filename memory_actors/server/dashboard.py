@@ -213,7 +213,6 @@ async def _called(
 def _arguments(
     name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments that are given, as the operation takes them."""
     taken = [one for one in parameters if one.name not in NOT_TAKEN]
     struct = struct_of(name.replace(".", "_"), taken, IN_HTTP)
     if any(one.is_required and one.name not in struct.__struct_fields__ for one in taken):

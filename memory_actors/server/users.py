@@ -335,7 +335,6 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
 
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:
-    """Return the parameters of a handler: Litestar reads and describes them."""
     taken: dict[str, Any] = {
         "user": OfUser, "user_id": UserId, "request": AnyRequest,
     }  # fmt: skip

@@ -247,7 +247,6 @@ def _may_be_verb(name: str, text: str) -> bool:
 
 
 def _is_month(match: Match, before: str) -> bool:
-    """Tell whether the words around a month without a year make it one."""
     name = match["month"].lower()
     if _may_be_verb(match["month"], before + name):
         return False

@@ -70,7 +70,6 @@ class _Wanted:
     """One mark for each caller, for tracing. See steps.py."""
 
     def settle(self, outcome: Outcome) -> None:
-        """Answer the callers that still wait."""
         for caller in self.callers:
             if not caller.done():
                 caller.set_result(outcome)
@@ -89,7 +88,6 @@ class _Lane:
         """Says whose turn it is if both have something."""
 
     def serves(self, queue: deque[_Wanted]) -> bool:
-        """Say whether texts that wait there are embedded here."""
         return queue is self.urgent or queue is self.background
 
     def take(self) -> list[_Wanted]:

@@ -3,10 +3,6 @@
 Its fingerprint and dimension are known without it, so opening a store, listing or exporting needs
 no model. One that is installed is loaded when a store is opened to be kept open; else it is loaded,
 and installed if need be, by the first text to embed.
-
-General text is sentences of many kinds, about nothing in particular. Their mean vector says what
-all sentence vectors of a model have in common, which is what centring takes away (see
-`memory_actors/search/indexes/rows.py`).
 """
 
 import math
@@ -78,9 +74,9 @@ class DefaultEmbedder:
         self._precision: Precision = precision
         self._cache_dir = cache_dir
         self._loaded: OnnxEmbedder | None = None
-        self._projection: Vectors | None = None
+        self._numbers: dict[str, npt.NDArray[Any]] = {}
+        """What was learnt of general text, by the names of its files."""
         self._codebook: Codebook | None = None
-        self._background: Vectors | None = None
         self._says: npt.NDArray[np.bool_] | None = None
         """True for each token of the vocabulary that says something."""
         self._general: list[Encoding] | None = None
@@ -159,10 +155,13 @@ class DefaultEmbedder:
 
     def projection(self) -> Vectors:
         """Return the projection of token states, [384, 64]; computed once, kept with the model."""
-        if self._projection is None:
-            shape = (DIMENSION, DIMENSIONS)
-            self._projection = self._kept(PROJECTION_FILE, shape, self._learnt_projection)
-        return self._projection
+        return self._kept(
+            PROJECTION_FILE,
+            (DIMENSION, DIMENSIONS),
+            lambda: learn_projection(
+                np.concatenate([one.token_states for one in self._general_text()])
+            ),
+        )
 
     def codebook(self) -> Codebook:
         """Return the codebook that packs token states; computed once, kept beside the model."""
@@ -173,7 +172,6 @@ class DefaultEmbedder:
         return self._codebook
 
     def _learnt_codebook(self) -> npt.NDArray[np.int8]:
-        """Return the lowest levels, and below them the steps."""
         from memory_actors.search.model.graph import word_vectors
 
         encoded, projection = self._general_text(), self.projection()
@@ -182,9 +180,6 @@ class DefaultEmbedder:
         book = learn_codebook(ids, states, word_vectors(self.folder / GRAPH_FILE))
         return np.concatenate([book.lowest, book.steps[None]])
 
-    def _learnt_projection(self) -> Vectors:
-        return learn_projection(np.concatenate([one.token_states for one in self._general_text()]))
-
     def _general_text(self) -> "list[Encoding]":
         if self._general is None:
             self._general = self._model().encode(general_texts())
@@ -192,14 +187,15 @@ class DefaultEmbedder:
 
     def background_mean(self) -> Vectors:
         """Return the mean vector of general text; computed once, and kept beside the model."""
-        if self._background is None:
-            self._background = self._kept(MEAN_FILE, (DIMENSION,), self._learnt_mean)
-        return self._background
-
-    def _learnt_mean(self) -> Vectors:
-        pooled = np.stack([one.pooled for one in self._general_text()])
-        mean: Vectors = pooled.mean(axis=0, dtype=np.float64).astype(np.float32)
-        return mean
+        return self._kept(
+            MEAN_FILE,
+            (DIMENSION,),
+            lambda: (
+                np.stack([one.pooled for one in self._general_text()])
+                .mean(axis=0, dtype=np.float64)
+                .astype(np.float32)
+            ),
+        )
 
     def _kept(
         self,
@@ -208,12 +204,14 @@ class DefaultEmbedder:
         compute: Callable[[], npt.NDArray[Any]],
         kind: np.dtype[Any] = _FLOATS,
     ) -> npt.NDArray[Any]:
-        path = self.folder / name
-        kept = _read(path, shape, kind)
-        if kept is None:
-            kept = compute()
-            _write(kept, path)
-        return kept
+        if name not in self._numbers:
+            path = self.folder / name
+            kept = _read(path, shape, kind)
+            if kept is None:
+                kept = compute()
+                _write(kept, path)
+            self._numbers[name] = kept
+        return self._numbers[name]
 
     def _model(self) -> "OnnxEmbedder":
         if self._loaded is None:

@@ -109,7 +109,6 @@ def _means(states: Vectors, mask: npt.NDArray[np.int64]) -> Vectors:
 
 
 def _named(folder: Path, files: Iterable[Path]) -> str:
-    """Return the name of a folder, and a digest of what is in its files."""
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:

@@ -130,7 +130,6 @@ class OnnxEmbedder:
         return np.array([one for one in ids if one is not None], np.int64)
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[TokenIds]]]:
-        """Yield batches of texts of like length: their indexes and their token ids."""
         for start in range(0, len(texts), _WINDOW_TEXTS_MAX):
             window = [self._token_ids(text) for text in texts[start : start + _WINDOW_TEXTS_MAX]]
             for batch in _plan([len(ids) for ids in window]):

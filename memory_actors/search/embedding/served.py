@@ -109,7 +109,6 @@ class ServedEmbedder:
         raise EmbedderError(f"The embedding model {self._model} at {self.host} {why}.")
 
     def _written(self, text: str) -> str:
-        """Return a text with the prefix that the model was trained with."""
         asks = text.startswith(ASKS)
         before = self._known.before_query if asks else self._known.before_text
         return f"{before}{readable(text.removeprefix(ASKS))}" or " "  # some refuse an empty text

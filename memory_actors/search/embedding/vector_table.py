@@ -1,15 +1,11 @@
 """Embeddings on disk, by model and content, in a file of derived data that may be deleted.
 
 A text is embedded once: its vector and its token states are found again by the digest of the text
-and the fingerprint of the model. That is why a replay never calls the model. A row has both: the
-vector as int8 (384 bytes, equal to the float32 one to a cosine of 0.0001: its length is 1), and the
-token states as `pack` makes them (630 bytes for 35 tokens), behind a CRC that is bound to what the
-row is of; what fails it counts as absent.
+and the fingerprint of the model. That is why a replay never calls the model. rows.py says what a
+row is. As int8 a vector of length 1 is equal to the float32 one to a cosine of 0.0001.
 
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
-
-In a store that is encrypted each row is its owner's: see rows.py.
 """
 
 import hashlib
@@ -250,7 +246,6 @@ class VectorTable:
         return numbers
 
     def _stored(self, digests: Sequence[bytes], dimension: int, owner: Owner) -> dict[bytes, bytes]:
-        """Return the stored rows of this dimension that are whole, by digest."""
         if (scope := owner.scope()) is None:
             return {}
         keys = {self._model + scope.row(digest): digest for digest in digests}

@@ -70,7 +70,12 @@ def build_graph(weights_file: Path, onnx_file: Path, precision: Precision) -> No
 
     Raises OSError, KeyError or ValueError if the files or the weights are not as expected.
     """
-    build = _build(read_weights(weights_file), precision)
+    build = _Builder(read_weights(weights_file), precision)
+    bias, value = _score_bias(build), _embeddings(build)
+    for index in range(_LAYERS):
+        output = "token_states" if index == _LAYERS - 1 else ""
+        value = _layer(build, f"encoder.layer.{index}", value, bias, output)
+    _pooled(build, value)
     ids, mask = (Port(name, INT64, ["batch", "tokens"]) for name in ("input_ids", "attention_mask"))
     pooled = Port("pooled", FLOAT, ["batch", DIMENSION])
     states = Port("token_states", FLOAT, ["batch", "tokens", DIMENSION])
@@ -217,19 +222,7 @@ def _column_limits(matrix: Floats) -> Floats:
     return limits
 
 
-def _build(weights: Weights, precision: Precision) -> _Builder:
-    build = _Builder(weights, precision)
-    bias = _score_bias(build)
-    value = _embeddings(build)
-    for index in range(_LAYERS):
-        last = index == _LAYERS - 1
-        value = _layer(build, f"encoder.layer.{index}", value, bias, "token_states" if last else "")
-    _pooled(build, value)
-    return build
-
-
 def _score_bias(build: _Builder) -> str:
-    """Return `[b, 1, 1, t]`: 0 where a token is real, very negative where it is padding."""
     mask = build.op("Cast", "attention_mask", to=FLOAT)
     padding = build.op("Sub", build.number(1.0), mask)
     bias = build.op("Mul", padding, build.number(_MASKED))
@@ -282,7 +275,6 @@ def _heads(build: _Builder, value: str, order: list[int]) -> str:
 
 
 def _pooled(build: _Builder, states: str) -> str:
-    """Average the real tokens, then scale to length 1."""
     mask = build.op("Cast", "attention_mask", to=FLOAT)
     mask = build.op("Unsqueeze", mask, build.ints(2))
     total = build.op("ReduceSum", build.op("Mul", states, mask), build.ints(1), keepdims=0)

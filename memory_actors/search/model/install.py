@@ -146,18 +146,13 @@ def _install(source: str | Path, precision: Precision, target: Path, report: Pro
         shutil.copyfile(published / TOKENIZER_FILE, model / TOKENIZER_FILE)
         write_manifest(model, describe(model, precision))
         report("store", 0.9)
-        _move_into_place(model, target, Path(scratch, "replaced"))
+        for path in (*model.iterdir(), model):  # on the disk before it is in sight
+            sync_to_disk(path)
+        if target.exists():
+            target.rename(Path(scratch, "replaced"))
+        model.rename(target)
+        sync_to_disk(target.parent)
     return target
-
-
-def _move_into_place(model: Path, target: Path, replaced: Path) -> None:
-    """Put `model` at `target`, on the disk before it is in sight; what was there goes aside."""
-    for path in (*model.iterdir(), model):
-        sync_to_disk(path)
-    if target.exists():
-        target.rename(replaced)
-    model.rename(target)
-    sync_to_disk(target.parent)
 
 
 @contextmanager

@@ -200,7 +200,6 @@ def _varint(value: int) -> bytes:
 
 
 def _fields(data: bytes | memoryview) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each field: an integer, or bytes."""
     view, place = memoryview(data), 0
     while place < len(view):
         tag, place = _read_varint(view, place)
