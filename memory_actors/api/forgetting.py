@@ -146,11 +146,12 @@ async def forget(
     scope: Scope, fact: Fact, stones: tuple[Tombstone, ...], *, everywhere: bool, dry_run: bool
 ) -> tuple[list[SourcePurged], int]:
     """Refuse a fact, and take it out; return what each batch came to, and the events rewritten."""
+    sought = fact if everywhere else Fact((), fact.chosen)  # the memory, and summaries of it
     async with scope.writable() as live:
         before = live.state
         if not dry_run and stones:
             await scope.ask(live, PutTombstones(now_us=scope.now_us(), tombstones=stones))
-        about = await named(scope, fact) if everywhere else fact.chosen
+        about = await named(scope, sought)
         commands = (
             Forget(now_us=scope.now_us(), memory_ids=batch, tombstones=stones, chosen=fact.chosen)
             for batch in batches(live.state, about)
@@ -161,7 +162,7 @@ async def forget(
         return done, 0
     living = await anyio.to_thread.run_sync(_digests, state)
     gone = await anyio.to_thread.run_sync(_digests, before) - living
-    words = _Words(fact if everywhere else Fact((), fact.chosen), stones, done, living, gone)
+    words = _Words(sought, stones, done, living, gone)
     return done, await _rewritten(scope, words, path)
 
 

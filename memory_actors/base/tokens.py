@@ -107,7 +107,7 @@ class CalibratedEstimate(msgspec.Struct, frozen=True):
 
     def most(self, text: str) -> int:
         """Return a number that the tokenizers above do not pass: what a text takes of a budget."""
-        return math.ceil(self._weighed(text, 1))
+        return max(self.count(text), math.ceil(self._weighed(text, 1)))
 
     def _weighed(self, text: str, column: int) -> float:
         weights = _WEIGHTS[column + 2 * self.new_claude]

@@ -128,6 +128,7 @@ class _Bounded(Generic[K, V]):
 
     @property
     def max_size(self) -> int:
+        """The limit of `size`."""
         return self._max_size
 
     @property

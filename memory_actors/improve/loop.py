@@ -39,7 +39,8 @@ class Options(TypedDict, total=False):
     memory_limits: limits.MemoryLimits | Mapping[str, Any] | None
     """Limits of what it holds. The defaults apply to missing names."""
     stop: limits.Stop
-    """A target score, or a function of the `State` after each critique. None: see `limits`."""
+    """A target score beside the other ends of a run, or a function of the `State` after each
+    critique, which decides alone but for `max_iterations`."""
     patience: int
     """Rounds without a better score after which it ends; 3."""
     monitor: MemoryMonitor | None

@@ -41,7 +41,8 @@ SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,
 COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
 ASKED_FOR: Final = 4.0
-"""Where a reply is asked for, turns of others lose this times what a reply loses elsewhere."""
+"""Where a reply is asked for, turns of others lose this times what a reply loses elsewhere, or
+replies gain it."""
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
@@ -71,6 +72,11 @@ class FirstStage(NamedTuple):
     asks: Numbers
     reply: Numbers | None
 
+    @property
+    def taken(self) -> Rows | slice:
+        """The rows of these columns."""
+        return slice(0, self.parts.size) if self.rows is None else self.rows
+
     def rows_at(self, places: Rows) -> Rows:
         """Return the rows in some places of these columns."""
         return places if self.rows is None else self.rows[places]
@@ -87,6 +93,8 @@ def candidates(
     firsts = [_first(parts, rows, question) for parts, rows in searched]
     if not firsts:
         return []
+    if asks_for_replies(question.query.text):
+        firsts = _for_replies(firsts)
     counts = [len(first.words) for first in firsts]
     scores = _joined(
         [
@@ -120,9 +128,6 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
     replies = traits.are_of(REPLYING, columns.speakers[taken])
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
-    reply = replies.astype(np.float32) if replies.any() else None
-    if reply is not None and asks_for_replies(query.text):
-        reply = np.float32(ASKED_FOR) * (columns.said[taken] & ~replies)
     spans = named_spans(query.text, query.asked_us, traits.years())
     return FirstStage(
         parts,
@@ -135,8 +140,25 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
         date=closeness(spans, columns.occurred_us[taken]) if spans else None,
         speaker=None if theirs is None else theirs.astype(np.float32),
         asks=columns.asks[taken],
-        reply=reply,
+        reply=replies.astype(np.float32) if replies.any() else None,
     )
+
+
+def _for_replies(firsts: list[FirstStage]) -> list[FirstStage]:
+    """Let turns of others lose; or replies gain, if an index has turns and no reply.
+
+    Such an index is no chat, so that `reply` weighs little there.
+    """
+    said = [first.columns.said[first.taken] for first in firsts]
+    pairs = list(zip(firsts, said, strict=True))
+    are_apart = any(turns.any() for first, turns in pairs if first.reply is None)
+    found = []
+    for first, turns in pairs:
+        if first.reply is not None:
+            signal = -first.reply if are_apart else turns & (first.reply == 0)
+            first = first._replace(reply=np.float32(ASKED_FOR) * signal)
+        found.append(first)
+    return found
 
 
 def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:

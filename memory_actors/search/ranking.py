@@ -18,7 +18,8 @@ Signals. The score of a passage is their weighed sum; `mixtures.py` has the weig
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
   1 for any turn of a user that is the query; among memories that nobody said, also for like ones,
   unless the query asks
-- reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others
+- reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others; -4
+  for a reply if turns of others are in an index without replies, which is no chat
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 

@@ -265,10 +265,11 @@ class LiveUser:
 
     async def expire(self, now_us: int, deadline_s: float) -> None:
         """Delete what has expired. If the write fails, reads still leave out expired memories."""
-        command = ExpireMemories(now_us=now_us)
-        request = Request(command=command, meta=command.meta(()), frees=True, alone=command.alone)
         with suppress(MemoryActorsError):
             while 0 < self.state.next_expiry_us <= now_us and not self.state.account.holds:
+                # Made here: each call of a user comes by, and few find something that is due.
+                due = ExpireMemories(now_us=now_us)
+                request = Request(command=due, meta=due.meta(()), frees=True, alone=due.alone)
                 await (await self.actor.post(request, deadline_s))
 
     # --- the order of last use

@@ -26,6 +26,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from eventlog import (
     ArchivingStore,
@@ -75,7 +76,7 @@ class RecallAudit:
         self._key = key
         self._clock = clock
         self._tasks = BackgroundTasks()
-        self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._versions: dict[str, int] = {}
         """Of the streams that were written last."""
         self.failed = 0
@@ -113,8 +114,11 @@ class RecallAudit:
         said = partial(_hashed, await self._key.made())
         return RecallMade(query=said(query), memory_ids=tuple(map(said, memory_ids)), hashed=True)
 
+    def _turn(self, stream: str) -> asyncio.Lock:
+        return self._turns.setdefault(stream, asyncio.Lock())
+
     async def _append(self, stream: str, made: RecallMade, meta: dict[str, str], epoch: int) -> int:
-        async with self._turn:
+        async with self._turn(stream):
             known, version = self._versions.pop(stream, None), None
             if known is not None:
                 with suppress(WrongExpectedVersion):  # another process had the user in between
@@ -139,7 +143,7 @@ class RecallAudit:
 
     async def leave(self, stream: str) -> str:
         """Forget a stream that is to be erased; return the name of its checkpoint."""
-        async with self._turn:  # what is under way is in the log
+        async with self._turn(stream):  # what is under way is in the log
             self._versions.pop(stream, None)
             return _checkpoint(stream)
 

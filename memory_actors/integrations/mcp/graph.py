@@ -139,8 +139,8 @@ async def _add_observations(call: ToolCall) -> ToolAnswer:
     graph = await stored.graph_of(call.user)
     found = {one.entity_name: graph.named(one.entity_name) for one in given}
     entities = {name: entity for name, entity in found.items() if entity is not None}
-    for name in found.keys() - entities.keys():
-        raise NotFoundError(f"Entity with name {name} not found")
+    if missing := [name for name in found if name not in entities]:
+        raise NotFoundError(f"Entity with name {missing[0]} not found")
     known = {one.memory_id: set(one.data["observations"]) for one in entities.values()}
     results: list[stored.Added] = []
 

@@ -16,7 +16,7 @@ from memory_actors.kinds.context.commands import RestoreEntries
 from memory_actors.kinds.context.events import Event, Section
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, everything
+from memory_actors.kinds.context.state import BlockRow, ContextState, archive, block, blocks
 from memory_actors.kinds.effects import Past
 from memory_actors.kinds.kind import Life
 from memory_actors.kinds.rows import derived
@@ -49,7 +49,7 @@ class DocumentDraft:
             for row in rows
         }
         self._order = [(row.rank, row.memory_id) for row in rows]
-        self._ranks = sorted(row.rank for row in everything(state, document))
+        self._ranks = sorted(row.rank for row in [*rows, *archive(state, document)])
 
     # --- reads
 

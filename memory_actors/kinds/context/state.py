@@ -230,7 +230,8 @@ def archive(state: ContextState, document: str) -> list[BlockRow]:
 
 def everything(state: ContextState, document: str) -> list[BlockRow]:
     """Return the living blocks of a document and its archived entries, in one order."""
-    return in_order([*blocks(state, document), *archive(state, document)])
+    groups = (_group(document, archived=archived) for archived in (False, True))
+    return in_order(row for group in groups for row in state.held.of_group(group))
 
 
 def text(rows: Iterable[BlockRow]) -> str:

@@ -13,7 +13,6 @@ import secrets
 import threading
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from contextlib import ExitStack
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -91,7 +90,6 @@ class VectorTable:
         self._env = Environment(
             path, TABLES, checked_bytes_max=checked_bytes_max, busy=StoreBusyError
         )
-        self._place = ExitStack()
         self._waiting: dict[bytes, _Unwritten] = {}
         """By the owner's prefix and the digest."""
         self._lock = threading.Lock()
@@ -105,17 +103,15 @@ class VectorTable:
 
     @classmethod
     def in_memory(cls) -> Self:
-        """Return a table that goes when it is closed, in a file that takes memory where it can.
+        """Return a table that goes with the process, in a file that takes memory where it can.
+
+        The file has no name once it is open, so a process that is killed leaves none.
 
         :raises EventLogError: there is no room for it, either, or it cannot be made.
         """
-        with storing(Path(MEMORY)), ExitStack() as place:
-            name = TemporaryDirectory(
-                prefix="memory-actors-", dir=MEMORY if Path(MEMORY).is_dir() else None
-            )
-            table = cls(Path(place.enter_context(name), FILE))
-            table._place = place.pop_all()
-        return table
+        place = MEMORY if Path(MEMORY).is_dir() else None
+        with storing(Path(MEMORY)), TemporaryDirectory(prefix="memory-actors-", dir=place) as name:
+            return cls(Path(name, FILE))
 
     def _new_identity(self) -> bytes:
         identity = secrets.token_bytes(IDENTITY_BYTES)
@@ -429,7 +425,6 @@ class VectorTable:
         """Write pending rows and close the file."""
         self.flush()
         self._env.close()
-        self._place.close()
 
     def _write(self, rows: Iterable[tuple[bytes, bytes]], count: int) -> None:
         def put(txn: Transaction) -> None:

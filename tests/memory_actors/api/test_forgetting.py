@@ -281,6 +281,17 @@ async def test_facts_that_are_forgotten_at_once_all_leave_the_log(
 
 
 @pytest.mark.owner
+async def test_a_summary_of_the_named_memory_goes_with_it(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add_many(some(LOGIN, 7))
+        await memory.compact("ada")
+        done = await user.forget("fixed2", everywhere=False)
+        left = {one.memory_id for one in await user.list_memories()}
+        assert left == set(done.came_back) == {f"fixed{n}" for n in range(7)} - {"fixed2"}
+
+
+@pytest.mark.owner
 async def test_the_next_compaction_archives_what_a_failed_rewriting_left_out(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory_actors import CalibratedEstimate
 
@@ -53,6 +55,14 @@ def test_a_budget_counts_the_most_that_any_family_makes(kind: str) -> None:
     assert 0.82 * most <= max(tokens[family] for family in LARGEST) <= most
     for_claude = CalibratedEstimate(new_claude=True).most(text)
     assert 0.82 * for_claude <= max(tokens.values()) <= for_claude
+
+
+@pytest.mark.parametrize("new_claude", [False, True])
+@given(st.text(st.sampled_from("ab A1.\n\t  é中あ한😀│"), max_size=30))
+def test_a_budget_never_counts_fewer_tokens_than_a_receipt(new_claude: bool, text: str) -> None:
+    estimate = CalibratedEstimate(new_claude=new_claude)
+    for each in (text, "a  b  c  " * 50):
+        assert estimate.count(each) <= estimate.most(each)
 
 
 @pytest.mark.anyio

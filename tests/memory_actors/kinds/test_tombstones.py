@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.proposing import proposing
@@ -80,7 +80,10 @@ def doors(number: int, text: str) -> list[Command]:
             **at,
             entity=EntityAdded(
                 memory_id=one, name=one, type="", digest=b"n", size_bytes=9, occurred_at_us=1,
-                observations=(Observation(text=text, size_bytes=9, digest=b"o"),),
+                observations=tuple(
+                    Observation(text=one, size_bytes=9, digest=one.encode())
+                    for one in (text, f" {text}")
+                ),
             ),
         ),
         PutDocument(
@@ -248,6 +251,7 @@ TEXTS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), TEXTS), max_size=16), st.sampled_from(FACTS))
+@example([(4, FACTS[1])], FACTS[1])  # an entity that says it twice
 @settings(max_examples=40, deadline=None)
 def test_after_forgetting_nothing_says_the_fact_but_what_is_told_and_a_replay_agrees(
     said: list[tuple[int, str]], fact: str

@@ -247,6 +247,17 @@ async def test_the_users_statement_is_before_a_long_reply_about_the_same(memory)
     assert (await contents(user, "What is my goal for the marathon?"))[0] == turns[0][1]
 
 
+async def test_a_reply_in_another_kind_than_the_turns_of_the_user_leads_if_it_is_asked_for(
+    memory,
+) -> None:
+    user = memory.user("apart", session_id="chat")
+    for text in ("I need a visa for Japan, what do I do about it?", "I sent the visa papers."):
+        await user.add(text, role="user")
+    await user.short_term.add_message("The visa takes five days.", role="assistant")
+    (first, *_) = await user.retrieve("What did you say about the visa?")
+    assert first.role == "assistant"
+
+
 async def test_a_reply_leads_where_the_question_asks_for_it(memory) -> None:
     turns = [
         ("user", "Can you recommend a book about sailing?"),

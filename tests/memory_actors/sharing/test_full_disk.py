@@ -98,7 +98,7 @@ async def test_without_its_derived_data_a_store_is_read(
         assert "in memory until the next open" in caplog.text
         with pytest.raises(StorageFullError):
             await user.add_many([Item(content=f"{n}" * 60_000) for n in range(100)])
-    assert set(Path("/dev/shm").glob("memory-actors-*")) == made
+        assert set(Path("/dev/shm").glob("memory-actors-*")) == made  # nothing for `kill` to leave
     (full.parent / "filling").unlink()
     async with MemorySystem.open(full, embedder=FakeEmbedder()) as memory:
         assert [hit.content for hit in await memory.user("ada").retrieve("tea")] == ["likes tea"]

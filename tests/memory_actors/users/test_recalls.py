@@ -1,7 +1,9 @@
 """The record of which memories were returned to whom: optional, hashed, bounded, no memory."""
 
+import asyncio
 from typing import Any
 
+import anyio
 import pytest
 from prometheus_client import CollectorRegistry
 from support.fakes import FakeClock
@@ -127,3 +129,26 @@ async def test_a_read_goes_on_when_its_record_cannot_be_kept(
         assert registry.get_sample_value("memory_actors_recalls_failed_total") == 1
         await memory.user("ada").retrieve("coffee")
         assert (await memory.recalls("ada"))[0].query == "coffee"
+
+
+async def test_a_record_that_hangs_holds_up_nobody_else(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory(recall_audit="plain") as memory:
+        log, (began, goes_on) = memory._services.log, (asyncio.Event(), asyncio.Event())
+        append = log.append
+
+        async def slow(stream: str, *given: Any, **more: Any) -> Any:
+            if stream.endswith("ada"):
+                began.set()
+                await goes_on.wait()
+            return await append(stream, *given, **more)
+
+        monkeypatch.setattr(log, "append", slow)
+        read = asyncio.create_task(memory.user("ada").retrieve("tea"))
+        await began.wait()
+        with anyio.fail_after(5):
+            await memory.user("bob").retrieve("tea")
+        goes_on.set()
+        await read
+        assert len(await memory.recalls("ada")) == len(await memory.recalls("bob")) == 1

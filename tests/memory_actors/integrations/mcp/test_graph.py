@@ -207,6 +207,13 @@ async def test_a_relation_outlives_that_others_create_what_it_mentions(
     assert (known.source, known.target) == ("Ann", "Bob")
 
 
+async def test_the_first_unknown_name_is_told(serve) -> None:
+    unknown = [{"entityName": f"n{number}", "contents": ["x"]} for number in range(40)]
+    async with serve("graph") as client:
+        done = await client.call_tool("add_observations", {"observations": unknown})
+    assert done.content[0].text == "add_observations: Entity with name n0 not found"
+
+
 async def test_what_others_have_deleted_already_is_deleted(serve, memory: MemorySystem) -> None:
     user = memory.user("ada")
 
