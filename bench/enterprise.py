@@ -16,7 +16,7 @@ import msgspec
 
 from bench.activation import COLD, WARM, Activated, activated
 from bench.hashed import HashedTokens
-from bench.opened import at_rest, live_user, opened, services_of
+from bench.opened import at_rest, live_user, opened, services_of, timed_ms
 from bench.report import Options, Report, Table, disk_bytes, facts, median, percentile, scratch
 from bench.stalls import Stalled, Ticker, ticking
 from bench.subjects import Memories
@@ -168,7 +168,7 @@ async def _in_turn(subject: Memories, calls: int, runs: int) -> list[list[Any]]:
     found: dict[str, list[list[float]]] = {name: [] for name in kinds}
     for _ in range(runs):
         for name, make in kinds.items():
-            times = [await _timed_ms(make) for _ in range(WARM_UP_CALLS + max(1, calls // runs))]
+            times = [await timed_ms(make()) for _ in range(WARM_UP_CALLS + max(1, calls // runs))]
             found[name].append(times[WARM_UP_CALLS:])
     return [_call_row(name, blocks) for name, blocks in found.items()]
 
@@ -177,13 +177,6 @@ def _call_row(name: str, blocks: list[list[float]]) -> list[Any]:
     together = [took_ms for block in blocks for took_ms in block]
     best = min(map(median, blocks))
     return [name, percentile(together, 50), percentile(together, 99), best]
-
-
-async def _timed_ms(make: Make) -> float:
-    call = make()
-    started_s = perf_counter()
-    await call
-    return (perf_counter() - started_s) * 1e3
 
 
 # --- stalls

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from memory_actors import Limits, MemoryActorsError, MemorySystem, Plan, Settings, Tier
@@ -99,3 +100,10 @@ async def command_of(live: LiveUser, write: Awaitable[Any]) -> Any:
     finally:
         del live.enrich
     return captured[0]
+
+
+async def timed_ms(call: Awaitable[Any]) -> float:
+    """Return how long a call took."""
+    started_s = perf_counter()
+    await call
+    return (perf_counter() - started_s) * 1e3

@@ -11,9 +11,8 @@ import gc
 import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ import psutil
 import structlog
 
 from bench.hashed import HashedTokens
+from bench.opened import timed_ms
 from bench.report import Options, Report, Table, disk_bytes, facts, median, percentile, scratch
 from bench.workload import metadata, sentence
 from memory_actors import Item, MemorySystem, Settings
@@ -247,14 +247,14 @@ async def _worked(store: Path, users: int, calls: int, seed: int) -> Worked:
         for number in range(users, users + WARM_UP_USERS):
             await memory.user(f"user {number}").usage()
         order = rng.sample(range(users), users)  # all of them: the budget fills up
-        first = [await _timed_ms(memory.user(f"user {number}").usage()) for number in order]
+        first = [await timed_ms(memory.user(f"user {number}").usage()) for number in order]
         awake = {live.stream for live in runtime.lives()}
         asleep = [n for n in order if stream_of(f"user {n}") not in awake]
-        again = [await _timed_ms(memory.user(f"user {n}").usage()) for n in asleep[:calls]]
+        again = [await timed_ms(memory.user(f"user {n}").usage()) for n in asleep[:calls]]
         anyone = [memory.user(f"user {rng.randrange(users)}") for _ in range(calls)]
-        adds = [await _timed_ms(user.add(sentence(rng) + sentence(rng))) for user in anyone]
+        adds = [await timed_ms(user.add(sentence(rng) + sentence(rng))) for user in anyone]
         rng.shuffle(anyone)
-        found = [await _timed_ms(user.retrieve(sentence(rng))) for user in anyone]
+        found = [await timed_ms(user.retrieve(sentence(rng))) for user in anyone]
         after = runtime.statistics()
         return Worked(
             activation_ms=again or first,
@@ -264,12 +264,6 @@ async def _worked(store: Path, users: int, calls: int, seed: int) -> Worked:
             live=after.live,
             passivations=after.passivations,
         )
-
-
-async def _timed_ms(call: Awaitable[Any]) -> float:
-    started_s = perf_counter()
-    await call
-    return (perf_counter() - started_s) * 1e3
 
 
 def _open(store: Path, budget_bytes: int | None = None) -> Any:

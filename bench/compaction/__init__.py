@@ -38,12 +38,11 @@ from bench.compaction.store import (
     item,
     opened,
     retrieve,
-    timed_ms,
     traffic,
     watched,
 )
 from bench.corpus import Remembered, TopicEmbedder, corpus, end, questions
-from bench.opened import at_rest, services_of
+from bench.opened import at_rest, services_of, timed_ms
 from bench.plots import check_matplotlib
 from bench.report import Options, Report, Table, facts, scratch
 from bench.workload import unique_sentences

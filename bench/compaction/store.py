@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.corpus import Remembered
-from bench.opened import UNLIMITED_BYTES, services_of
+from bench.opened import UNLIMITED_BYTES, services_of, timed_ms
 from eventlog.core.records import to_us
 from memory_actors import Hit, Item, Limits, Memory, MemorySystem, Plan, Settings, Tier
 from memory_actors.api.user import UserMemory
@@ -59,13 +59,6 @@ def item(one: Remembered) -> Item:
 def retrieve(user: UserMemory, query: str, compressed: bool = True) -> Awaitable[list[Hit]]:
     """Search as everything here does."""
     return user.retrieve(query, memory_types=["long_term"], top_k=TOP_K, compressed=compressed)
-
-
-async def timed_ms(call: Awaitable[Any]) -> float:
-    """Return how long a call took."""
-    started_s = perf_counter()
-    await call
-    return (perf_counter() - started_s) * 1e3
 
 
 async def traffic(

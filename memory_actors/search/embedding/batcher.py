@@ -87,9 +87,6 @@ class _Lane:
         self._background_next = False
         """Says whose turn it is if both have something."""
 
-    def serves(self, queue: deque[_Wanted]) -> bool:
-        return queue is self.urgent or queue is self.background
-
     def take(self) -> list[_Wanted]:
         """Take one batch from the queue whose turn it is; empty if none waits."""
         if self.urgent and not (self.background and self._background_next):
@@ -152,7 +149,7 @@ class Batcher:
         return all(lane.thread.busy_s > self._deadline_s for lane in serving)
 
     def _lanes_of(self, queue: deque[_Wanted]) -> list[_Lane]:
-        return [lane for lane in self._lanes if lane.serves(queue)]
+        return [one for one in self._lanes if queue is one.urgent or queue is one.background]
 
     @property
     def waiting(self) -> int:
