@@ -237,6 +237,24 @@ async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     assert actor.state == 5
 
 
+async def test_crashes_that_are_far_apart_quarantine_nobody(monkeypatch) -> None:
+    monkeypatch.setattr(actor_module, "RESTART_WINDOW_S", 0.0)
+    actor, _, _ = make()
+    for _ in range(5):
+        with pytest.raises(CommandCrashedError):
+            await ask(actor, add(13))
+        await actor.drain()
+    assert (await ask(actor, add(1))).state == 1
+
+
+async def test_a_command_is_answered_though_the_work_is_cancelled_before_it_begins() -> None:
+    actor, _, _ = make()
+    answer = await actor.post(add(1))
+    assert actor._task is not None
+    actor._task.cancel()
+    assert (await asyncio.wait_for(answer, 5)).state == 1
+
+
 async def test_an_actor_pauses_longer_after_each_crash(monkeypatch) -> None:
     monkeypatch.setattr(actor_module, "BACKOFF_S", (0.001, 0.002, 0.003))
     pauses: list[float] = []
