@@ -344,8 +344,8 @@ BEGIN
 END
 $$;
 
--- The lock that orders the pieces derived from a stream with its epoch and its erasure. Who saves
--- pieces shares it; who changes the owner or erases has it alone, and takes it before any other. The
+-- The lock that orders the pieces derived from a stream with its epoch and its erasure. A writer of
+-- pieces shares it; a change of owner or an erasure has it alone, and takes it before any other. The
 -- row of the stream would do as well, but appends wait for that one, and hold up everybody then. All
 -- stores in a database share these locks, so the schema is part of the key.
 CREATE OR REPLACE FUNCTION derived_lock(p_sid bytea) RETURNS bigint LANGUAGE sql STABLE AS $$

@@ -1,4 +1,4 @@
-"""What leaves a user's memory for good, and what may not: purges, forgetting, holds, retention."""
+"""Permanent removal from a user's memory, and its limits: purge, forget, hold, retention."""
 
 import secrets
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """One file of text: read with care, replaced in one step, never over what somebody just wrote.
 
-Theory. Between reading a file and replacing it, people save. So the check comes behind the
+Theory. Between reading a file and replacing it, people save. Therefore the check follows the
 replacement: the new file and the old one swap names in one system call (`renameat2`), and what came
 out is compared with what was read. If it is something else, or somebody has it open for writing,
 the two swap back, and the caller reads again. On systems without such a call, the old file gets a

@@ -3,9 +3,9 @@
 Messages are those of short-term memory, and the turns in long-term memory: what has a role. A fact
 has none, so what an extractor has said is never extracted again.
 
-An extractor may do what an untrusted message says, and nobody could tell. So a batch is of one
-session and of one trust, all that comes of it has the origins of all its messages, and the facts
-beside it are no less trusted than they are.
+An extractor may obey an untrusted message without a sign of it. Therefore a batch has one session
+and one trust, its facts have the origins of all its messages, and known facts that are shown beside
+it are at least as trusted.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

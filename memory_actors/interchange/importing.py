@@ -4,8 +4,8 @@ A file is read twice: first all of it, which adds nothing, so that a damaged fil
 and a dry run ends here; then in batches, as the lines of our own files are (see `adding`). Memory
 use does not grow with the file.
 
-A record's id follows from its content; a record keeps an id that is one in all the world. So a
-second import of a file adds nothing, and one of a newer export only new records. One whose text has
+A record's id follows from its content; a record keeps an id that is one in all the world. A second
+import of a file adds nothing, and one of a newer export adds only new records. One whose text has
 changed is another memory: which of them holds is for `supersedes` to say. A record with a name of
 its own (an entity, a relationship, a document) stays the same memory instead.
 

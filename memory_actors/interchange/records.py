@@ -186,7 +186,10 @@ class ForgottenLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, data: bytes) -> ForgottenFact:
-        """Return what was forgotten, or raise `InvalidInputError`."""
+        """Return the forgotten fact in a record.
+
+        :raises InvalidInputError: there is none.
+        """
         try:
             return msgspec.json.decode(data, type=cls).forgotten
         except msgspec.DecodeError as error:

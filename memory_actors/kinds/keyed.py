@@ -100,7 +100,7 @@ class KeyedDraft(Draft[R]):
 
 
 def rows_dump(name: str, row: type[Row], *lost: str) -> type[msgspec.Struct]:
-    """Return what a snapshot has of a kind: its rows in order, and the numbers of lost ones."""
+    """Return the type of a snapshot of a kind: its rows in order, and counts of lost ones."""
     fields = [("rows", GenericAlias(list, (row,)), []), *((one, int, 0) for one in lost)]
     return msgspec.defstruct(name, fields, frozen=True)
 

@@ -246,7 +246,8 @@ def oldest(
 ) -> tuple[str, ...] | None:
     """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
 
-    By the time it was true last, then by arrival. None if all together are too few.
+    They are in order of the time they were last true, then of arrival. Return None if all of them
+    are too few.
     """
     tenth = max(1, count // PRUNE_DIVISOR)
     unpinned = [row for row in rows if not row.pinned]

@@ -41,8 +41,8 @@ SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,
 COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
 ASKED_FOR: Final = 4.0
-"""Where a reply is asked for, turns of others lose this times what a reply loses elsewhere, or
-replies gain it."""
+"""A factor of the penalty of replies: where the query asks for a reply, turns of others lose it,
+or replies gain it."""
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
@@ -147,7 +147,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
 def _for_replies(firsts: list[FirstStage]) -> list[FirstStage]:
     """Let turns of others lose; or replies gain, if an index has turns and no reply.
 
-    Such an index is no chat, so that `reply` weighs little there.
+    Such an index is no chat, so `reply` has a small weight there.
     """
     said = [first.columns.said[first.taken] for first in firsts]
     pairs = list(zip(firsts, said, strict=True))

@@ -62,7 +62,7 @@ _logger = get_logger("memory_actors.users.recalls")
 
 
 class RecallAudit:
-    """Keeps and reads recalls. Where the settings ask for none, it reads what there is.
+    """Keeps and reads recalls. If the settings ask for none, it only reads earlier ones.
 
     The key of the hashes is made when it is first needed.
     """
@@ -78,7 +78,7 @@ class RecallAudit:
         self._tasks = BackgroundTasks()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._versions: dict[str, int] = {}
-        """Of the streams that were written last."""
+        """The last version of each stream that was written lately."""
         self.failed = 0
         """Recalls that could not be written."""
 

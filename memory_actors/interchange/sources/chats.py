@@ -1,8 +1,8 @@
 """Helpers for exports of chats: a conversation is a session, each message a memory.
 
-The words of the user, the model and its tools are taken over, wherever the export keeps them. What
-a machine says in the name of a speaker (thoughts, calls of tools, reminders) is told, and not taken
-over.
+The words of the user, the model and its tools are taken over, wherever the export keeps them. Text
+that a machine says in the name of a speaker (thoughts, calls of tools, reminders) is noted and left
+out.
 """
 
 import re

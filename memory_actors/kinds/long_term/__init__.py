@@ -2,7 +2,7 @@
 
 A newer fact may supersede older ones. `search/superseding` finds which: that needs vectors and
 texts. The older fact keeps a mark, which counts as long as the newer one lives and says the same.
-So deleting or rewording the newer one undoes it, and restoring that memory restores the mark. A
+Deleting or rewording the newer one undoes the mark, and restoring that memory brings it back. A
 reinstated memory is left alone until it is reworded. The summary of a newer one takes its place.
 """
 

@@ -75,7 +75,7 @@ class DefaultEmbedder:
         self._cache_dir = cache_dir
         self._loaded: OnnxEmbedder | None = None
         self._numbers: dict[str, npt.NDArray[Any]] = {}
-        """What was learnt of general text, by the names of its files."""
+        """Arrays learned from general text, by the names of their files."""
         self._codebook: Codebook | None = None
         self._says: npt.NDArray[np.bool_] | None = None
         """True for each token of the vocabulary that says something."""

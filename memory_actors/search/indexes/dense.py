@@ -161,7 +161,7 @@ class DenseIndex:
         return _proposed(view, self._signed(view, centre), query, k) if rows is None else rows
 
     def _by_graph(self, view: View, direction: Vectors, k: int) -> Rows | None:
-        """Return the living rows that graphs propose, in order; None if there are none."""
+        """Return the living rows that graphs propose, in order, or None if there is no graph."""
         rows = None if self.graph is None else self.graph.near(view, direction, k)
         if rows is not None:
             self._signs = None

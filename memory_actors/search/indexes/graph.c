@@ -113,7 +113,7 @@ static int lives(const struct search *search, int64_t segment, int64_t node)
     return row >= 0 && search->alive[row];
 }
 
-/* Return the least bucket that is close enough. Of many nodes in one bucket not all are. */
+/* Return the least bucket that is close enough, even if only some of its nodes are. */
 static int32_t least_bucket(const struct search *search)
 {
     return search->limit + (search->close >= search->wanted);
@@ -141,8 +141,8 @@ static int see(struct search *search, int64_t segment, int64_t node)
 }
 
 /* Expand the best nodes of a queue, at most `most` and a few together, so that reads overlap: score
- * their links that nobody has seen. Those that are close wait in the queue; with `everything`, the
- * others do too. Returns how many were expanded. */
+ * their links that nobody has seen. Close ones are added to the queue; with `everything`, the
+ * others are too. Returns how many were expanded. */
 static int expand(struct search *search, struct queue *queue, int64_t most, int everything)
 {
     const uint16_t *links[TOGETHER];

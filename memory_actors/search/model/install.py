@@ -290,7 +290,7 @@ def _refused(command: list[str], folder: Path) -> str | None:
     """Run a client; return why it failed, None if it did not."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     chosen = _SILENCE | ({"PIP_INDEX_URL": index} if index else {}) | os.environ
-    # What is on its way shows here: an index may say a byte now and then, and never end.
+    # Downloads in progress grow here: an index may send a byte now and then, and never end.
     chosen |= {"TMPDIR": str(folder), "UV_CACHE_DIR": str(folder / "uv")}
     sizes = [0]
 

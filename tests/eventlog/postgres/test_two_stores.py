@@ -401,7 +401,7 @@ async def test_pieces_under_way_come_before_a_new_owner_and_hold_up_no_append(st
 
 
 async def test_a_stream_of_that_name_in_another_schema_waits_for_nobody(stores, url):
-    """Who saves pieces in one store of a database holds up no claim or erasure in another one."""
+    """Saving pieces in one store of a database delays no claim or erasure in another."""
     import psycopg
 
     from eventlog import PgEventStore
