@@ -305,7 +305,7 @@ class _Peer:
             server.give_up()
             raise SystemClosedError("the store is about to be yours: try again")
         if server.closing:
-            raise SystemClosedError("the memory system is closing: try again")
+            raise SystemClosedError(frames.CLOSING)
         check(hello.choices, server.choices, os.getpid())
 
     # --- calls
@@ -365,7 +365,7 @@ class _Peer:
     async def _carried_out(self, call: frames.Call, session: ClientSession) -> frames.Message:
         try:
             if self._server.closing:
-                raise SystemClosedError("the memory system is closing: try again")
+                raise SystemClosedError(frames.CLOSING)
             value = await session.answer(call)
             if len(value) > frames.VALUE_BYTES_MAX:
                 raise InvalidInputError(
