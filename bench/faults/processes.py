@@ -131,7 +131,7 @@ class Crew:
         self.store = scratch / "store"
         self.plan, self.rng = plan, rng
         self.kills: list[float] = []
-        """The moments of all kills."""
+        """The moments of all kills, and of stops beside them that count as such."""
         self.notes: list[Path] = []
         self._places: list[list[Path]] = [[] for _ in range(plan.processes)]
         self._processes = [self._begun(place) for place in range(plan.processes)]
@@ -258,6 +258,7 @@ def _stop_owner(crew: Crew, for_s: float | None = None) -> None:
 def _stop_and_kill_owner(crew: Crew) -> None:
     pid = crew.owner()
     crew.signal(pid, signal.SIGSTOP)
+    crew.kills.append(time.time())  # from now on it writes nothing
     time.sleep(crew.plan.frozen_s / 2)
     crew.signal(pid, signal.SIGKILL)
 
@@ -268,6 +269,7 @@ def _stop_client(crew: Crew) -> None:
         crew.signal(crew.owner(), signal.SIGKILL)
         time.sleep(crew.plan.frozen_s / 2)
         crew.signal(pid, signal.SIGCONT)
+        crew.kills.append(time.time())  # it notes only now what the owner answered before
 
 
 def _kill_clients(crew: Crew) -> None:
