@@ -312,8 +312,7 @@ class Client:
             waiting.settle(message.value)
         elif isinstance(message, frames.CallFailed):
             error = waiting.raised.get(message.error) or error_of(message.error)
-            is_closed = isinstance(error, SystemClosedError)
-            is_closing = is_closed and (self._at.link is None or str(error) == frames.CLOSING)
+            is_closing = isinstance(error, SystemClosedError) and self._at.link is None
             if waiting.message.on.then or not is_closing:  # else it is asked of the next owner
                 waiting.fail(error)
         elif isinstance(message, frames.Yielded):

@@ -136,10 +136,6 @@ class Pong(Message, tag=12):
     """The answer to it."""
 
 
-CLOSING: Final = "the memory system is closing: try again"
-"""The error of a call that an owner on its way out has not begun."""
-
-
 class Closing(Message, tag=13):
     """The owner closes the store: it carries out nothing new."""
 

@@ -120,12 +120,18 @@ class OwnerServer:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            self.closing = True
             if not self.is_over and self._listening is not None:  # who comes waits for the next
                 self._loop.remove_reader(self._listening)
-            for peer in self._peers:
-                peer.link.send(frames.Closing())
-                peer.end_iterations()
+            self._tell_closing()
+
+    def _tell_closing(self) -> None:
+        """Take no more calls. Clients hear it first: they ask the next owner what is refused."""
+        if self.closing:
+            return
+        self.closing = True
+        for peer in self._peers:
+            peer.link.send(frames.Closing())
+            peer.end_iterations()
 
     def let_go(self) -> None:
         """Let go of the store if its loop does not run."""
@@ -199,7 +205,8 @@ class OwnerServer:
 
     async def close(self) -> None:
         """Take no more calls, wait for those in hand, and end all connections."""
-        self.closing = self.is_over = True
+        self._tell_closing()
+        self.is_over = True
         if self._server is None or self._listening is None:
             return
         OWNED_HERE.pop(self.address.secret, None)
@@ -305,7 +312,7 @@ class _Peer:
             server.give_up()
             raise SystemClosedError("the store is about to be yours: try again")
         if server.closing:
-            raise SystemClosedError(frames.CLOSING)
+            raise SystemClosedError("the memory system is closing: try again")
         check(hello.choices, server.choices, os.getpid())
 
     # --- calls
@@ -365,7 +372,7 @@ class _Peer:
     async def _carried_out(self, call: frames.Call, session: ClientSession) -> frames.Message:
         try:
             if self._server.closing:
-                raise SystemClosedError(frames.CLOSING)
+                raise SystemClosedError("the memory system is closing: try again")
             value = await session.answer(call)
             if len(value) > frames.VALUE_BYTES_MAX:
                 raise InvalidInputError(

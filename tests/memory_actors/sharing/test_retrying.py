@@ -12,10 +12,11 @@ from support.fakes import FakeEmbedder
 
 from memory_actors import Conversation, Extraction, Item, MemorySystem, Receipt
 from memory_actors.base.on import On
-from memory_actors.sharing import frames
+from memory_actors.sharing import frames, owning
 from memory_actors.sharing.address import reachable, read_address
 from memory_actors.sharing.at_once import _asked
 from memory_actors.sharing.generated_operations import DECLARED
+from memory_actors.sharing.links import FrameLink
 from memory_actors.sharing.values import packed
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +148,29 @@ async def test_a_client_that_reads_nothing_keeps_no_socket_of_a_closed_owner(
     with found:
         left = [one for one in _sockets() if "owner.sock" in one]
     assert left == []
+
+
+async def test_a_client_hears_of_the_end_before_a_call_is_refused(tmp_path: Path) -> None:
+    """Otherwise it would take the refusal for an answer, and not ask the next owner."""
+    store, heard = tmp_path / "store", list[frames.Said]()
+    memory = await MemorySystem.open(store, embedder=FakeEmbedder())
+    address = read_address(store)
+    assert address is not None
+    _, link = await asyncio.get_running_loop().create_unix_connection(
+        lambda: FrameLink(lambda _, said: heard.append(said), lambda *_: None, 1 << 20),
+        str(store / "owner.sock"),
+    )
+    link.send(frames.Hello(frames.PROTOCOL, address.secret, "client", 1, {}, keeps=True))
+    while not heard:  # the welcome
+        await asyncio.sleep(0)
+    server, _ = owning._owned[memory]
+    (peer,) = server._peers
+    link.send(call(1, "add", "likes tea"))
+    while not peer._tasks:
+        await asyncio.sleep(0)
+    await server.close()  # before the call begins
+    await memory.close()
+    assert [type(one) for one in heard[1:]] == [frames.Closing, frames.CallFailed]
 
 
 def _sockets() -> list[str]:
