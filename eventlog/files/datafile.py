@@ -23,10 +23,10 @@ from eventlog.core.errors import DiskFull, LogLocked, LogUnavailable, StorageFai
 
 # --- opening a file of a store: the file must be a regular one
 #
-# Opening a pipe may block for ever, and a device may be endless. So files of a store are opened
-# here: without a wait, and looked at before anything is read. A file that is read may be reached by
-# a symbolic link, as mounted secrets are. A file that is made or overwritten in place may not
-# (`O_NOFOLLOW`): its content would go into somebody else's.
+# Opening a pipe may block for ever, and a device may be endless. Therefore every file of a store is
+# opened here, without a wait, and its type is checked before anything is read. A file that is read
+# may be reached by a symbolic link, as mounted secrets are. A file that is made or overwritten in
+# place may not (`O_NOFOLLOW`): its content would go into somebody else's.
 
 
 OWNER_ONLY = 0o600

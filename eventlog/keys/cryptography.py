@@ -8,8 +8,8 @@ From the key of an owner, 32 random bytes, three keys are derived for each strea
 hashes names, one makes the name by which a ciphertext under a deleted key is recognised.
 
 GCM is broken by two messages under one nonce, and the version of an event would repeat as one:
-after a failed append, a rollback or a restored backup. So nonces are 96 random bits. By NIST SP
-800-38D at most 2**32 messages may be encrypted so under one key: `ENCRYPTIONS_MAX` events leave
+after a failed append, a rollback or a restored backup. Therefore nonces are 96 random bits. By NIST
+SP 800-38D at most 2**32 messages may be encrypted so under one key: `ENCRYPTIONS_MAX` events leave
 half of that to snapshots and repeated attempts.
 """
 

@@ -1,9 +1,8 @@
 """Reading events: one statement a read, from rows to what callers get, checked on the way.
 
 A row has the header of a frame and its payload, which makes the frame whole, archived or not. A
-payload that is gone has a time at which it went; what is left of the frame then has no CRC, and
-only its chain is checked, by `verify`, which reads all events up to where the log ended at the
-start.
+payload that is gone has a time at which it went. The rest of its frame has no CRC: `verify` checks
+its chain, over all events that the log had when `verify` began.
 """
 
 import hashlib

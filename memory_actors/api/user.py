@@ -213,8 +213,21 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
 
         :raises QuotaExceededError: everything else is pinned, or it could never fit.
         """
-        given: dict[str, Any] = {n: value for n, value in locals().items() if n != "self"}
-        return await self.add(**given, auto_prune=True)
+        return await self.add(
+            content,
+            memory_type,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            session_id=session_id,
+            role=role,
+            key=key,
+            memory_id=memory_id,
+            pinned=pinned,
+            auto_prune=True,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+            ttl_s=ttl_s,
+        )
 
     async def add_many(
         self,

@@ -2,9 +2,9 @@
 
 Below the server, because erasing a user takes the user's keys away, server or not.
 
-A key is `ma_<id>_<secret>`. The id is public: it is how a key is found, listed and revoked. Nobody
-but its owner keeps the secret: we keep the SHA-256 of the whole key, since 256 random bits cannot
-be guessed, however fast the hash is.
+A key is `ma_<id>_<secret>`. The id is public: it is how a key is found, listed and revoked. Only
+its owner keeps the secret. The store has the SHA-256 of the whole key: a fast hash is enough, since
+256 random bits cannot be guessed.
 
 Keys are kept in `api_keys.json` in the data directory, which is replaced as a whole and under a
 lock; a server notices a new version at its next request. If several processes share a store, the

@@ -3,8 +3,8 @@
 One number, `since`, is the time up to which all that was due has been run. The next run is due at
 the first named time after it, or now if that is past: one run catches up for all missed ones.
 `since` is kept when a run begins, so that a run that takes the process down is not repeated at each
-start, and again when it ends; closing puts the old one back. Of processes that share a store, the
-one that keeps `since` first runs. A run waits up to `JITTER_S`, for not all to start at once.
+start, and again when it ends; closing puts the old one back. If processes share a store, the
+first one that keeps `since` runs. A run waits up to `JITTER_S`, for not all to start at once.
 
 `since` is a moment, so an hour that comes twice runs nothing twice, and a time that the clocks skip
 is due right after the gap. The loop looks at the clock once a minute: a machine that was suspended

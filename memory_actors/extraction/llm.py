@@ -1,8 +1,8 @@
 """An extractor that asks a language model: any OpenAI-compatible endpoint (extra `llm`).
 
-What messages say may be meant for the model. They are quoted, and the prompt says that no
-instruction in them holds. That makes an injection harder, not impossible; what bounds it is that
-the model can name only the facts and messages that it was shown, by number, all of one trust
+Messages may hold instructions for the model. They are quoted, and the prompt says that no
+instruction in them holds. An injection is harder then, but possible. It is bounded, because the
+model can name only the facts and messages that it was shown, by number, all of one trust
 (`batches.py`).
 
 A server that knows no schemas is asked without, and small models seldom give exactly what was asked

@@ -64,15 +64,14 @@ def _well_formed(said: Proposal) -> Proposal:
     if not isinstance(said.occurred_at, datetime | None):
         raise errors.InvalidInputError("occurred_at must be a datetime")
     validation.time_us(said.occurred_at, "occurred_at")
+    check = validation.check_text
     return msgspec.structs.replace(
         said,
-        action=validation.check_text(said.action, "action"),
-        text=None if said.text is None else validation.check_text(said.text, "text"),
-        replaces=None
-        if said.replaces is None
-        else validation.check_text(said.replaces, "replaces"),
-        message_ids=tuple(validation.check_text(one, "message_ids") for one in said.message_ids),
-        reason=validation.check_text(said.reason, "reason"),
+        action=check(said.action, "action"),
+        text=None if said.text is None else check(said.text, "text"),
+        replaces=None if said.replaces is None else check(said.replaces, "replaces"),
+        message_ids=tuple(check(one, "message_ids") for one in said.message_ids),
+        reason=check(said.reason, "reason"),
     )
 
 
@@ -130,10 +129,8 @@ class ExtractRequest(NamedTuple):
 
     def checked(self, scope: Scope) -> "ExtractRequest":
         """Validate the request; the session defaults to that of the handle."""
-        session_id, ids = (
-            validation.check_optional_name(self.session_id, "session_id"),
-            self.message_ids,
-        )
+        session_id = validation.check_optional_name(self.session_id, "session_id")
+        ids = self.message_ids
         validation.check_count(self.batches_max, "batches_max")
         validation.check_flag(self.dry_run, "dry_run")
         if ids is None:

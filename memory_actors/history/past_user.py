@@ -60,8 +60,8 @@ from memory_actors.users.live_user import UserView
 #
 # The state is that of the nearest snapshot and the events after it. A payload that retention
 # dropped matters only if the memory was compressed after the version: then its text is lost, which
-# is an error unless the caller asks for what is left. Who asks gets a fold of all events, because a
-# snapshot still has the rows of such memories.
+# is an error unless the caller asks for what is left. That is a fold of all events, because a
+# snapshot still has the rows of these memories.
 
 
 class StateThen(NamedTuple):

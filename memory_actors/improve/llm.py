@@ -1,8 +1,8 @@
 """A critic and a reviser that ask a language model: any OpenAI-compatible endpoint.
 
 The text and its critique may hold instructions that are meant for the model. They are quoted, and
-the system prompt says that no instruction in them holds. That makes an injection harder, not
-impossible.
+the system prompt says that no instruction in them holds. An injection is harder then, but
+possible.
 
 Models wrap the JSON they are asked for in words or in a code fence, so it is looked for; an answer
 without it still counts if it names its score (`score: 0.7`, `7/10`).

@@ -145,9 +145,9 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
 
 
 def _for_replies(firsts: list[FirstStage]) -> list[FirstStage]:
-    """Let turns of others lose; or replies gain, if an index has turns and no reply.
+    """Let turns of others lose, or let replies gain if another index has only turns.
 
-    Such an index is no chat, so `reply` has a small weight there.
+    The weight of `reply` is too small in an index without replies, which is not taken for a chat.
     """
     said = [first.columns.said[first.taken] for first in firsts]
     pairs = list(zip(firsts, said, strict=True))

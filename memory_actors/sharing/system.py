@@ -132,9 +132,20 @@ class MemorySystem(Operations):
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
             others: see the message. In all these cases nothing was touched.
         """
-        given: dict[str, Any] = locals()
-        names = (one.name for one in dataclasses.fields(StoreParts))
-        parts = StoreParts(**{name: given[name] for name in names})
+        parts = StoreParts(
+            embedder=embedder,
+            summarizer=summarizer,
+            supersedes=supersedes,
+            extractor=extractor,
+            reranker=reranker,
+            clock=clock,
+            new_id=new_id,
+            settings=settings,
+            alerts=alerts,
+            metrics=metrics,
+            reindex=reindex,
+            encrypt=encrypt,
+        )
 
         async def opened() -> Any:
             if (url := server_url(directory)) is not None:

@@ -125,8 +125,8 @@ class SavedSegment(msgspec.Struct, frozen=True):
 # sentences and mixtures of them, the best 400 by sketches have 0.989, the best 600 have 0.999. The
 # query has its eight bits. A sketch of 384 coordinates takes 96 bytes, and 7 ns if it is cached.
 #
-# Some models put most into a few coordinates, and two bits of these are too few. So 32 coordinates
-# at a time are mixed by a Hadamard matrix, which changes no product.
+# Some models put most into a few coordinates, and two bits of these are too few. Therefore 32
+# coordinates at a time are mixed by a Hadamard matrix, which changes no product.
 
 
 def _width(dimension: int) -> int:

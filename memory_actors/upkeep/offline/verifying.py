@@ -4,7 +4,7 @@ A child reads (child.py), for a damaged file can end whoever does. If it crashes
 
 The log checks itself (`EventLog.verify`), and the child replays every user: a state that begins
 with the snapshot must be the one that begins with nothing, and the totals over all users must be
-the sum of their states. Without its keys, the log of an encrypted store is verified, but no state.
+the sum of their states. Without the keys of an encrypted store, only its log is verified.
 
 Index files and vectors are derived, and damaged ones are rebuilt, never served. They are compared
 with the states all the same: a disk that damages one file damages others. A file may be older than

@@ -140,8 +140,8 @@ class Writing(Redacting):
         if until_us is not None:
             if rewords:
                 raise InvalidInputError(
-                    f"what is said here needs a review, and only what is added to {self.kind.NAME} "
-                    "memory can wait for one: add it as a new memory, and delete the old one"
+                    f"this text needs a review, and in {self.kind.NAME} memory only new memories "
+                    "can wait for one: add it as a new memory, and delete the old one"
                 )
             said["held_until_us"] = until_us
             if hasattr(command, "auto_prune"):  # what is there does not go for it

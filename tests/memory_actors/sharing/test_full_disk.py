@@ -85,7 +85,7 @@ async def test_writes_are_refused_by_name(full: Path) -> None:
 async def test_without_its_derived_data_a_store_is_read(
     full: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What can be derived again is kept in memory; a write says that there is no room."""
+    """Derived data is kept in memory; a write is refused because there is no room."""
     (full / "derived.mdb").unlink()
     with (full.parent / "more").open("wb", buffering=0) as filling, suppress(OSError):
         while filling.write(b"x" * 512):
