@@ -222,18 +222,31 @@ class Streamed(_Around):
     def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
         super().__init__(stream)
         self._dialect, self._done = dialect, done
+        self._events, self._awaited = self._read(), self._read_async()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._events
+
+    def __next__(self) -> Any:
+        return next(self._events)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._awaited
+
+    async def __anext__(self) -> Any:
+        return await anext(self._awaited)
+
+    def _read(self) -> Iterator[Any]:
         said = []
         for event in self._target:
             said.append(self._dialect.delta(event))
             yield event
         self._done("".join(said))
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def _read_async(self) -> AsyncIterator[Any]:
         said = []
         async for event in self._target:
             said.append(self._dialect.delta(event))

@@ -15,7 +15,8 @@ from memory_actors.base.small_files import read_small
 
 PROTOCOL: Final = 1
 """That of `frames.py`."""
-WAIT_S: Final = 10.0
+WAIT_S: Final = 5.0
+"""A person waits for the hook: an owner that is stopped says nothing."""
 ADDRESS_BYTES_MAX: Final = 64 << 10
 HELLO, REFUSED, CALL, ANSWERED, CALL_FAILED = 0, 2, 3, 7, 8
 _NUMBERS: Final = {

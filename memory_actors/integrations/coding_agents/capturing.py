@@ -33,6 +33,8 @@ STEP_CHARACTERS_MAX: Final = 2_000
 ERROR_CHARACTERS_MAX: Final = 300
 """The limit for what is kept of the output of a failed command."""
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
+COPIED_MAX: Final = 2_000
+"""The limit for the memories of other sessions in which turns are looked for."""
 LAST_TURN: Final = "last_turn"
 """The metadata of a summary that names the last turn which it is about."""
 NO_KIND: Final = {"exists": False}
@@ -99,10 +101,11 @@ async def capture(
     if not turns:
         return Captured()
     fixes = dict(_fixes(turns))
-    told = [(turn, fixes.get(number, [])) for number, turn in enumerate(turns)]
     stored = await _newest(user, session, NO_KIND)
     last = "" if stored is None else stored.memory_id.removesuffix(REPLY)
     known = next((n for n, turn in enumerate(turns) if _id(session, turn) == last), -1)
+    copied = await _copied(user, session, turns, cleaner) if known < 0 else ()
+    told = [(turn, fixes.get(n, [])) for n, turn in enumerate(turns) if n not in copied]
     memories = episodes = 0
     if known >= 0:
         memories += await _renewed(user, list(_items(session, turns[known], (), cleaner))[1:])
@@ -117,7 +120,27 @@ async def capture(
         summarise and (memories or summary.metadata.get(LAST_TURN) != turns[-1].prompt.id)
     ):
         await _summarise(user, session, turns[-1], summary, summarizer)
-    return Captured(len(turns) - known - 1, memories, episodes)
+    return Captured(len(told) - known - 1, memories, episodes)
+
+
+async def _copied(
+    user: UserMemory, session: Session, turns: Sequence[Turn], cleaner: Cleaner
+) -> set[int]:
+    """Return the numbers of the turns that another session has: one that was forked from it.
+
+    A copy of a prompt has the same text and time, and may have another id.
+    """
+    times = [turn.prompt.time for turn in turns]
+    there = await user.list_memories(
+        ["long_term"],
+        filters={"kind": NO_KIND},
+        since=min(times),
+        until=max(times),
+        limit=COPIED_MAX,
+    )
+    others = {(one.content, one.occurred_at) for one in there if one.session_id != session.id}
+    said = enumerate(turn.prompt for turn in turns)
+    return {n for n, one in said if (cleaner.clean(one.text), one.time) in others}
 
 
 async def _newest(user: UserMemory, session: Session, kind: object) -> Memory | None:

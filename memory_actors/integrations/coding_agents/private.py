@@ -1,8 +1,11 @@
 """Removes secrets before they leave a hook: those of `redaction.py`, and values of `.env` files."""
 
+import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +22,12 @@ SENSITIVE: Final = re.compile(
 VALUE_LENGTH_MIN, SENSITIVE_LENGTH_MIN = 8, 4
 TEXT_CHARACTERS_MAX: Final = 20_000
 """The limit for a text; longer ones are pasted files."""
-ENV_FILES_MAX: Final = 20
+ENV_FILES_MAX: Final = 100
 ENV_BYTES_MAX: Final = 1 << 20
+DIRECTORIES_MAX: Final = 1_000
+"""The limit for the directories in which such files are looked for, the upper ones first."""
+OTHERS: Final = ("node_modules", "site-packages")
+"""Directories with the files of other projects."""
 
 
 class Cleaner:
@@ -48,11 +55,7 @@ def _of_env(values: Mapping[str, str], text: str) -> Iterator[tuple[int, int, st
 
 def _env_values(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    try:
-        files = sorted(root.glob(".env*"))[:ENV_FILES_MAX]
-    except OSError:
-        return found
-    for path in files:
+    for path in islice(_env_files(root), ENV_FILES_MAX):
         try:
             with opened(path) as file:
                 text = file.read(ENV_BYTES_MAX).decode("utf-8", "replace")
@@ -65,3 +68,20 @@ def _env_values(root: Path) -> dict[str, str]:
             if len(value) >= least:
                 found.setdefault(value, name)
     return found
+
+
+def _env_files(root: Path) -> Iterator[Path]:
+    waiting = deque([root])
+    for _ in range(DIRECTORIES_MAX):
+        if not waiting:
+            return
+        try:
+            with os.scandir(waiting.popleft()) as entries:
+                there = sorted((one.name, one.is_dir(follow_symlinks=False), one) for one in entries)
+        except OSError:
+            continue  # no directory, or not ours to read
+        for name, is_directory, entry in there:
+            if name.startswith(".env") and not is_directory:
+                yield Path(entry)
+            elif is_directory and not name.startswith(".") and name not in OTHERS:
+                waiting.append(Path(entry))

@@ -272,6 +272,31 @@ async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) 
 
 
 @pytest.mark.anyio
+async def test_a_fork_of_a_session_adds_only_what_it_has_more(
+    shop: Path, open_memory: Any
+) -> None:
+    """A host copies the lines into a new transcript, and may give them other ids."""
+    project = project_of(str(shop))
+    old = [said(1, "done one", Ran("sh", "ls")), said(2, "done two")]
+    copied = [turn._replace(prompt=turn.prompt._replace(id=f"f{n}")) for n, turn in enumerate(old)]
+    async with open_memory() as memory:
+        user = memory.user(project.user_id)
+        await capture(memory, project, Session("claude-code", "s"), old)
+        fork = Session("claude-code", "fork")
+        none = await capture(memory, project, fork, copied)
+        some = await capture(memory, project, fork, [*copied, said(3)])
+        more = await capture(memory, project, fork, [*copied, said(3), said(4)])
+        facts = await user.list_memories(["long_term"], filters={"kind": {"exists": False}})
+        summaries = await user.list_memories(filters={"kind": "session summary"})
+
+    assert (none, some, more) == (Captured(), Captured(1, 1, 0), Captured(1, 1, 0))
+    assert [one.content for one in facts] == [
+        "prompt 4", "prompt 3", "done two", "prompt 2", "done one", "prompt 1"
+    ]  # fmt: skip
+    assert summaries[0].content == "user: prompt 3\nuser: prompt 4"
+
+
+@pytest.mark.anyio
 async def test_a_summary_is_rewritten_only_where_it_is_asked_for(
     shop: Path, open_memory: Any
 ) -> None:
@@ -478,14 +503,16 @@ def test_a_secret_that_is_cut_is_taken_out_too(shop: Path) -> None:
 def test_what_is_private_is_taken_out(shop: Path) -> None:
     key = "AKIA" + "IOSFODNN7EXAMPL2"
     (shop / ".env").write_text('export DB_PASSWORD="hunt"\nMODE=dev\nHOST=db.internal.example\n')
+    (shop / "apps" / "web").mkdir(parents=True)
+    (shop / "apps" / "web" / ".env.local").write_text("PAY_TOKEN=zebra\n")
     text = (
-        f"<private>my salary</private> {key} as hunt at db.internal.example, dev, not me:hunt@db, "
+        f"<private>my salary</private> {key} with zebra, as hunt at db.internal.example, dev, not me:hunt@db, "
         "but hunting <private>open"
     )
 
     cleaned = Cleaner(shop).clean(text)
 
-    for secret in ("salary", key, "hunt ", ":hunt", "db.internal.example", "open"):
+    for secret in ("salary", key, "zebra", "hunt ", ":hunt", "db.internal.example", "open"):
         assert secret not in cleaned
     assert "dev" in cleaned
     assert "but hunting" in cleaned
