@@ -20,6 +20,7 @@ from memory_actors.cli.running import (
     opening,
     run,
 )
+from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, clients
 from memory_actors.sharing.address import has_password
 
@@ -77,8 +78,13 @@ def place_in_configuration(app: App) -> str:
 @tools_option
 @options.reads
 @options.speaks_for
+@click.option(
+    "--reads-project",
+    is_flag=True,
+    help="Search the memory of the project in this directory, too, as hooks store it.",
+)
 @click.pass_context
-def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
+def mcp(context: click.Context, /, tool_sets: tuple[str, ...], reads_project: bool) -> None:
     """Serve the memory over MCP, on stdin and stdout: a client starts this by itself.
 
     Needs the extra `mcp`. Several may run on one directory. `install` tells a client of it. Without
@@ -91,11 +97,12 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
 
     app = context.ensure_object(App)
     in_data_directory(app)
+    scopes = [*app.reads, *([project_of(".").user_id] if reads_project else [])]
 
     async def whole() -> None:
         async with opening(app, keeps=True) as memory:
             user_id = await chosen_user(app, memory)
-            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=app.reads)
+            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=scopes)
 
     run(whole)
 

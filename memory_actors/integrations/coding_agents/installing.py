@@ -74,7 +74,8 @@ def changes_of(host: str, command: Command | None) -> "list[Change]":
 
 
 def _server(command: Command) -> list[str]:
-    return [*clients.program(), "mcp", "--data", command.data, "--user", command.user]
+    named = ["--data", command.data, "--user", command.user]
+    return [*clients.program(), "mcp", *named, *([] if command.team else ["--reads-project"])]
 
 
 def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:

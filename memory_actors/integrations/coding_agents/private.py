@@ -77,7 +77,9 @@ def _env_files(root: Path) -> Iterator[Path]:
             return
         try:
             with os.scandir(waiting.popleft()) as entries:
-                there = sorted((one.name, one.is_dir(follow_symlinks=False), one) for one in entries)
+                there = sorted(
+                    (one.name, one.is_dir(follow_symlinks=False), one) for one in entries
+                )
         except OSError:
             continue  # no directory, or not ours to read
         for name, is_directory, entry in there:

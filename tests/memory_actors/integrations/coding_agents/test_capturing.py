@@ -1,6 +1,7 @@
 """Sessions of coding agents: read from each host's transcripts, stored once, found again."""
 
 import json
+import os
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from memory_actors import (
     CallableSummarizer,
     Cluster,
     InvalidInputError,
+    MemorySystem,
     SummarizerError,
 )
 from memory_actors import sync as blocking
@@ -272,9 +274,7 @@ async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) 
 
 
 @pytest.mark.anyio
-async def test_a_fork_of_a_session_adds_only_what_it_has_more(
-    shop: Path, open_memory: Any
-) -> None:
+async def test_a_fork_of_a_session_adds_only_what_it_has_more(shop: Path, open_memory: Any) -> None:
     """A host copies the lines into a new transcript, and may give them other ids."""
     project = project_of(str(shop))
     old = [said(1, "done one", Ran("sh", "ls")), said(2, "done two")]
@@ -506,8 +506,8 @@ def test_what_is_private_is_taken_out(shop: Path) -> None:
     (shop / "apps" / "web").mkdir(parents=True)
     (shop / "apps" / "web" / ".env.local").write_text("PAY_TOKEN=zebra\n")
     text = (
-        f"<private>my salary</private> {key} with zebra, as hunt at db.internal.example, dev, not me:hunt@db, "
-        "but hunting <private>open"
+        f"<private>my salary</private> {key} with zebra, as hunt at db.internal.example, dev, not "
+        "me:hunt@db, but hunting <private>open"
     )
 
     cleaned = Cleaner(shop).clean(text)
@@ -718,6 +718,23 @@ def test_a_session_is_captured_and_told_to_the_next_one(home: Path, shop: Path) 
     assert not Path(pausing.log_path()).exists()
     pausing.pause([project_of(str(shop)).user_id])
     assert hooked(home, start, data) is None
+
+
+@pytest.mark.anyio
+async def test_the_installed_server_recalls_what_was_captured(home: Path, shop: Path) -> None:
+    """Where hooks bring nothing back at a prompt, the tool `recall` does."""
+    mcp = pytest.importorskip("mcp", reason="needs mcp, of the extra dev")
+    WRITERS["codex"](home, shop)
+    async with MemorySystem.open(home / "memory") as memory:
+        await backfill(memory, ["codex"])
+    server, _ = changes_of("cursor", Command(str(home / "memory")))
+    ours = json.loads(server.after or b"")["mcpServers"]["memory-actors"]
+    runs = mcp.StdioServerParameters(**ours, cwd=shop, env=dict(os.environ))
+
+    async with mcp.Client(runs) as client:
+        found = (await client.call_tool("recall", {"query": ASKED})).structured_content
+
+    assert REPLIED in [one["content"] for one in found["memories"]]
 
 
 @pytest.mark.anyio
