@@ -47,7 +47,6 @@ HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts", "exam
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
 OF_READERS = {
     "agent.py",
-    "chat.py",
     "first.py",
     "typed_example.py",
     "letters.py",
@@ -102,17 +101,17 @@ def test_what_the_readme_plugs_in_prints_what_it_says(
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The directory of a reader who pasted the tutorial block by block, and what was shown."""
     directory = tmp_path_factory.mktemp("reader")
-    chat, first, *others = blocks("docs/tutorial.md")
-    shown = printed_by(directory, "-c", chat) + printed_by(directory, "-c", first)
+    first, *others = blocks("docs/tutorial.md")
+    shown = printed_by(directory, "-c", first)
     session = "".join(f"{block}\n" for block in others if not is_program(block))
     shown += printed_by(directory, *PROMPT, stdin=session)
     return directory, shown + printed_by(directory, "-c", others[-1])
 
 
 def test_the_tutorial_prints_what_it_says(followed: tuple[Path, str]) -> None:
-    chat, first, *_, last = parts = blocks("docs/tutorial.md")
-    assert [is_program(part) for part in parts].count(True) == 3
-    assert all(map(is_program, (chat, first, last)))
+    first, *_, last = parts = blocks("docs/tutorial.md")
+    assert [is_program(part) for part in parts].count(True) == 2
+    assert is_program(first) and is_program(last)
     check_printed("\n".join(parts), followed[1])
 
 
