@@ -134,16 +134,18 @@ def _in_turn(
 class FastEmbedder:
     """A model that fastembed knows; it fetches the weights when it is first used.
 
+    `folder` has its files, if it is not to be fetched.
+
     :raises MissingExtraError: fastembed is not installed.
     """
 
     query_prefix = ASKS
     batch_texts_max = 16
 
-    def __init__(self, model: str):
+    def __init__(self, model: str, *, folder: str | None = None):
         with importing("This embedder needs fastembed", "fastembed"):
             from fastembed import TextEmbedding
-        self._name, self._kind = model, TextEmbedding
+        self._name, self._kind, self._folder = model, TextEmbedding, folder
 
     @property
     def fingerprint(self) -> str:
@@ -169,7 +171,7 @@ class FastEmbedder:
     @cached_property
     def _model(self) -> Any:
         try:
-            return self._kind(self._name, threads=1)
+            return self._kind(self._name, threads=1, specific_model_path=self._folder)
         except Exception as error:  # of a hub, a file or the runtime
             raise EmbedderError(
                 f"fastembed cannot load {self._name}: {type(error).__name__}: {error}"

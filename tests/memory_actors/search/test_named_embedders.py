@@ -19,9 +19,10 @@ from memory_actors import (
 )
 from memory_actors.search.embedding import served
 from memory_actors.search.embedding.default import JoinedEmbedder
-from memory_actors.search.embedding.local_models import OnnxFolder, SentenceEmbedder
+from memory_actors.search.embedding.local_models import FastEmbedder, OnnxFolder, SentenceEmbedder
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
+from memory_actors.search.embedding.served import ASKS
 from memory_actors.search.model.installed import GRAPH_FILE, model_dir
 
 pytestmark = pytest.mark.anyio
@@ -161,6 +162,38 @@ def test_a_folder_says_which_state_is_the_vector(exported: Path, tmp_path: Path)
 
     assert np.allclose(np.linalg.norm(first, axis=1), 1, atol=1e-5)
     assert not np.allclose(first, mean, atol=0.1)
+
+
+@pytest.fixture(scope="session")
+def fastembed_folder(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same files, and those that fastembed wants beside them."""
+    pytest.importorskip("fastembed", reason="fastembed is not installed")
+    folder = shutil.copytree(exported, tmp_path_factory.mktemp("fastembed") / "model")
+    (folder / "config.json").write_text('{"pad_token_id": 0}')
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 256, "pad_token": "[PAD]"}')
+    (folder / "special_tokens_map.json").write_text('{"pad_token": "[PAD]"}')
+    return str(folder)
+
+
+def test_fastembed_gives_the_vectors_of_its_models(
+    fastembed_folder: str, minilm_fp32: OnnxEmbedder
+) -> None:
+    embedder = FastEmbedder("sentence-transformers/all-MiniLM-L6-v2", folder=fastembed_folder)
+
+    found = embedder.embed([*TEXTS, f"{ASKS}{TEXTS[0]}"])
+
+    assert found.shape == (len(TEXTS) + 1, embedder.dimension) == (len(TEXTS) + 1, 384)
+    assert np.allclose(found[:-1], minilm_fp32.embed(TEXTS), atol=1e-4)
+    assert np.allclose(found[-1], found[0], atol=1e-4)
+
+
+def test_a_model_that_fastembed_does_not_have_is_refused(
+    fastembed_folder: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match="no model 'klingon'"):
+        _ = FastEmbedder("klingon", folder=fastembed_folder).dimension
+    with pytest.raises(EmbedderError, match="fastembed cannot load"):
+        FastEmbedder("BAAI/bge-small-en-v1.5", folder=str(tmp_path)).prepare()
 
 
 def test_other_files_are_another_model(exported: Path, tmp_path: Path) -> None:
