@@ -33,8 +33,8 @@ STEP_CHARACTERS_MAX: Final = 2_000
 ERROR_CHARACTERS_MAX: Final = 300
 """The limit for what is kept of the output of a failed command."""
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
-COPIED_MAX: Final = 2_000
-"""The limit for the memories of other sessions in which turns are looked for."""
+COPIED_MAX: Final = 1_000
+"""The limit for the memories in which turns are looked for: a server lists no more at once."""
 LAST_TURN: Final = "last_turn"
 """The metadata of a summary that names the last turn which it is about."""
 NO_KIND: Final = {"exists": False}
