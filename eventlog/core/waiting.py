@@ -158,7 +158,7 @@ class Turns:
                 count -= 1
 
 
-class Room:
+class QueueRoom:
     """Room in a queue for events and their bytes; callers who wait for it go in as they came."""
 
     def __init__(self, events_max: int, bytes_max: int):

@@ -107,7 +107,7 @@ REQUESTS_PAGE = _page_of("request", "key", "t.last_version <= s.erased_version")
 DERIVED_PAGE = _page_of("derived", "name", "s.epoch = coalesce(%b, s.epoch)")
 
 
-class Erasing(SideTables):
+class PgErasing(SideTables):
     """The part of a store that archives, drops and erases."""
 
     _clock: Callable[[], int]

@@ -32,7 +32,7 @@ from eventlog.postgres.database import (
     connect,
     patiently,
 )
-from eventlog.postgres.erasing import Erasing
+from eventlog.postgres.erasing import PgErasing
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import KnownRequest
 from eventlog.postgres.tables import prepare
@@ -51,7 +51,7 @@ SIZE = """
 """
 
 
-class PgEventStore(Erasing, requests.TakesAppends):
+class PgEventStore(PgErasing, requests.TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {

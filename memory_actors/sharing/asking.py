@@ -36,7 +36,7 @@ class OwnerFailed(Exception):
     """The owner refused a call, or failed."""
 
 
-class Row(dict[str, Any]):
+class ResultRow(dict[str, Any]):
     """A struct of a result: its fields are attributes, and those that were left out are None."""
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class Row(dict[str, Any]):
         return self.get(name)
 
 
-class Owner:
+class OwnerConnection:
     """A connection to the process that has a store open. Each call blocks the thread."""
 
     def __init__(self, directory: str):
@@ -98,14 +98,14 @@ class Owner:
         return bytes(data)
 
 
-class Handle:
+class OwnerHandle:
     """A handle of a user in the owner. Awaiting a call of it blocks, and needs no event loop."""
 
-    def __init__(self, owner: Owner, on: Sequence[str | None], name: str = ""):
+    def __init__(self, owner: OwnerConnection, on: Sequence[str | None], name: str = ""):
         self._owner, self._on, self._name = owner, on, name
 
-    def __getattr__(self, name: str) -> "Handle":
-        return Handle(self._owner, self._on, f"{self._name}.{name}".lstrip("."))
+    def __getattr__(self, name: str) -> "OwnerHandle":
+        return OwnerHandle(self._owner, self._on, f"{self._name}.{name}".lstrip("."))
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Carry out the operation of this name."""
@@ -161,7 +161,7 @@ class _Unpacking:
         if kind is list:
             return [self.value() for _ in range(size)]
         if kind is dict:
-            return Row((self.value(), self.value()) for _ in range(size))
+            return ResultRow((self.value(), self.value()) for _ in range(size))
         if kind == "time":
             return _seconds(self._taken(1), self._taken(size))
         return self._taken(size).decode() if kind is str else self._taken(size)

@@ -58,7 +58,7 @@ def _no_constant(name: str) -> NoReturn:
 _JSON: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
-class _Text:
+class _ConfigText:
     def __init__(self, text: str, comments: bool):
         self.text = _COMMENT.sub(_blanked, text) if comments else text
         self.json = _LAST_COMMA.sub(_blanked, self.text) if comments else text
@@ -99,7 +99,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 def parsed(text: str, *, comments: bool = False) -> Any:
     """Return the value of a text, or raise `InvalidInputError`."""
-    return _Text(text, comments).data
+    return _ConfigText(text, comments).data
 
 
 def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
@@ -112,7 +112,7 @@ def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: b
     outer, key = path
     if text is None or not text.strip():
         return (text or "") + json.dumps({outer: {key: data}}, indent=2, ensure_ascii=False)
-    read = _Text(text, comments)
+    read = _ConfigText(text, comments)
     root = read.object(read.skip(0), "the file")
     held = root.members.get(outer)
     if held is None:
@@ -157,7 +157,7 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     """
     if not text.strip():
         return text
-    read = _Text(text, comments)
+    read = _ConfigText(text, comments)
     root = read.object(read.skip(0), "the file")
     outer, key = path
     held = root.members.get(outer)

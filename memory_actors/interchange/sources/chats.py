@@ -14,7 +14,7 @@ import msgspec
 
 from memory_actors.interchange.files import files_in
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.json_items import Room, json_items
+from memory_actors.interchange.sources.json_items import JsonLimits, json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
@@ -47,7 +47,7 @@ def conversations(
 
     for name, file in files_in(path, wanted):
         only: port.Fields = {}
-        room = Room(f"{path}, {name}")
+        room = JsonLimits(f"{path}, {name}")
         items = json_items(file, f"{path}, {name}", CONVERSATIONS)
         for number, (member, value) in enumerate(items, start=1):
             if member not in CONVERSATIONS:

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.databases import Database, columns, database, has_table, rows
+from memory_actors.interchange.sources.databases import (
+    SqliteDB,
+    columns,
+    database,
+    has_table,
+    rows,
+)
 
 FILE: Final = "claude-mem.db"
 OBSERVATIONS: Final = "observations"
@@ -56,7 +62,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             reading.note(NOT_COMPRESSED)
 
 
-def _rows(connection: Database, table: str) -> Iterator[port.Fields]:
+def _rows(connection: SqliteDB, table: str) -> Iterator[port.Fields]:
     if not has_table(connection, table):
         return
     names = sorted(columns(connection, table))

@@ -85,14 +85,14 @@ def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
             text, place = line.decode("utf-8-sig", "replace"), f"{path}, line {number}"
             if not text.strip():
                 continue
-            Room(place).take(text)
+            JsonLimits(place).take(text)
             try:
                 yield place, json.loads(without_halves(text), parse_int=_integer, strict=False)
             except (ValueError, RecursionError) as error:
                 reading.leave_out(place, f"no JSON: {str(error)[:100]}")
 
 
-class Room:
+class JsonLimits:
     """The limits of JSON that is in memory at a time."""
 
     def __init__(self, place: str):
@@ -190,7 +190,7 @@ class _Text:
         """Read on; what was looked at before goes. Return False at the end."""
         self._before += self._at
         self._text, self._at = self._text[self._at :], 0
-        Room(f"a value in {self._name}").take(self._text)
+        JsonLimits(f"a value in {self._name}").take(self._text)
         room = ITEM_CHARACTERS_MAX - len(self._text) + 1
         data = self._file.read(max(CHUNK_BYTES, min(len(self._text), room)))
         self._text += self._decoder.decode(data, final=not data)

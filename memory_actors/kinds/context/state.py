@@ -118,7 +118,7 @@ class DocumentsDraft(KeyedDraft[BlockRow]):
         return (*super().fields(), self.documents.finish(), self.entries, self.living_bytes)
 
 
-class Documents(KeyedKind[ContextState, BlockRow]):
+class ContextDocuments(KeyedKind[ContextState, BlockRow]):
     """Folds events into documents and their blocks. Events about unknown blocks change nothing."""
 
     DRAFT = DocumentsDraft

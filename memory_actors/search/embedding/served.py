@@ -27,7 +27,7 @@ ASKS: Final = "query: "
 """Marks a question among texts, for models that tell those from what answers."""
 
 
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """The facts about a model: none about one that is not in `MODELS`."""
 
     dimension: int | None = None
@@ -35,14 +35,16 @@ class Known(NamedTuple):
     before_text: str = ""
 
 
-MODELS: Final[Mapping[str, Known]] = {
-    "text-embedding-3-small": Known(1536),
-    "text-embedding-3-large": Known(3072),
-    "text-embedding-ada-002": Known(1536),
-    "nomic-embed-text": Known(768, "search_query: ", "search_document: "),
-    "mxbai-embed-large": Known(1024, "Represent this sentence for searching relevant passages: "),
-    "all-minilm": Known(384),
-    "bge-m3": Known(1024),
+MODELS: Final[Mapping[str, KnownModel]] = {
+    "text-embedding-3-small": KnownModel(1536),
+    "text-embedding-3-large": KnownModel(3072),
+    "text-embedding-ada-002": KnownModel(1536),
+    "nomic-embed-text": KnownModel(768, "search_query: ", "search_document: "),
+    "mxbai-embed-large": KnownModel(
+        1024, "Represent this sentence for searching relevant passages: "
+    ),
+    "all-minilm": KnownModel(384),
+    "bge-m3": KnownModel(1024),
 }
 
 
@@ -59,7 +61,7 @@ class ServedEmbedder:
     def __init__(self, model: str, *, base_url: str, api_key: str | None):
         self.host = checked_host(base_url, "an embedder needs a URL like http://localhost:8080/v1")
         self._model = model
-        self._known = MODELS.get(model.removesuffix(":latest"), Known())
+        self._known = MODELS.get(model.removesuffix(":latest"), KnownModel())
         self._dimension = self._known.dimension
         self._openai = openai_client("this embedder")
         self._client = self._openai.OpenAI(

@@ -37,7 +37,7 @@ from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.graph import Graph
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed
-from memory_actors.search.indexes.pending import EmbeddedText, Pending
+from memory_actors.search.indexes.pending import EmbeddedText, PendingPassages
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.traits import Trait, spoken, times
 from memory_actors.search.indexes.words import words
@@ -85,7 +85,7 @@ class MemoryIndex:
         self._find = find
         self._version = version
         self._waiting: dict[int, _Waiting] = {}  # by label
-        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
+        self.pending = PendingPassages(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
         self.synced: Any = None
         """Set by retrieval for an index in memory: the state that the index was last synced with.
