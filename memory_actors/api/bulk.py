@@ -39,7 +39,7 @@ class UserBulk(UserReads):
 
     async def delete_many(
         self,
-        filters: Mapping[str, Any],
+        filters: Mapping[str, object],
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,

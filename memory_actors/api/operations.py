@@ -190,8 +190,10 @@ def in_json(kind: object) -> Any:
 
     A time is ISO 8601 or a number of seconds, an enumeration its string, a sequence a list.
     """
-    if kind in (str, int, float, bool, NoneType, Any) or get_origin(kind) is Literal:
+    if kind in (str, int, float, bool, NoneType) or get_origin(kind) is Literal:
         return kind
+    if kind in (object, Any):
+        return Any  # msgspec has no schema for `object`
     if get_origin(kind) in (Union, UnionType):
         return _union(kind)
     if get_origin(kind) is Sequence:

@@ -96,7 +96,7 @@ class UserReads(Redacting):
         memory_types: Sequence[MemoryType | str] | None = None,
         memory_type: MemoryType | str | None = None,
         top_k: int | None = None,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
@@ -238,7 +238,7 @@ class UserReads(Redacting):
         self,
         memory_types: Sequence[MemoryType | str] | None = None,
         *,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         limit: int = 100,
@@ -283,7 +283,7 @@ class UserReads(Redacting):
 
     async def count(
         self,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,

@@ -53,7 +53,7 @@ class Documents(Handle):
     async def put(
         self,
         collection: str,
-        document: Mapping[str, Any],
+        document: Mapping[str, object],
         *,
         key: str | None = None,
         metadata: Metadata | None = None,
@@ -116,7 +116,7 @@ class Documents(Handle):
     async def find(
         self,
         collection: str = DEFAULT_COLLECTION,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         *,
         order_by: str | Sequence[str] | None = None,
         limit: int = 100,
@@ -143,7 +143,7 @@ class Documents(Handle):
     async def count(
         self,
         collection: str = DEFAULT_COLLECTION,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
     ) -> int:
         """Return how many documents of a collection match: `filters` is as in `find`.
 

@@ -28,7 +28,7 @@ class WorkingMemory(Handle):
     async def set(
         self,
         key: str,
-        value: Any,
+        value: object,
         *,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
@@ -55,7 +55,7 @@ class WorkingMemory(Handle):
             await self.get(key)  # setting it to what it is was a use, too
         return receipt
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """Return a key's value, which counts as a use of it; `default` if there is none."""
         with self._scope.measured("GetKey", working.KIND.NAME):
             async with self._scope.live() as live:
