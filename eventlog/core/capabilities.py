@@ -21,7 +21,7 @@ OfErased: TypeAlias = Callable[[Sequence[str]], object]
 """Takes the names of streams that are about to be erased."""
 Capability = TypeVar("Capability")
 State = TypeVar("State")
-Fold: TypeAlias = Callable[[Sequence[records.Recorded[Any]], State], State]
+Fold: TypeAlias = Callable[[Sequence[records.AnyRecorded], State], State]
 """Returns a state after some events, in order."""
 
 

@@ -54,7 +54,7 @@ class _EventType:
     tag: str
     schema: int
     keys: Callable[[Any], Iterable[str]]
-    decode: Callable[[bytes], Any]
+    decode: Callable[[bytes], object]
     upcasters: dict[int, Upcaster] = field(default_factory=dict)
 
 

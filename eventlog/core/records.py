@@ -22,7 +22,7 @@ META_BYTES_MAX = 4096
 DAY_US = 86_400_000_000
 ENTRY_KEY_BYTES_MAX = 400  # LMDB's keys end at 511, and the name takes 16
 
-Event = TypeVar("Event")
+Event = TypeVar("Event", covariant=True)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 decode_meta = msgspec.msgpack.Decoder(dict[str, str]).decode
 
@@ -129,6 +129,10 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
     def compressed(self) -> bool:
         """True if the payload is stored compressed."""
         return self.stored_bytes < self.raw_bytes
+
+
+AnyRecorded: TypeAlias = Recorded[Any]
+"""An event of a log that holds several types: `tag` says of which it is."""
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

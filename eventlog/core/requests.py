@@ -106,7 +106,7 @@ class TakesAppends(ABC):
         return await self._append(ready)
 
     @abstractmethod
-    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, records.Appended]:
+    def _append(self, request: AppendRequest) -> Coroutine[object, object, records.Appended]:
         """Carry out an append that every store can carry out."""
 
 

@@ -182,7 +182,7 @@ class FrameReading:
 
     def recorded(
         self, position: int, taken: frame.Taken, name: str, payload: frame.Payload
-    ) -> records.Recorded[Any]:
+    ) -> records.Recorded[object]:
         """Return an event of a stream; `payload` is what the frame or the archive has of it.
 
         :raises CorruptLog: it is not what was written.
@@ -247,7 +247,7 @@ def without_payload(
     name: str | None,
     gone: records.Dropped,
     dropped: records.OnDropped,
-) -> records.Recorded[Any]:
+) -> records.Recorded[object]:
     """Return an event whose payload is gone, if the caller has asked for that.
 
     :raises PayloadDropped: the caller has not.

@@ -25,8 +25,8 @@ class Block(AbstractAsyncContextManager[T, None]):
 
     def __init__(
         self,
-        open_: Callable[[], Coroutine[Any, Any, T]],
-        close: Callable[[T], Coroutine[Any, Any, None]],
+        open_: Callable[[], Coroutine[object, object, T]],
+        close: Callable[[T], Coroutine[object, object, None]],
     ):
         self._open, self._close = open_, close
         self._opened: T
@@ -70,7 +70,7 @@ def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
     return cancel
 
 
-async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+async def to_the_end(work: Coroutine[object, object, T] | asyncio.Future[T]) -> T:
     """Await work, such as closing a file, that is not to be cut off by a cancellation.
 
     Cancellations are raised after the work has ended.
@@ -120,7 +120,7 @@ async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object])
     return made[0]
 
 
-def settle(future: "asyncio.Future[Any]", outcome: Any) -> None:
+def settle(future: "asyncio.Future[Any]", outcome: object) -> None:
     """Hand an outcome to a caller, an exception as such, unless the caller was cancelled."""
     if future.done():
         return

@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 
 def _alone(
-    work: Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]]:
+    work: Callable[Concatenate["LogUpkeep", P], Coroutine[object, object, T]],
+) -> Callable[Concatenate["LogUpkeep", P], Coroutine[object, object, T]]:
     """Do a piece of upkeep when no other is under way, to its end once it has begun."""
 
     @wraps(work)
@@ -71,7 +71,7 @@ class LogUpkeep:
         self._clock = clock
         self._erasing = files.erasing
         self._upkeep_lock = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Any]] = set()  # at most one
+        self._under_way: set[asyncio.Task[object]] = set()  # at most one
         self._is_closing = False
 
     async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
@@ -342,7 +342,7 @@ class LogUpkeep:
 
         return await anyio.to_thread.run_sync(run)
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
+    def _done(self, task: "asyncio.Task[object]") -> None:
         self._upkeep_lock.release()
         self._under_way.discard(task)
         if not task.cancelled():

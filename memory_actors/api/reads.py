@@ -3,7 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 import anyio.to_thread
 
@@ -196,7 +196,7 @@ class UserReads(Redacting):
                 await self._scope.recalled(live, query, [hit.memory_id for hit in hits])
         return Hits(hits)
 
-    async def _of_all_scopes(self, asked: Query, given: Mapping[str, Any]) -> list[Hit]:
+    async def _of_all_scopes(self, asked: Query, given: Mapping[str, object]) -> list[Hit]:
         """Return the hits of a search of the user and of the other scopes that the handle reads.
 
         One after the other, so that the query is embedded once.

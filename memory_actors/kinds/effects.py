@@ -162,7 +162,7 @@ class TaintedPast(NamedTuple):
         stays: Callable[[object], bool] | None = None,
         *,
         text: str = "content",
-        **emptied: Any,
+        **emptied: object,
     ) -> list[Recorded[Event]]:
         """Return the events without the source's words, from a beginning on; [] if none is left.
 
@@ -185,7 +185,7 @@ class TaintedPast(NamedTuple):
                 kept.append(one)
                 begun = begun or is_beginning
             elif is_beginning and not begun and place < last:
-                data: Any = replace(one.data, metadata={}, **emptied)
+                data: object = replace(one.data, metadata={}, **emptied)
                 kept.append(replace(one, data=data))
                 begun = True
         first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))

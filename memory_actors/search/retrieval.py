@@ -17,7 +17,7 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import anyio.to_thread
 import numpy as np
@@ -168,7 +168,7 @@ def _as_read(embedder: Embedder, text: str, embedded: Embedded) -> tuple[Embedde
 # --- what may be found
 
 
-def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
+def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, object, Sequence[Row]]]:
     """Return the kinds without a lasting index, each as it reads now, and the rows asked for."""
     found = []
     for kind in query.kinds:
@@ -182,7 +182,7 @@ def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, Any, Seque
 class _Synced(NamedTuple):
     """A state that an index in memory is synced with, and its rows, in order."""
 
-    now: Any
+    now: object
     dense: DenseIndex
     """Rows have other numbers once it is made anew."""
     rows: Rows

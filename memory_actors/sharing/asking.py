@@ -66,9 +66,9 @@ class OwnerConnection:
         self,
         on: Sequence[str | None],
         operation: str,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-    ) -> Any:
+        args: Sequence[object],
+        named: Mapping[str, object],
+    ) -> object:
         """Return the result of an operation on a handle: its user, agent and session.
 
         :raises OwnerFailed: it failed there.
@@ -84,7 +84,7 @@ class OwnerConnection:
             if tag == ANSWERED:
                 return unpacked(rest[-1])
 
-    def _send(self, message: Sequence[Any]) -> None:
+    def _send(self, message: Sequence[object]) -> None:
         said = packed(message)
         self._socket.sendall(len(said).to_bytes(4, "big") + said)
 
@@ -107,7 +107,7 @@ class OwnerHandle:
     def __getattr__(self, name: str) -> "OwnerHandle":
         return OwnerHandle(self._owner, self._on, f"{self._name}.{name}".lstrip("."))
 
-    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    async def __call__(self, *args: object, **kwargs: object) -> object:
         """Carry out the operation of this name."""
         return self._owner.ask(self._on, self._name, args, kwargs)
 
@@ -157,7 +157,7 @@ class _Unpacking:
             return self._sized(kind, int.from_bytes(self._taken(width), "big"))
         return self._sized("time", _TIMES[tag]) if tag in _TIMES else _CONSTANTS[tag]
 
-    def _sized(self, kind: object, size: int) -> Any:
+    def _sized(self, kind: object, size: int) -> object:
         if kind is list:
             return [self.value() for _ in range(size)]
         if kind is dict:

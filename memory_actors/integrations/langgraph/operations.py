@@ -273,7 +273,7 @@ class Operations:
 
     # --- how
 
-    async def _all(self, changes: Iterator[Coroutine[Any, Any, T]]) -> list[T]:
+    async def _all(self, changes: Iterator[Coroutine[object, object, T]]) -> list[T]:
         """Make changes, many at once: they wait for the same commit. The first error is raised."""
         made: list[T] = []
         while some := list(islice(changes, AT_ONCE)):

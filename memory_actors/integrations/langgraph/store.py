@@ -178,7 +178,7 @@ class MemoryActorsStore(BaseStore):
 
     # --- how
 
-    def _run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    def _run(self, function: Callable[..., Coroutine[object, object, T]], *args: Any) -> T:
         if self._sync is not None:
             return sync.on_loop(self._sync, lambda _memory: self._in_turn(function, *args))
         if self._loop is _current_loop():
@@ -188,7 +188,7 @@ class MemoryActorsStore(BaseStore):
             )
         return self._elsewhere(function, *args).result()
 
-    async def _arun(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def _arun(self, function: Callable[..., Coroutine[object, object, T]], *args: Any) -> T:
         if self._sync is not None:
             return await asyncio.to_thread(self._run, function, *args)
         if self._loop is asyncio.get_running_loop():
@@ -196,12 +196,14 @@ class MemoryActorsStore(BaseStore):
         return await asyncio.wrap_future(self._elsewhere(function, *args))
 
     def _elsewhere(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any
+        self, function: Callable[..., Coroutine[object, object, T]], *args: Any
     ) -> "Future[T]":
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(self._in_turn(function, *args), self._loop)
 
-    async def _in_turn(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def _in_turn(
+        self, function: Callable[..., Coroutine[object, object, T]], *args: Any
+    ) -> T:
         """Run it with at most so many others: what waits its turn here is not timed out there."""
         async with self._turns:
             return await function(*args)

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def _blocking(
-    method: Callable[P, Coroutine[Any, Any, R]],
+    method: Callable[P, Coroutine[object, object, R]],
 ) -> Callable[P, R]:
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

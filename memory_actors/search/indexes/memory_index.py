@@ -150,7 +150,7 @@ class MemoryIndex:
             self._describe(row, after)
             self.fields.follow(self.traits.owners.of(row.memory_id), *fields)
 
-    def _fields(self, row: Row | None, passages: Sequence[Passage]) -> Mapping[str, Any] | None:
+    def _fields(self, row: Row | None, passages: Sequence[Passage]) -> Mapping[str, object] | None:
         return row.shown_metadata if row is not None and passages else None
 
     def _forget(self, label: int, chain: str | None) -> None:
@@ -364,7 +364,7 @@ class MemoryIndex:
 
     # --- files
 
-    async def load(self, state: Any) -> None:
+    async def load(self, state: object) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
         files = self._files
         assert files is not None, "what is not kept on disk is not loaded from it"

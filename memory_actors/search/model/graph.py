@@ -33,7 +33,6 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -126,7 +125,7 @@ class _Builder:
         self.weights = weights
         self.precision = precision
         self.nodes: list[OnnxNode] = []
-        self.constants: dict[str, npt.NDArray[Any]] = {}
+        self.constants: dict[str, npt.NDArray[np.generic]] = {}
 
     def op(self, kind: str, *inputs: str, output: str = "", **attributes: Attribute) -> str:
         output = output or f"{kind}_{len(self.nodes)}"
@@ -138,7 +137,7 @@ class _Builder:
         self.nodes.append(OnnxNode("Split", [value], outputs, {"axis": -1, "num_outputs": parts}))
         return outputs
 
-    def constant(self, name: str, array: npt.NDArray[Any]) -> str:
+    def constant(self, name: str, array: npt.NDArray[np.generic]) -> str:
         self.constants.setdefault(name, np.asarray(array, order="C"))
         return name
 

@@ -179,7 +179,7 @@ class Documents(Handle):
         self,
         row: DocumentRow,
         content: str | None,
-        metadata: dict[str, Any] | None,
+        metadata: dict[str, object] | None,
         pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
@@ -243,14 +243,14 @@ def _document(row: DocumentRow, value: object, provenance: Provenance) -> Docume
     )
 
 
-def checked_document(value: object) -> tuple[dict[str, Any], str]:
+def checked_document(value: object) -> tuple[dict[str, object], str]:
     """Return a copy of a document, and its JSON.
 
     :raises InvalidInputError: it is not a JSON object, or over 15 MiB.
     """
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"a document must be a dict, not {type(value).__name__}")
-    copy: dict[str, Any] = json_copy(value, "document")
+    copy: dict[str, object] = json_copy(value, "document")
     said = value_json(copy)
     # The log has it as MessagePack, which takes more than JSON for numbers.
     size_bytes = max(len(said.encode()), len(msgspec.msgpack.encode(copy)))
@@ -261,7 +261,7 @@ def checked_document(value: object) -> tuple[dict[str, Any], str]:
     return copy, said
 
 
-def _as_document(content: str) -> dict[str, Any]:
+def _as_document(content: str) -> dict[str, object]:
     try:
         value = msgspec.json.decode(plain(content))
     except (msgspec.DecodeError, RecursionError):

@@ -285,14 +285,18 @@ class EntityGraph(Handle):
         )
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self,
+        row: object,
+        content: str | None,
+        metadata: dict[str, object] | None,
+        pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata, pinned)
         if not isinstance(row, entity.EntityRow):
             command = derived(entity.UpdateRelationship, command)
         return command, texts
 
-    def _found_by(self, row: Any, content: str) -> str:
+    def _found_by(self, row: object, content: str) -> str:
         if isinstance(row, entity.EntityRow):
             return observation_text(row.name, content)
         return content

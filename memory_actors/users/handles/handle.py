@@ -86,7 +86,7 @@ class Handle(Writing, metaclass=ABCMeta):
         """Add one memory, given as a text. See `_check_item`."""
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self, row: Any, content: str | None, metadata: dict[str, object] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         """Return the command that changes what is not None of a memory, and its new texts."""
         texts = [] if content is None else [self._found_by(row, content)]

@@ -89,7 +89,7 @@ class Summarized(Handle):
         """
 
 
-def summary_text(content: str) -> dict[str, Any]:
+def summary_text(content: str) -> dict[str, object]:
     """Return the fields that follow from the text of a summary."""
     size_bytes = content_bytes(content)
     content = plain(content)
