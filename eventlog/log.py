@@ -10,7 +10,7 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -139,9 +139,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     # --- write
 
-    def _append(
-        self, request: requests.AppendRequest
-    ) -> Coroutine[object, object, records.Appended]:
+    def _append(self, request: requests.AppendRequest) -> Awaitable[records.Appended]:
         if request.durability == "relaxed":
             return self._intake.append_relaxed(request)
         return self._intake.append(request)

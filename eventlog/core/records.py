@@ -1,6 +1,6 @@
 """The values that go into the log and come out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -76,7 +76,7 @@ TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """An event encoded for the log, before it has a place in a stream."""
 
-    event: Any
+    event: object
     tag: str
     schema: int
     salt: bytes
@@ -133,6 +133,8 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
 
 AnyRecorded: TypeAlias = Recorded[Any]
 """An event of a log that holds several types: `tag` says of which it is."""
+Rewrite: TypeAlias = Callable[[Any], object]
+"""Takes the decoded fields of an event and returns those that replace them."""
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

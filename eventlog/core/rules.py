@@ -8,8 +8,7 @@ Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is
 encrypted: it would have come from somebody without the key.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -215,7 +214,7 @@ class FrameReading:
         return decompress(body, raw_bytes) if is_compressed else body
 
     def rewritten(
-        self, taken: frame.Taken, name: str, payload: frame.Payload, rewrite: Callable[[Any], Any]
+        self, taken: frame.Taken, name: str, payload: frame.Payload, rewrite: records.Rewrite
     ) -> bytes | None:
         """Return the payload with its data rewritten, as a frame has it; None without a change.
 

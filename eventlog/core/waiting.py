@@ -5,7 +5,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any, Final, TypeVar
 
@@ -25,8 +25,8 @@ class Block(AbstractAsyncContextManager[T, None]):
 
     def __init__(
         self,
-        open_: Callable[[], Coroutine[object, object, T]],
-        close: Callable[[T], Coroutine[object, object, None]],
+        open_: Callable[[], Awaitable[T]],
+        close: Callable[[T], Awaitable[None]],
     ):
         self._open, self._close = open_, close
         self._opened: T
@@ -70,7 +70,7 @@ def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
     return cancel
 
 
-async def to_the_end(work: Coroutine[object, object, T] | asyncio.Future[T]) -> T:
+async def to_the_end(work: Awaitable[T]) -> T:
     """Await work, such as closing a file, that is not to be cut off by a cancellation.
 
     Cancellations are raised after the work has ended.

@@ -8,7 +8,7 @@ docs/internals/postgres.md has the tables and the guarantees.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import ClassVar, Self
 
@@ -120,9 +120,7 @@ class PgEventStore(PgErasing, requests.TakesAppends):
 
     # --- write
 
-    def _append(
-        self, request: requests.AppendRequest
-    ) -> Coroutine[object, object, records.Appended]:
+    def _append(self, request: requests.AppendRequest) -> Awaitable[records.Appended]:
         return self._writer.append(request)
 
     async def acquire(self, stream: str, epoch: int) -> records.StreamHead:

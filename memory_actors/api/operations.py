@@ -157,7 +157,7 @@ def struct_of(
 
     A field that is not known is refused: a misspelt one would otherwise be left out in silence.
     """
-    fields: list[Any] = []
+    fields: list[tuple[str, object] | tuple[str, object, object]] = []
     for parameter in parameters:
         kind = (instead or {}).get(parameter.name) or in_json(parameter.type)
         if parameter.kind is parameter.kind.VAR_POSITIONAL:

@@ -36,6 +36,7 @@ from memory_actors.base.errors import (
     LLMError,
     importing,
 )
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import MAKER_CHARACTERS_MAX, checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
@@ -288,12 +289,12 @@ class OllamaClient(ChatClient):
     A model that can think is told not to: its thoughts would use up the tokens of the answer.
     """
 
-    async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
+    async def _post(self, messages: list[dict[str, str]], limits: JsonObject) -> bytes:
         tokens = limits["max_tokens"]
         needed = tokens + sum(len(one["content"].encode()) for one in messages) // 3
         context = max(CONTEXT_TOKENS_MIN, 1 << (needed - 1).bit_length())
         options = {"num_predict": tokens, "num_ctx": context, "temperature": limits["temperature"]}
-        body: dict[str, Any] = {"stream": False, "think": False, "options": options}
+        body: JsonObject = {"stream": False, "think": False, "options": options}
         if "response_format" in limits:
             body["format"] = limits["response_format"]["json_schema"]["schema"]
         response = await self._client.post(

@@ -4,7 +4,7 @@
 raises an error that names the missing word.
 """
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Closable)
 class Opening(AbstractAsyncContextManager[T, None]):
     """Something that is not open yet. `call` is what made it, as it is written in a program."""
 
-    def __init__(self, call: str, open_: Callable[[], Coroutine[object, object, T]]):
+    def __init__(self, call: str, open_: Callable[[], Awaitable[T]]):
         self._call = call
         self._open = open_
         self._opened: T

@@ -14,7 +14,7 @@ from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import iso_datetime, json_copy
 
-SortKey = Callable[[Mapping[str, Any]], Any]
+SortKey = Callable[[Mapping[str, object]], Any]
 
 PATH_BYTES_MAX = 512
 SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with the square of it

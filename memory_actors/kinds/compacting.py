@@ -225,7 +225,7 @@ class CompactedBase(KeyedKind[S, R]):
         return ()
 
     def check_room(
-        self, coming: Sequence[Any], state: S, limits: Limits, instead_of: Sequence[R] = ()
+        self, coming: Sequence[Sized], state: S, limits: Limits, instead_of: Sequence[R] = ()
     ) -> None:
         """Refuse rows, or summaries, for which there is no room in the place of others.
 

@@ -234,7 +234,7 @@ class BaseKind(Part[S], Generic[S, R]):
     """One of its memories, for errors."""
     MISSING: ClassVar[str] = "never there, or deleted"
     """Why a memory may not be there, for errors."""
-    DELETED: ClassVar[Callable[..., Any]]
+    DELETED: ClassVar[Callable[..., Event]]
     """The event by which a memory goes; it takes its id."""
     UPDATE: ClassVar[type[Update]]
     DELETE: ClassVar[type[Delete]]

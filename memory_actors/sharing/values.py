@@ -24,6 +24,7 @@ from eventlog.core import errors as log_errors
 from eventlog.core import records as log_records
 from memory_actors.base import context_documents, errors, records, reports, statistics, weights
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
+from memory_actors.base.records import JsonObject
 
 MODULES: Final = (
     records, reports, context_documents, statistics, weights, errors, log_records,
@@ -203,7 +204,7 @@ class Error(msgspec.Struct, array_like=True):
 
     name: str
     message: str
-    attributes: dict[str, Any]
+    attributes: JsonObject
 
 
 def error_bytes(error: BaseException) -> bytes:

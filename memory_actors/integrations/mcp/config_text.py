@@ -43,7 +43,7 @@ class Member(NamedTuple):
     """The place of the comma behind it, if there is one."""
 
 
-class JsonObject(NamedTuple):
+class ObjectText(NamedTuple):
     """An object, and its places in the text."""
 
     start: int
@@ -70,7 +70,7 @@ class _ConfigText:
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(str(error)) from error
 
-    def object(self, start: int, what: str) -> JsonObject:
+    def object(self, start: int, what: str) -> ObjectText:
         if self.text[start] != "{":
             raise InvalidInputError(f"{what} is no JSON object")
         members: dict[str, Member] = {}
@@ -85,7 +85,7 @@ class _ConfigText:
             has_comma = self.text[comma] == ","
             members[key] = Member(at, value, end, comma if has_comma else None)
             at = self.skip(comma + has_comma)
-        return JsonObject(start, at + 1, members)
+        return ObjectText(start, at + 1, members)
 
     def skip(self, at: int) -> int:
         found = _BLANK.match(self.text, at)
@@ -125,7 +125,7 @@ def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: b
     return f"{text[: known.value]}{value}{text[known.end :]}"
 
 
-def _put(text: str, into: JsonObject, key: str, data: Any) -> str:
+def _put(text: str, into: ObjectText, key: str, data: Any) -> str:
     """Put a member behind the brace of an object, before the others and the blanks before them."""
     at = into.start + 1
     found = _BLANK.match(text, at)
@@ -172,14 +172,14 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     return f"{text[: root.start]}{text[root.end :]}"
 
 
-def _made_for(text: str, it: JsonObject, member: Member) -> bool:
+def _made_for(text: str, it: ObjectText, member: Member) -> bool:
     """Say whether an object has one member alone, on a line of its own."""
     begin, end = text[it.start + 1 : member.start], text[member.end : it.end - 1]
     alone = len(it.members) == 1 and not begin.strip() and not end.strip(" \t\r\n,")
     return alone and "\n" in begin
 
 
-def _cut(text: str, out_of: JsonObject, member: Member) -> str:
+def _cut(text: str, out_of: ObjectText, member: Member) -> str:
     """Take a member out, with the comma that it brought and the blanks before it.
 
     A comment that ends with its line may stand before it: if nothing else ends it, the blanks stay.

@@ -61,8 +61,8 @@ _ORDER: Final = ("eq", "in", *GROUPS, "contains", *_BOUNDS, "exists")
 """The order in which the parts of an `and` are asked."""
 _OPAQUE: Final = (list, dict)
 
-Fields = Mapping[str, Any]
-Limits = Sequence[tuple[str, Any]]
+Fields = Mapping[str, object]
+Limits = Sequence[tuple[str, object]]
 """The ends of a range: operators with what they compare with."""
 
 
@@ -239,7 +239,7 @@ class FieldIndex:
     def _all_of(self, parts: Sequence[FilterPart], most: float) -> Candidates | None:
         """Return the rows that match all parts, those asked first that leave the fewest."""
         keys: AbstractSet[int] | None = None
-        exact, ranges = True, dict[str, list[tuple[str, Any]]]()
+        exact, ranges = True, dict[str, list[tuple[str, object]]]()
         for part in parts:
             if part.name in _BOUNDS:
                 ranges.setdefault(part.path, []).append((part.name, part.operand))

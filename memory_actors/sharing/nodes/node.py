@@ -14,7 +14,7 @@ Calls that are not about one user (events, totals, the past) are answered from t
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Node:
         server: OwnerServer,
         placement: LeasedPlacement,
         peers: Peers,
-        close: Callable[[], Coroutine[object, object, None]],
+        close: Callable[[], Awaitable[None]],
     ):
         self.answering = server.answering
         self.memory = server.answering.memory

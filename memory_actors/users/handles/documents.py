@@ -40,7 +40,7 @@ from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_COLLECTION = "default"
 
-Valued = tuple[DocumentRow, Any]
+Valued = tuple[DocumentRow, object]
 
 
 class Documents(Handle):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import anyio.to_thread
 
@@ -11,6 +11,7 @@ from memory_actors.base.records import (
     Direction,
     Entity,
     Item,
+    JsonObject,
     Metadata,
     Neighbour,
     Receipt,
@@ -308,7 +309,7 @@ class EntityGraph(Handle):
 
     def _walk(
         self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         at_us = time_us(as_of, "as_of")
         now_us = self._scope.now_us() if at_us is None else at_us
         return {

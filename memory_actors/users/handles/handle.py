@@ -131,7 +131,7 @@ class Handle(Writing, metaclass=ABCMeta):
         if not hasattr(row, "pinned"):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
-    def _updated(self, row: Any, written: Written) -> Receipt:
+    def _updated(self, row: Row, written: Written) -> Receipt:
         return self._receipt(row.memory_id, "update", written, whose=self._whose(row))
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:

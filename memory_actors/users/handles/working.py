@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.records import Item, JsonObject, Metadata, Receipt
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -74,7 +74,7 @@ class WorkingMemory(Handle):
         written = await self._write(command)
         return self._receipt(written.events[0].memory_id, "delete", written)
 
-    async def items(self) -> dict[str, Any]:
+    async def items(self) -> JsonObject:
         """Return all keys and values, in the order they were last set; a use of none of them."""
         with self._scope.measured("Items", working.KIND.NAME):
             rows = working.KIND.rows((await self._scope.state()).working)
