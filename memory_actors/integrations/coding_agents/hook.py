@@ -154,7 +154,7 @@ def event_of(host: str, data: bytes) -> HookEvent | None:
     )
 
 
-def answer(event: HookEvent, command: HookCommand) -> dict[str, Any] | None:
+def answer(event: HookEvent, command: HookCommand) -> dict[str, object] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
@@ -194,7 +194,7 @@ def _answered(event: HookEvent, command: HookCommand, project: Project) -> str |
     raise RuntimeError("a call did not block")
 
 
-async def recalled(event: HookEvent, users: Sequence[Any]) -> str:
+async def recalled(event: HookEvent, users: Sequence[object]) -> str:
     """Return the memories of a project and a person for an event, as text."""
     if event.moment == "start":
         return await at_start(users)

@@ -136,7 +136,7 @@ def plugin_directory() -> Path:
 def plugin_files(command: HookCommand) -> dict[str, str]:
     """Return the files of the plugin, by their path."""
     server = _server(command)
-    shown: dict[str, Any] = {
+    shown: dict[str, object] = {
         ".claude-plugin/marketplace.json": {
             "name": clients.NAME,
             "owner": {"name": "Memory Actors"},

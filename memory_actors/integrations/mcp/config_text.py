@@ -97,12 +97,14 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0])
 
 
-def parsed(text: str, *, comments: bool = False) -> Any:
+def parsed(text: str, *, comments: bool = False) -> object:
     """Return the value of a text, or raise `InvalidInputError`."""
     return _ConfigText(text, comments).data
 
 
-def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
+def with_member(
+    text: str | None, path: Sequence[str], data: object, *, comments: bool = False
+) -> str:
     """Return a text with a member in an object in the root, where one of its key gets a new value.
 
     A missing object is created.
@@ -125,7 +127,7 @@ def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: b
     return f"{text[: known.value]}{value}{text[known.end :]}"
 
 
-def _put(text: str, into: ObjectText, key: str, data: Any) -> str:
+def _put(text: str, into: ObjectText, key: str, data: object) -> str:
     """Put a member behind the brace of an object, before the others and the blanks before them."""
     at = into.start + 1
     found = _BLANK.match(text, at)
@@ -135,7 +137,7 @@ def _put(text: str, into: ObjectText, key: str, data: Any) -> str:
     return f"{text[:at]}{blank}{json.dumps(key)}: {_value(data, text, indent)}{comma}{text[at:]}"
 
 
-def _value(data: Any, text: str, indent: str) -> str:
+def _value(data: object, text: str, indent: str) -> str:
     """Return a value as a text has them: with its line feeds and its indentation of one level."""
     found = _INDENT.search(text)
     lines = json.dumps(data, indent=found[1] if found else "  ", ensure_ascii=False).split("\n")
@@ -213,7 +215,7 @@ def _tables(text: str) -> dict[str, Any]:
         raise InvalidInputError(str(error)) from error
 
 
-def _with_table(text: str | None, path: Sequence[str], data: Mapping[str, Any]) -> str:
+def _with_table(text: str | None, path: Sequence[str], data: Mapping[str, object]) -> str:
     """Return a text with a table at the end, after a line feed unless the file is new (None)."""
     had, header = text or "", f"[{'.'.join(path)}]"
     line_feed = "\r\n" if "\r\n" in had else "\n"
@@ -230,7 +232,7 @@ def _without_table(text: str, path: Sequence[str]) -> str:
     return _checked(re.sub(header, "", text, flags=re.MULTILINE), text, path, None)
 
 
-def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, Any] | None) -> str:
+def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, object] | None) -> str:
     """Return a text if it says what another one does, but for one table."""
     outer, name = path
     was, now = _tables(text), _tables(made)
@@ -246,7 +248,7 @@ def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, Any] 
 class Syntax(NamedTuple):
     """Reads and edits the texts of one syntax; a text of None is that of a new file."""
 
-    parsed: Callable[[str], Any]
+    parsed: Callable[[str], object]
     with_member: Callable[[str | None, Sequence[str], Any], str]
     without_member: Callable[[str, Sequence[str]], str]
 

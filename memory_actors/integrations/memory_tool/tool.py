@@ -22,7 +22,7 @@ from memory_actors.sharing.system import UserMemory
 # --- the parameters of the commands, and the check of what a model gave
 
 
-def _parameter(kind: Any, words: str, length: int | None = None) -> Any:
+def _parameter(kind: object, words: str, length: int | None = None) -> object:
     return Annotated[kind, msgspec.Meta(description=words, min_length=length, max_length=length)]
 
 
@@ -60,7 +60,7 @@ def command_parameters(command: str) -> dict[str, bool]:
     return {one.name: one.default is one.empty for one in parameters}
 
 
-def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
+def arguments_of(command: object) -> tuple[str, dict[str, object]]:
     """Return a command's name and its arguments, which are of the right types.
 
     Arguments that a command does not take are left out: models fill in more than they were asked
@@ -112,12 +112,12 @@ class MemoryTool:
         self._context = user.context
 
     @staticmethod
-    def definition() -> dict[str, Any]:
+    def definition() -> dict[str, object]:
         """Return name, description and JSON schema, for models that do not have the tool built in.
 
         For those that have: `{"type": "memory_20250818", "name": "memory"}`.
         """
-        properties: dict[str, Any] = {
+        properties: dict[str, object] = {
             "command": {"type": "string", "enum": [*COMMANDS], "description": "What to do."}
         }
         properties |= {name: msgspec.json.schema(kind) for name, kind in PARAMETERS.items()}
