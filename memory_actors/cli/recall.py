@@ -86,7 +86,7 @@ def _by(asked: Sequence[AskedQuestion], key: Callable[[AskedQuestion], str]) -> 
 # --- a LoCoMo file
 
 
-async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
+async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, object]:
     """Import a file and ask all its questions; return the figures, printed unless as JSON.
 
     :raises InvalidInputError: it is no LoCoMo file.

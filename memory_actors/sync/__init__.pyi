@@ -44,6 +44,7 @@ from typing import Self
 from memory_actors.base.records import Metadata
 from memory_actors.base.records import Receipt
 from typing import Any
+from memory_actors.base.records import JsonObject
 from memory_actors.base.records import Memory
 from memory_actors.base.records import Entity
 from memory_actors.base.records import Direction
@@ -235,7 +236,7 @@ class WorkingMemory:
         "Return a key's value, which counts as a use of it; `default` if there is none."
     def delete(self, key: str) -> Receipt:
         "Delete a key.\n\n:raises NotFoundError: there is none."
-    def items(self) -> dict[str, Any]:
+    def items(self) -> JsonObject:
         "Return all keys and values, in the order they were last set; a use of none of them."
 
 class ShortTermMemory:

@@ -92,7 +92,7 @@ def _directory(app: App) -> Iterator[Path]:
         yield Path(scratch)
 
 
-async def _bundled(app: App, directory: Path) -> dict[str, Any]:
+async def _bundled(app: App, directory: Path) -> dict[str, object]:
     async with open_or_join(directory, asked=app.asked, embedder=app.model) as memory:
         user, said, began_s = memory.user(app.user or USER), turns(), perf_counter()
         await user.add_many(said)
