@@ -26,6 +26,7 @@ from memory_actors.api.operations import OPERATIONS, OWNERS, Operation
 from memory_actors.base import steps
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed
+from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
 from memory_actors.sharing import remote
 from memory_actors.users.handles.redacting import Redacting, redacting
@@ -195,7 +196,7 @@ class _Tracing:
             return
         found = result if isinstance(result, list | tuple) else getattr(result, "parts", [result])
         ids = [one for one in map(_id_of, found) if one is not None]
-        told: dict[str, Any] = {"gen_ai.memory.record.count": len(found)}
+        told: JsonObject = {"gen_ai.memory.record.count": len(found)}
         if len(ids) == 1:
             told["gen_ai.memory.record.id"] = ids[0]
         if self._captures:

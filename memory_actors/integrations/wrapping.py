@@ -13,6 +13,7 @@ from eventlog.core.logs import get_logger
 from memory_actors import sync
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 from memory_actors.base.privacy import reason
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import check_name
 from memory_actors.integrations.adapting import (
     QUERY_CHARS_MAX,
@@ -95,9 +96,7 @@ class Remembering:
         self._session_id = check_name(session_id, "session_id")
         self._token_budget = token_budget
 
-    async def before(
-        self, user: UserMemory, dialect: Dialect, arguments: dict[str, Any]
-    ) -> str | None:
+    async def before(self, user: UserMemory, dialect: Dialect, arguments: JsonObject) -> str | None:
         """Add the memories to the arguments of a call, and store the last message of the user.
 
         Return the id of that message. If none has text, return None.
@@ -257,7 +256,7 @@ def _text(content: object) -> str:
     return "\n".join(str(one["text"]) for one in parts if isinstance(one.get("text"), str))
 
 
-def _told_in_messages(arguments: dict[str, Any], known: str) -> None:
+def _told_in_messages(arguments: JsonObject, known: str) -> None:
     messages = list(arguments["messages"])
     place = 0
     while place < len(messages) and messages[place].get("role") in ("system", "developer"):

@@ -19,7 +19,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
-from memory_actors.base.records import Item
+from memory_actors.base.records import Item, JsonObject
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress
@@ -59,13 +59,13 @@ class LocomoConversation(msgspec.Struct, frozen=True, kw_only=True):
 
     sample_id: str
     turns: list[LocomoTurn]
-    qa: list[dict[str, Any]]
+    qa: list[JsonObject]
 
 
 class _Conversation(msgspec.Struct):
     sample_id: str
-    conversation: dict[str, Any]
-    qa: list[dict[str, Any]] = []
+    conversation: JsonObject
+    qa: list[JsonObject] = []
 
 
 class _Turn(msgspec.Struct):

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import EvictedStep, MemoryType, Step
+from memory_actors.base.records import EvictedStep, JsonObject, MemoryType, Step
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
 from memory_actors.kinds.context.events import Section
 from memory_actors.users.handles.context_writing import BlockData
@@ -69,7 +69,7 @@ class EpisodeParts(_Data, frozen=True, kw_only=True):
 class DocumentParts(_Data, frozen=True, kw_only=True):
     """A document."""
 
-    value: dict[str, Any]
+    value: JsonObject
     collection: str | None = None
     key: str | None = None
 

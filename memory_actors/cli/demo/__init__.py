@@ -20,7 +20,7 @@ import msgspec
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
-from memory_actors.base.records import Item, Relationship
+from memory_actors.base.records import Item, JsonObject, Relationship
 from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
 from memory_actors.cli.options import App
@@ -123,7 +123,7 @@ async def _bundled(app: App, directory: Path) -> dict[str, object]:
 
 
 def _print_bundled(
-    told: dict[str, Any], runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]
+    told: JsonObject, runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]
 ) -> None:
     say("1  Remember", "bold cyan")
     say(

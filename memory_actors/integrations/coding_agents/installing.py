@@ -10,13 +10,14 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import platformdirs
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
+from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
 from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
@@ -77,7 +78,7 @@ def _server(command: HookCommand) -> list[str]:
     return [*clients.program(), "mcp", "--data", command.data, "--user", command.user]
 
 
-def hooks_of(host: str, command: HookCommand) -> dict[str, list[dict[str, Any]]]:
+def hooks_of(host: str, command: HookCommand) -> dict[str, list[JsonObject]]:
     """Return the hooks of a host as its configuration has them."""
     entry, hooks = HOSTS[host].entry, {}
     for event, moment in HOSTS[host].events.items():

@@ -37,6 +37,7 @@ from langgraph.store.base import Item, PutOp, SearchItem
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import LONG_BYTES_MAX, json_copy, own_metadata
 from memory_actors.interchange.sources.langgraph import place_of
 
@@ -92,15 +93,15 @@ class StoredItem(msgspec.Struct, frozen=True):
     collection: str
     namespace: Namespace
     key: str
-    value: dict[str, Any]
-    metadata: dict[str, Any]
+    value: JsonObject
+    metadata: JsonObject
     created_at: datetime
     updated_at: datetime
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> JsonObject:
         """The properties of the item beside its value."""
-        about: dict[str, Any] = self.metadata.get("langgraph", {})
+        about: JsonObject = self.metadata.get("langgraph", {})
         return about
 
     def is_over(self, now_us: int) -> bool:
@@ -115,19 +116,19 @@ class StoredItem(msgspec.Struct, frozen=True):
         """Return the item in the form of `search`."""
         return SearchItem(**self._fields(), score=score)
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> JsonObject:
         fields = ("namespace", "key", "value", "created_at", "updated_at")
         return {name: getattr(self, name) for name in fields}
 
 
-def checked_value(value: Mapping[str, Any]) -> dict[str, Any]:
+def checked_value(value: Mapping[str, Any]) -> JsonObject:
     """Return a value as JSON holds it: times, ids and the like as text.
 
     :raises InvalidInputError: a document cannot hold it: it is not JSON, too deep or too large.
     """
     try:
         _check_keys(value)
-        made: dict[str, Any] = json_copy(msgspec.to_builtins(dict(value)), "it")
+        made: JsonObject = json_copy(msgspec.to_builtins(dict(value)), "it")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of an item must be JSON: {error}") from error
     size_bytes = len(msgspec.json.encode(made))
@@ -150,12 +151,12 @@ def _check_keys(value: Any) -> None:
             _check_keys(inner)
 
 
-def checked_metadata(op: PutOp, now_us: int) -> dict[str, Any]:
+def checked_metadata(op: PutOp, now_us: int) -> JsonObject:
     """Return the metadata of the item that is put at a time.
 
     :raises InvalidInputError: its time to live is none, or they are too large or not JSON.
     """
-    about: dict[str, Any] = {"namespace": list(op.namespace)}
+    about: JsonObject = {"namespace": list(op.namespace)}
     if op.ttl is not None:
         if not isinstance(op.ttl, int | float) or not 0 <= op.ttl <= TTL_MINUTES_MAX:
             raise InvalidInputError(
@@ -204,7 +205,7 @@ def items_of(user_id: str, memories: Iterable[Any]) -> list[StoredItem]:
 # others be; numbers that JSON does not have are compared as they are.
 
 
-Filter = dict[str, Any]
+Filter = JsonObject
 
 _KEY = re.compile(r"[\w .-]+")
 _OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")

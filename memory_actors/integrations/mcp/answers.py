@@ -4,11 +4,11 @@ A model pays for each token, so what a memory does not have is left out.
 """
 
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from memory_actors.base.records import Memory, Receipt, Relationship, Trust
+from memory_actors.base.records import JsonObject, Memory, Receipt, Relationship, Trust
 from memory_actors.integrations.mcp.tool import SYNONYMS
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -29,7 +29,7 @@ class ShownMemory(_OfMemory, frozen=True, kw_only=True):
     content: str
     occurred_at: datetime
     score: float | None = None
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
     session_id: str | None = None
     role: str | None = None
     agent_id: str | None = None
@@ -47,7 +47,7 @@ class SearchedIn(_AnswerPart, frozen=True, kw_only=True):
 
     user: str
     kinds: list[str]
-    filters: dict[str, Any]
+    filters: JsonObject
     query: str | None = None
     since: str | float | None = None
     until: str | float | None = None

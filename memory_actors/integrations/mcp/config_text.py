@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"'
 _COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -208,7 +209,7 @@ def _cut(text: str, out_of: ObjectText, member: Member) -> str:
 _LINES: Final = r"(?:[^\[#\r\n][^\n]*\n?)*"  # up to a blank line, a comment or the next table
 
 
-def _tables(text: str) -> dict[str, Any]:
+def _tables(text: str) -> JsonObject:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -10,13 +10,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from memory_actors.base.records import JsonObject
 from memory_actors.extraction.llm import OpenAIExtractor
 from memory_actors.interchange.sources.mem0 import SCOPES
 
 Fields: TypeAlias = Mapping[str, Any]
-Told: TypeAlias = dict[str, Any]
+Told: TypeAlias = JsonObject
 """A memory, or an answer, as mem0 has it."""
-Filter: TypeAlias = dict[str, Any]
+Filter: TypeAlias = JsonObject
 """A filter of ours."""
 
 _logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from memory_actors.base import errors
+from memory_actors.base.records import JsonObject
 from memory_actors.integrations.memory_tool import paths
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import LINES, render
@@ -72,7 +73,7 @@ def arguments_of(command: object) -> tuple[str, dict[str, object]]:
         raise paths.refused(
             "bad input", what='a command is an object such as {"command": "view", …}'
         )
-    name, given = command.get("command"), dict[str, Any]()
+    name, given = command.get("command"), JsonObject()
     if name not in COMMANDS:
         raise paths.refused("bad input", what=f"Unknown command: {name}")
     for key, is_required in command_parameters(name).items():
