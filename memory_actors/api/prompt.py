@@ -53,7 +53,7 @@ class Ask(NamedTuple):
     document: ContextPart | None
 
 
-class _PromptText(NamedTuple):
+class _Said(NamedTuple):
     """A text that may be part of a prompt, and its speaker."""
 
     part: ContextPart
@@ -71,9 +71,9 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
     folding.leave_out(ask.query)
     messages = await user.short_term.messages(ask.session_id, last=2 * CONTEXT_MESSAGES)
     newest = [one for one in reversed(messages) if folding.is_new(one)][:CONTEXT_MESSAGES]
-    said = [_PromptText(_part(one, "message"), one.role) for one in newest]
+    said = [_Said(_part(one, "message"), one.role) for one in newest]
     found = await _remembered(user, ask, folding, len(messages))
-    wanted = [] if ask.document is None else [_PromptText(ask.document)]
+    wanted = [] if ask.document is None else [_Said(ask.document)]
     wanted += [one for one in chain.from_iterable(zip_longest(said, found)) if one is not None]
     places = {one.part.memory_id: place for place, one in enumerate((*reversed(said), *found))}
     chosen = _fitting(wanted, counter, ask)
@@ -82,9 +82,7 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
     return Context(counted, tokens=most(counter, Context(counted).text))
 
 
-async def _remembered(
-    user: "UserMemory", ask: Ask, folding: Folding, messages: int
-) -> list[_PromptText]:
+async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:
     """Return the best memories and summaries; those that are over only where the past is asked."""
     limit, past = CONTEXT_MEMORIES, asks_of_past(ask.query)
     if ask.limit is not None:
@@ -110,7 +108,7 @@ async def _remembered(
                 known[there] = known.get(there) or await _of_scope(user, *there)
                 until = known[there].occurred_at
                 part = replace(part, superseded_by=newer, held_until=until)
-        found.append(_PromptText(part, hit.role))
+        found.append(_Said(part, hit.role))
     return found
 
 
@@ -134,7 +132,7 @@ def _part(memory: Memory, source: str, score: float | None = None) -> ContextPar
     )
 
 
-def _fitting(wanted: Sequence[_PromptText], counter: TokenCounter, ask: Ask) -> list[ContextPart]:
+def _fitting(wanted: Sequence[_Said], counter: TokenCounter, ask: Ask) -> list[ContextPart]:
     """Return the first parts that fit a budget together; one too long leaves its room to others.
 
     Each is counted alone, and all of them together in the end: counts do not quite add up.
@@ -175,7 +173,7 @@ def _text(parts: Sequence[ContextPart]) -> str:
 
 
 def _worded(
-    one: _PromptText, ask: Ask, counter: TokenCounter, tokens_max: int | None
+    one: _Said, ask: Ask, counter: TokenCounter, tokens_max: int | None
 ) -> ContextPart | None:
     """Return a part with its speaker, cut to a number of tokens; or None if no word fits."""
     text = one.part.text

@@ -161,11 +161,7 @@ class _Tracing:
 
     @contextmanager
     def call(
-        self,
-        handle: object,
-        operation: Operation,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
+        self, handle: object, operation: Operation, args: Sequence[object], kwargs: JsonObject
     ) -> Iterator[Callable[[object], None]]:
         convention = CONVENTION[operation.name]
         always = {"gen_ai.operation.name": convention, "gen_ai.provider.name": PROVIDER}

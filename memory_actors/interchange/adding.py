@@ -10,22 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.plumbing import from_origins, put_block, put_summary, writing_again
 from memory_actors.base import errors
-from memory_actors.base.records import (
-    Episode,
-    Item,
-    JsonObject,
-    Memory,
-    MemoryType,
-    Receipt,
-    as_record,
-)
+from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
 from memory_actors.interchange.parts import (
@@ -305,7 +297,7 @@ def named_otherwise(there: Memory | None, parts: EntityParts) -> tuple[str, str]
     return None if same else (name, kind)
 
 
-def _own(item: Item) -> JsonObject:
+def _own(item: Item) -> dict[str, Any]:
     return {"metadata": item.metadata, "memory_id": item.memory_id, "pinned": item.pinned}
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from eventlog import Recorded
 from eventlog.core.records import AnyRecorded, to_datetime
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Memory
+from memory_actors.base.records import JsonObject, Memory
 from memory_actors.kinds.commands import Update
 from memory_actors.kinds.kind import Row, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
@@ -57,9 +57,7 @@ _OF_ANY = {"original_count", *Memory.__struct_fields__} - {"agent_id", "key", "s
 and the source of a relationship are its own."""
 
 
-def record_data(
-    record: type[msgspec.Struct], *sources: object, **fields: object
-) -> dict[str, object]:
+def record_data(record: type[msgspec.Struct], *sources: object, **fields: object) -> JsonObject:
     """Return the data of a memory: the fields of its record that not each memory has, as JSON.
 
     They are `fields`, or of the first of the `sources` that has them; a time also in microseconds.

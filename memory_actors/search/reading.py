@@ -215,9 +215,7 @@ async def events_about(
     return await _read(log, stream, await versions_about(log, stream, memory_ids))
 
 
-async def first_events(
-    log: EventStore, stream: str, memory_ids: Iterable[str]
-) -> dict[str, object]:
+async def first_events(log: EventStore, stream: str, memory_ids: Iterable[str]) -> dict[str, Any]:
     """Return the event that each memory began with, of those ids that were ever used."""
     about = await versions_about(log, stream, memory_ids)
     firsts = {memory_id: each[:1] for memory_id, each in about.items() if each}

@@ -171,7 +171,7 @@ class CompactionJobs:
             told = as_told(report, "bytes_saved", "compression_ratio")
             self._end(job_id, "cancelled" if cancelled else "done", report=told)
 
-    def _end(self, job_id: str, state: State, **more: Any) -> None:
+    def _end(self, job_id: str, state: State, **more: object) -> None:
         self._set(job_id, state=state, finished_at=_now(), **more)
         if job_id in self._to_forget:
             self._to_forget.remove(job_id)
@@ -180,7 +180,7 @@ class CompactionJobs:
         for forgotten in ended[:-FINISHED_MAX]:
             del self._jobs[forgotten]
 
-    def _set(self, job_id: str, **changes: Any) -> Job:
+    def _set(self, job_id: str, **changes: object) -> Job:
         job = self._jobs[job_id] = msgspec.structs.replace(self._jobs[job_id], **changes)
         return job
 

@@ -33,7 +33,7 @@ MemoryItem = struct_of(
     ],
     doc="One of the memories that are added at once.",
 )
-IN_HTTP: Final[Mapping[str, Any]] = {
+IN_HTTP: Final[Mapping[str, object]] = {
     "auto_prune": bool,
     "trust": Trust | None,
     "min_trust": Trust | None,

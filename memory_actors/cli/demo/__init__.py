@@ -11,7 +11,7 @@ from random import randint
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import anyio

@@ -11,13 +11,7 @@ from typing import Any, Final
 
 from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.databases import (
-    SqliteDB,
-    columns,
-    database,
-    has_table,
-    rows,
-)
+from memory_actors.interchange.sources.databases import SqliteDB, columns, database, has_table, rows
 
 FILE: Final = "claude-mem.db"
 OBSERVATIONS: Final = "observations"

@@ -13,8 +13,6 @@ from io import BytesIO
 from pickletools import opcodes
 from typing import Any, Final, TypeAlias
 
-from memory_actors.base.records import JsonObject
-
 OPCODES: Final = {one.code: one for one in opcodes}
 STEPS_MAX: Final = 200_000
 
@@ -30,7 +28,7 @@ class _Class:
             raise TypeError(f"{module!r:.60}.{name!r:.60} is no part of a point")
 
 
-def fields_of(blob: object) -> JsonObject:
+def fields_of(blob: object) -> dict[str, Any]:
     """Return the fields of a stored point.
 
     :raises ValueError, TypeError, LookupError, OverflowError: it is no point, or too large.

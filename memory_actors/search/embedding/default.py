@@ -43,6 +43,7 @@ from memory_actors.search.model.installed import (
     fingerprint,
     is_there,
 )
+from memory_actors.search.model.onnx_file import Array
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.onnx_minilm import Encoding, OnnxEmbedder
@@ -74,7 +75,7 @@ class DefaultEmbedder:
         self._precision: Precision = precision
         self._cache_dir = cache_dir
         self._loaded: OnnxEmbedder | None = None
-        self._numbers: dict[str, npt.NDArray[np.generic]] = {}
+        self._numbers: dict[str, Array] = {}
         """Arrays learned from general text, by the names of their files."""
         self._codebook: Codebook | None = None
         self._says: npt.NDArray[np.bool_] | None = None
@@ -201,7 +202,7 @@ class DefaultEmbedder:
         self,
         name: str,
         shape: tuple[int, ...],
-        compute: Callable[[], npt.NDArray[np.generic]],
+        compute: Callable[[], Array],
         kind: np.dtype[np.generic] = _FLOATS,
     ) -> npt.NDArray[Any]:
         if name not in self._numbers:
@@ -221,9 +222,7 @@ class DefaultEmbedder:
         return self._loaded
 
 
-def _read(
-    path: Path, shape: tuple[int, ...], kind: np.dtype[np.generic]
-) -> npt.NDArray[np.generic] | None:
+def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[np.generic]) -> Array | None:
     try:
         data = memoryview(path.read_bytes())
     except OSError:
@@ -235,7 +234,7 @@ def _read(
     return np.frombuffer(values, kind).reshape(shape)
 
 
-def _write(numbers: npt.NDArray[np.generic], path: Path) -> None:
+def _write(numbers: Array, path: Path) -> None:
     """Keep numbers; a directory that cannot be written only means computing them again."""
     values = numbers.tobytes()
     try:

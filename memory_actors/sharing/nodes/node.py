@@ -208,9 +208,7 @@ class Node:
         finally:
             ASKED.reset(token)
 
-    async def _there(
-        self, address: str, stream: str, invocation: Invocation, asked: Asked
-    ) -> object:
+    async def _there(self, address: str, stream: str, invocation: Invocation, asked: Asked) -> Any:
         """Have it carried out at another node, as long as that has the user."""
         peer = self.peers.at(address)
         answer = asyncio.create_task(peer.carried_out(asked, invocation))

@@ -286,11 +286,7 @@ class EntityGraph(Handle):
         )
 
     def _updating(
-        self,
-        row: object,
-        content: str | None,
-        metadata: dict[str, object] | None,
-        pinned: bool | None,
+        self, row: object, content: str | None, metadata: JsonObject | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata, pinned)
         if not isinstance(row, entity.EntityRow):

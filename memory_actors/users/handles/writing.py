@@ -15,9 +15,8 @@ from typing import ClassVar, Self, TypeVar
 
 import msgspec
 
-from eventlog import Recorded
 from eventlog.core.logs import get_logger
-from eventlog.core.records import DAY_US
+from eventlog.core.records import DAY_US, AnyRecorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
@@ -270,10 +269,7 @@ class Writing(Redacting):
         return reply
 
     async def _index(
-        self,
-        live: LiveUser,
-        requests: Sequence[EmbeddingRequest],
-        events: Sequence[Recorded[object]],
+        self, live: LiveUser, requests: Sequence[EmbeddingRequest], events: Sequence[AnyRecorded]
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         lacking = list[EmbedderError]()
