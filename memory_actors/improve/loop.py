@@ -156,7 +156,7 @@ def improve_stream(
     return Improver(critic, reviser, **options).stream(text)
 
 
-def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) -> None:
+def _check_given(critic: object, reviser: object, options: Mapping[str, object]) -> None:
     """Check what no other part of a run checks."""
     known = Options.__annotations__
     unknown = sorted(name for name in options if name not in known)
@@ -295,7 +295,7 @@ class _Run:
 
     # --- parts of a step
 
-    async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
+    async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: object) -> T:
         limit_s = self._by.options.get("call_timeout_s", CALL_TIMEOUT_S)
         try:
             with anyio.move_on_after(limit_s):

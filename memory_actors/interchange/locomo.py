@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -156,7 +156,7 @@ def _date(text: object, place: str) -> datetime | None:
         ) from error
 
 
-def _typed(value: Any, kind: type[T], place: str) -> T:
+def _typed(value: object, kind: type[T], place: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

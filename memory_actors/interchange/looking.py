@@ -5,7 +5,7 @@ counted as `adding` counts it. How much room there is has no say.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
@@ -35,7 +35,7 @@ class _Nobody:
     def __getattr__(self, _name: str) -> "_Nobody":
         return self
 
-    async def __call__(self, *_: object, **__: object) -> Any:
+    async def __call__(self, *_: object, **__: object) -> object:
         raise NotFoundError("nothing is there yet")
 
 

@@ -1,7 +1,7 @@
 """The `data` of a line: the parts of an entity, a relationship, an episode or a document."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -105,7 +105,7 @@ SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = {
     MemoryType.EPISODIC: EpisodeSummaryData,
 }
 """The data of a summary, by its kind."""
-HAVE_DATA: Final[Mapping[MemoryType, Callable[[Mapping[str, Any]], type[Parts]]]] = {
+HAVE_DATA: Final[Mapping[MemoryType, Callable[[Mapping[str, object]], type[Parts]]]] = {
     MemoryType.ENTITY: lambda data: RelationshipParts if "relation" in data else EntityParts,
     MemoryType.EPISODIC: lambda _data: EpisodeParts,
     MemoryType.STRUCTURED: lambda _data: DocumentParts,

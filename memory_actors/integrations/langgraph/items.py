@@ -121,7 +121,7 @@ class StoredItem(msgspec.Struct, frozen=True):
         return {name: getattr(self, name) for name in fields}
 
 
-def checked_value(value: Mapping[str, Any]) -> JsonObject:
+def checked_value(value: Mapping[str, object]) -> JsonObject:
     """Return a value as JSON holds it: times, ids and the like as text.
 
     :raises InvalidInputError: a document cannot hold it: it is not JSON, too deep or too large.
@@ -139,7 +139,7 @@ def checked_value(value: Mapping[str, Any]) -> JsonObject:
     return made
 
 
-def _check_keys(value: Any) -> None:
+def _check_keys(value: object) -> None:
     """Refuse keys that are not text: as text, 1 and "1" would be one key, and a value lost."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -214,7 +214,7 @@ _INT_MAX = 1 << 63  # beyond which JSON's numbers are those of floats
 _NOTHING: Filter = {"or": []}
 
 
-def documents_filter(asked: Mapping[str, Any] | None) -> Filter:
+def documents_filter(asked: Mapping[str, object] | None) -> Filter:
     """Return a filter of documents that matches what LangGraph's matches.
 
     :raises InvalidInputError: a key that is no field's name, or an unknown operator.
@@ -222,7 +222,7 @@ def documents_filter(asked: Mapping[str, Any] | None) -> Filter:
     return {"and": [one for key, value in (asked or {}).items() for one in _field(key, value)]}
 
 
-def _field(key: str, value: Any) -> Iterator[Filter]:
+def _field(key: str, value: object) -> Iterator[Filter]:
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise InvalidInputError(
             f"Invalid filter key: {key!r:.80}. Use the name of a field: letters, digits, spaces, "
@@ -237,7 +237,7 @@ def _field(key: str, value: Any) -> Iterator[Filter]:
             yield from _field(f"{key}.{inner}", operand)
 
 
-def _holds(key: str, name: str, operand: Any) -> Filter:
+def _holds(key: str, name: str, operand: object) -> Filter:
     """Return the filter of one condition; the backslash says that the rest is a path."""
     if name not in _OPERATORS:
         raise InvalidInputError(f"Unsupported operator: {name!r:.80}. Use {' '.join(_OPERATORS)}")

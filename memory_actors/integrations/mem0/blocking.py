@@ -38,7 +38,7 @@ class Memory(BlockingResource):
         self._end = weakref.finalize(self, self._loop.close, self._memory.aclose)
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
+    def from_config(cls, config_dict: Mapping[str, object]) -> Self:
         """Return one for a configuration of mem0's."""
         return cls(config_dict)
 

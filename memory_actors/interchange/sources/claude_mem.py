@@ -7,7 +7,7 @@ title, narrative and facts. The text of a summary is its answers, each with its 
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
@@ -76,7 +76,7 @@ def _record(
     project: object,
     session: object,
     text: object,
-    **fields: Any,
+    **fields: object,
 ) -> port.SourceRecord:
     about = {name: _list(row.get(name)) if name in LISTS else row.get(name) for name in ABOUT}
     return port.SourceRecord(

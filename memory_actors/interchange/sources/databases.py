@@ -74,7 +74,9 @@ def columns(connection: SqliteDB, table: str) -> set[str]:
     return {str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def rows(connection: SqliteDB, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+def rows(
+    connection: SqliteDB, query: str, values: Sequence[object] = ()
+) -> Iterator[tuple[Any, ...]]:
     """Yield the rows that a query finds, as many as the size of the file allows."""
     with telling(connection.path, connection.unpacking):
         cursor = connection.execute(query, values)

@@ -7,7 +7,7 @@ to the user of the import.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -59,7 +59,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
 
 
 def _graph(connection: SqliteDB, reading: port.SourceReading) -> port.Records:
-    keys: dict[str, tuple[str, list[Any]]] = {}
+    keys: dict[str, tuple[str, list[object]]] = {}
     """The name and the key of an entity, by its id there."""
     for own_id, name, kind, properties in rows(connection, ENTITIES):
         keys[str(own_id)] = str(name), port.entity_key("entity", name, kind)

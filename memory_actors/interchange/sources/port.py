@@ -85,7 +85,7 @@ def of_graph(
     place: str,
     raw: Raw,
     key: object,
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     *,
     user: str | None = None,
     ends: tuple[object, object] = (None, None),
@@ -112,7 +112,7 @@ def as_object(value: object, place: str, reading: SourceReading) -> Fields | Non
     return None
 
 
-def entity_key(sort: str, name: object, kind: object) -> list[Any]:
+def entity_key(sort: str, name: object, kind: object) -> list[object]:
     """Return the key of an entity: what memory takes for one entity has one."""
     return [sort, *(name_key(one) if isinstance(one, str) else one for one in (name, kind))]
 
