@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from eventlog import Dropped, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import MemoryActorsError, NotFoundError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Metadata
@@ -67,8 +67,6 @@ class Forgetting(Purging):
 
     def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         """Say whether one of the texts of an event says the fact, and nothing else."""
-        if isinstance(recorded.data, Dropped):
-            return False
         said = msgspec.to_builtins(recorded.data, builtin_types=(bytes,))
         return any(trimmed(text, self._is_said) == "" for text in texts_in(said))
 
@@ -158,12 +156,12 @@ class Forgetting(Purging):
 
 
 def said_by(kind: Kind, row: Any, events: Events) -> Any:
-    """Return the text of a memory, or the value; of an episode, the goal."""
+    """Return the text of a memory, or the value; of an episode, the goal or its summary."""
     if kind is working.KIND:
         return row.value
     if kind is structured.KIND:
         return structured.value_of(row, events)
-    if kind is episodic.KIND and not is_summary(row):
+    if kind is episodic.KIND:
         return goal_of(events[row.version].data)
     return kind.content(row, events)
 

@@ -64,12 +64,12 @@ async def test_one_of_several_equal_calls_is_new(open_memory) -> None:
         adds = await asyncio.gather(
             *(entities.add_entity(name, "person", [name]) for name in ("Alice", "ALICE", "alice"))
         )
-        assert [add.operation for add in adds] == ["add", "update", "update"]
+        assert sorted(add.operation for add in adds) == ["add", "update", "update"]
         await entities.add_entity("Acme", "company")
         said = await asyncio.gather(
             *(entities.relate("Alice", "works_at", "Acme", metadata={"n": n}) for n in range(3))
         )
-        assert [receipt.operation for receipt in said] == ["add", "update", "update"]
+        assert sorted(one.operation for one in said) == ["add", "update", "update"]
 
 
 async def test_a_relationship_repeated_under_its_id_is_an_update(open_memory) -> None:

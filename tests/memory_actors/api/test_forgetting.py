@@ -11,11 +11,13 @@ from support.compacting import LOGIN, LUNCH, some
 from eventlog import DiskFull, EventLog
 from memory_actors import (
     ForgottenError,
+    HeldError,
     InvalidInputError,
     Item,
     MemorySystem,
     NotFoundError,
 )
+from memory_actors.api import forgetting
 from memory_actors.extraction.protocol import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
@@ -290,6 +292,39 @@ async def test_a_summary_of_the_named_memory_goes_with_it(open_memory: Any) -> N
         done = await user.forget("fixed2", everywhere=False)
         left = {one.memory_id for one in await user.list_memories()}
         assert left == set(done.came_back) == {f"fixed{n}" for n in range(7)} - {"fixed2"}
+
+
+@pytest.mark.owner
+async def test_a_named_memory_that_looks_forgotten_already_goes_with_its_summary(
+    open_memory: Any,
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        first, *others = said = some(f"[forgotten] {LOGIN}", 7)
+        await user.add_many(said)
+        await memory.compact("ada")
+        done = await user.forget(first.memory_id, everywhere=False)
+        left = {one.memory_id for one in await user.list_memories()}
+        assert left == set(done.came_back) == {one.memory_id for one in others}
+
+
+@pytest.mark.owner
+async def test_a_hold_that_is_placed_while_memories_go_keeps_their_words_in_the_log(
+    open_memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten = forgetting._rewritten
+
+    async def held(*args: Any) -> int:
+        await user.hold("case")
+        return await rewritten(*args)
+
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add("canary000zq is red")
+        monkeypatch.setattr(forgetting, "_rewritten", held)
+        with pytest.raises(HeldError, match="case"):
+            await user.forget("canary000zq is red")
+    assert found_in(tmp_path)
 
 
 @pytest.mark.owner
