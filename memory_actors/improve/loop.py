@@ -17,7 +17,6 @@ from memory_actors.base.errors import (
     MemoryActorsError,
     MemoryLimitError,
 )
-from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import check_count, plain, text_bytes
 from memory_actors.improve import limits, records
 from memory_actors.improve.bounded import BoundedList, Eviction, sha256
@@ -377,7 +376,7 @@ class _Run:
             "iterations": self._revisions,
             "stopped_because": because,
         }
-        metadata: JsonObject = {"memory_stats": stats}
+        metadata: dict[str, object] = {"memory_stats": stats}
         if self._recorder.episode_id is not None:
             metadata["episode_id"] = self._recorder.episode_id
         return Result(

@@ -21,7 +21,6 @@ from mcp.shared.exceptions import MCPError
 from eventlog.core.logs import get_logger
 from memory_actors.base import errors
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp import tool as tools
@@ -144,7 +143,7 @@ class _Serving:
         self._sets = tuple(tool_sets)
         self._bus = InMemorySubscriptionBus()
         self._subscribed: dict[str, ServerSession] = {}
-        watching: JsonObject = {
+        watching: dict[str, Any] = {
             "on_subscribe_resource": self._subscribe,
             "on_unsubscribe_resource": self._unsubscribe,
             "on_subscriptions_listen": ListenHandler(self._bus),
