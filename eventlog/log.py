@@ -52,7 +52,11 @@ class EventLog(LogUpkeep, requests.TakesAppends):
     """
 
     def __init__(
-        self, registry: EventRegistry, files: Files, clock: Callable[[], int], queue_events_max: int
+        self,
+        registry: EventRegistry,
+        files: Files,
+        clock: Callable[[], int],
+        queue_events_max: int,
     ):
         requests.TakesAppends.__init__(self, registry, clock)
         LogUpkeep.__init__(self, files, Intake(files, queue_events_max), clock)

@@ -259,7 +259,11 @@ class ExportingStore(Protocol):
         """
 
     async def import_events(
-        self, file: str | Path, *, progress: Progress | None = None, erasing: OfErased | None = None
+        self,
+        file: str | Path,
+        *,
+        progress: Progress | None = None,
+        erasing: OfErased | None = None,
     ) -> records.Imported:
         """Append what another store exported, if this one has the very same past.
 

@@ -77,7 +77,11 @@ class EventRegistry:
         self._text_bytes = text_bytes
 
     def event(
-        self, tag: str, *, schema: int = 1, keys: KeysOf = lambda _event: ()
+        self,
+        tag: str,
+        *,
+        schema: int = 1,
+        keys: KeysOf = lambda _event: (),
     ) -> Callable[[E], E]:
         """Return a class decorator that registers a msgspec Struct under `tag`.
 

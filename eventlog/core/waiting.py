@@ -23,7 +23,11 @@ class Block(AbstractAsyncContextManager[T, None]):
     A class, because a loop that ends closes all async generators at once, in any order.
     """
 
-    def __init__(self, open_: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]):
+    def __init__(
+        self,
+        open_: Callable[[], Awaitable[T]],
+        close: Callable[[T], Awaitable[None]],
+    ):
         self._open, self._close = open_, close
         self._opened: T
 

@@ -102,12 +102,17 @@ def new_key(private_key: Path, public_key: Path) -> None:
     ed25519, serialization = _library()
     made = ed25519.Ed25519PrivateKey.generate()
     secret = made.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
     )
     known = made.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    for path, data, mode in ((private_key, secret, PRIVATE_MODE), (public_key, known, PUBLIC_MODE)):
+    for path, data, mode in (
+        (private_key, secret, PRIVATE_MODE),
+        (public_key, known, PUBLIC_MODE),
+    ):
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         except (OSError, ValueError) as error:

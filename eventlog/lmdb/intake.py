@@ -58,7 +58,11 @@ class Intake:
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._closed = False
         self._writer = Writer(
-            files.env, files.ledger, anchor=files.anchor, deliver=self._deliver, keys=files.keys
+            files.env,
+            files.ledger,
+            anchor=files.anchor,
+            deliver=self._deliver,
+            keys=files.keys,
         )
 
     def close(self) -> None:

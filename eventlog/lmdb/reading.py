@@ -25,7 +25,14 @@ from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.segment import Entry, SegmentId
-from eventlog.lmdb.tables import U64, StreamRecord, key_check, load_segment, neighbours, scan
+from eventlog.lmdb.tables import (
+    U64,
+    StreamRecord,
+    key_check,
+    load_segment,
+    neighbours,
+    scan,
+)
 
 
 class LogReading(FrameReading):

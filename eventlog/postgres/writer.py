@@ -62,7 +62,13 @@ _logger = get_logger("eventlog")
 class PgWriter:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, place: DatabasePlace, node: bytes, tail: LogTail, keys: Keys | None):
+    def __init__(
+        self,
+        place: DatabasePlace,
+        node: bytes,
+        tail: LogTail,
+        keys: Keys | None,
+    ):
         self._tail = tail
         self._keys = keys
         self._loop = asyncio.get_running_loop()

@@ -240,7 +240,11 @@ class LogUpkeep:
 
     @_alone
     async def import_events(
-        self, file: str | Path, *, progress: Progress | None = None, erasing: OfErased | None = None
+        self,
+        file: str | Path,
+        *,
+        progress: Progress | None = None,
+        erasing: OfErased | None = None,
     ) -> records.Imported:
         """Append what another log exported. See `ExportingStore`.
 

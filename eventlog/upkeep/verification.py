@@ -225,7 +225,10 @@ class Verification:
     def _check_known(self, txn: Transaction, table: str) -> None:
         """Check an index that has as many rows as were searched for, and found: their order."""
         count, last = 0, b""
-        with txn.cursor(txn.tables[table]) as cursor, txn.cursor(txn.tables[table]) as searching:
+        with (
+            txn.cursor(txn.tables[table]) as cursor,
+            txn.cursor(txn.tables[table]) as searching,
+        ):
             rows = cursor.iternext(values=False)
             while keys := list(islice(rows, ROWS_AT_ONCE)):
                 self._check_order(table, [last, *keys])

@@ -49,7 +49,11 @@ from memory_actors.actors.asking import (
     tentative,
     unavailable,
 )
-from memory_actors.base.errors import MemoryActorsError, QuarantinedError, SystemClosedError
+from memory_actors.base.errors import (
+    MemoryActorsError,
+    QuarantinedError,
+    SystemClosedError,
+)
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.base.steps import here, step

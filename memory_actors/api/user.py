@@ -29,7 +29,12 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Extraction, Undone
-from memory_actors.base.validation import check_member, check_memory_type, check_subject, check_tier
+from memory_actors.base.validation import (
+    check_member,
+    check_memory_type,
+    check_subject,
+    check_tier,
+)
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds.account import SetTier

@@ -169,7 +169,11 @@ async def wired(
 
 
 async def _embeddings(
-    parts: _Parts, log: EventStore, keys: Keys | None, stack: AsyncExitStack, orphaned: ExitStack
+    parts: _Parts,
+    log: EventStore,
+    keys: Keys | None,
+    stack: AsyncExitStack,
+    orphaned: ExitStack,
 ) -> EmbeddingService:
     embeddings = await opened_in_thread(
         partial(_open_embeddings, parts, log, keys), EmbeddingService.release

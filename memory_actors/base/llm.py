@@ -30,7 +30,12 @@ from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 import anyio
 import msgspec
 
-from memory_actors.base.errors import EmptyAnswerError, InvalidInputError, LLMError, importing
+from memory_actors.base.errors import (
+    EmptyAnswerError,
+    InvalidInputError,
+    LLMError,
+    importing,
+)
 from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import MAKER_CHARACTERS_MAX, checked_host
 

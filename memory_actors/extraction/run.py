@@ -286,7 +286,9 @@ class _ExtractionRun:
             extractor=self._extractor.name,
             message_ids=batch.message_ids,
             add=AddMemories(  # without leave to prune: undoing it would not bring that back
-                now_us=now_us, memories=tuple(memories), origins=origins
+                now_us=now_us,
+                memories=tuple(memories),
+                origins=origins,
             ),
             within=self._asked.within or {},
             proposed=tuple(results),

@@ -78,7 +78,11 @@ class _Span(NamedTuple):
 
 class _Local:
     def __init__(
-        self, terms: Iterable[str] = (), *, right: Iterable[str] = (), words_max: int | None = None
+        self,
+        terms: Iterable[str] = (),
+        *,
+        right: Iterable[str] = (),
+        words_max: int | None = None,
     ):
         given = _texts(terms, "terms")
         if len(given) > TERMS_MAX:

@@ -202,7 +202,8 @@ Limit = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, examples=example(100))]
 Offset = Annotated[int, QueryParameter(ge=0, examples=example(0))]
 JobId = Annotated[str, PathParameter(description="Its id.", examples=example(NAMED["job_id"]))]
 OfUser = Annotated[
-    str | None, QueryParameter(description="Of this user only.", examples=example(NAMED["user_id"]))
+    str | None,
+    QueryParameter(description="Of this user only.", examples=example(NAMED["user_id"])),
 ]
 
 DespiteHold = Annotated[
@@ -225,7 +226,8 @@ DONE = {
     responses=answers(202, Job, 400, 401, 403, 413),
 )
 async def run(
-    request: AnyRequest, data: Annotated[Compress | None, Body(examples=example(COMPRESS))] = None
+    request: AnyRequest,
+    data: Annotated[Compress | None, Body(examples=example(COMPRESS))] = None,
 ) -> Response[Job]:
     """Queue a run and answer at once; `Location` is where its state can be read."""
     asked = data or Compress()

@@ -57,7 +57,11 @@ _PROBLEMS: Final[Mapping[int, tuple[str, str, str]]] = {
         "Quota exceeded",
         "User has 10,000 long-term memories (max: 10,000). Delete old memories or upgrade quota.",
     ),
-    413: ("content-too-large", "Content too large", "The body is over 1 MiB: send less at a time."),
+    413: (
+        "content-too-large",
+        "Content too large",
+        "The body is over 1 MiB: send less at a time.",
+    ),
     503: ("unavailable", "Unavailable", "The server cannot do this now."),
 }
 

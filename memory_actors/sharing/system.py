@@ -205,7 +205,11 @@ class MemorySystem(Operations):
 
 
 def open_or_join(
-    place: str | Path, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
+    place: str | Path,
+    *,
+    asked: Collection[str] = (),
+    keeps: bool = False,
+    **parts: Any,
 ) -> "Opening[MemorySystem]":
     """Open a store for a program that takes it as it is: a command, say.
 

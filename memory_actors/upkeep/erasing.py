@@ -75,7 +75,11 @@ class UserErasing:
     """Erases users, one at a time or several."""
 
     def __init__(
-        self, services: Services, alerts: AlertDispatcher, compaction: Compaction, directory: Path
+        self,
+        services: Services,
+        alerts: AlertDispatcher,
+        compaction: Compaction,
+        directory: Path,
     ):
         self._services = services
         self._log = services.log
@@ -105,7 +109,10 @@ class UserErasing:
     async def _erase(self, scope: Scope, *, despite_hold: bool) -> EraseReceipt:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
         self._services.runtime.check_open()
-        async with self._services.runtime.alone(stream) as epoch, self._compaction.without(user_id):
+        async with (
+            self._services.runtime.alone(stream) as epoch,
+            self._compaction.without(user_id),
+        ):
             held = await holds_of(self._log, stream)
             if not despite_hold:
                 refuse_held(held)

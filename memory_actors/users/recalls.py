@@ -83,7 +83,12 @@ class RecallAudit:
     # --- write
 
     async def keep(
-        self, stream: str, query: str, memory_ids: Sequence[str], meta: dict[str, str], epoch: int
+        self,
+        stream: str,
+        query: str,
+        memory_ids: Sequence[str],
+        meta: dict[str, str],
+        epoch: int,
     ) -> None:
         """Record that these memories were returned for a query; never fail.
 

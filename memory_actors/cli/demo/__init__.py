@@ -27,7 +27,13 @@ from memory_actors.cli.options import App
 from memory_actors.cli.output import print_json, say, shortened
 from memory_actors.cli.past import print_why
 from memory_actors.cli.plotting import TERMINAL, Bar, draw
-from memory_actors.cli.recall import AskedQuestion, FoundEvidence, ask, recall, score_locomo
+from memory_actors.cli.recall import (
+    AskedQuestion,
+    FoundEvidence,
+    ask,
+    recall,
+    score_locomo,
+)
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.cli.serve import show_dashboard
 from memory_actors.interchange import Line, read_locomo

@@ -13,7 +13,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _blocking(method: Callable[P, Coroutine[object, object, R]]) -> Callable[P, R]:
+def _blocking(
+    method: Callable[P, Coroutine[object, object, R]],
+) -> Callable[P, R]:
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         memory: Any = args[0]

@@ -345,7 +345,10 @@ def _parts(said: Sequence[Told]) -> Iterator[list[Told]]:
 
 
 async def _inferred(
-    user: UserMemory, said: Sequence[Fields], scope: Mapping[str, str], kept: Fields
+    user: UserMemory,
+    said: Sequence[Fields],
+    scope: Mapping[str, str],
+    kept: Fields,
 ) -> list[Told]:
     """Return the facts inferred from messages; if inference fails, the messages are deleted."""
     ids: list[str] = []

@@ -179,7 +179,10 @@ class DocumentDecisions(ContextDocuments):
         return [sizes.archiving(state, command.document, gone, "asked")] if gone else []
 
     def _restore(
-        self, command: commands.RestoreEntries, state: ContextState, limits: Limits
+        self,
+        command: commands.RestoreEntries,
+        state: ContextState,
+        limits: Limits,
     ) -> Decision:
         """Bring entries back."""
         events = restored(self.last, command, state)

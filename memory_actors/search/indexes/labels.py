@@ -192,5 +192,8 @@ class Labels:
         if not (labels[1:] > labels[:-1]).all():
             order = np.argsort(labels, kind="stable")
             rows, labels = rows[order], labels[order]
-        self._sorted = (array("q", labels.tobytes()), array("i", rows.astype(np.int32).tobytes()))
+        self._sorted = (
+            array("q", labels.tobytes()),
+            array("i", rows.astype(np.int32).tobytes()),
+        )
         self._recent = {}

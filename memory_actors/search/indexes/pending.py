@@ -44,7 +44,12 @@ class PendingPassages:
     """The passages that wait for their vectors, by digest, in the order they came."""
 
     def __init__(
-        self, name: str, read: Read, settle: Settle, embeddings: Embeddings, tasks: BackgroundTasks
+        self,
+        name: str,
+        read: Read,
+        settle: Settle,
+        embeddings: Embeddings,
+        tasks: BackgroundTasks,
     ):
         self._task_name = f"index {name}"
         self._read = read

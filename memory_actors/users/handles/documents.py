@@ -141,7 +141,9 @@ class Documents(Handle):
         return documents
 
     async def count(
-        self, collection: str = DEFAULT_COLLECTION, filters: Mapping[str, object] | None = None
+        self,
+        collection: str = DEFAULT_COLLECTION,
+        filters: Mapping[str, object] | None = None,
     ) -> int:
         """Return how many documents of a collection match: `filters` is as in `find`.
 

@@ -186,7 +186,9 @@ class EntityGraph(Handle):
             raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
         now_us, at_us = self._scope.now_us(), time_us(at, "at")
         command = entity.EndRelationship(
-            now_us=now_us, memory_id=row.memory_id, valid_to_us=now_us if at_us is None else at_us
+            now_us=now_us,
+            memory_id=row.memory_id,
+            valid_to_us=now_us if at_us is None else at_us,
         )
         written = await self._write(command)
         return self._receipt(row.memory_id, "update", written, quota=RELATIONSHIPS)

@@ -189,7 +189,11 @@ class Writing(Redacting):
             return reply, None if after is None else await after(live, reply)
 
     async def _append_texts(
-        self, command: Command, texts: list[str], idempotency_key: str | None, digest: bytes
+        self,
+        command: Command,
+        texts: list[str],
+        idempotency_key: str | None,
+        digest: bytes,
     ) -> tuple[Reply, str | None]:
         """Embed the texts while the log writes, and index them; say why they are not indexed.
 
