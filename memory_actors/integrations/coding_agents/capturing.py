@@ -45,7 +45,7 @@ CHAINED: Final = re.compile(r"&&|;|\n")
 ASSIGNMENT: Final = re.compile(r"^(?:\w+=\S*\s+)+")
 
 
-class Session(NamedTuple):
+class HostSession(NamedTuple):
     """A session of a host."""
 
     host: str
@@ -79,7 +79,7 @@ class Captured(NamedTuple):
 async def capture(
     memory: MemorySystem,
     project: Project,
-    session: Session,
+    session: HostSession,
     turns: Sequence[Turn],
     *,
     summarise: bool = True,
@@ -124,7 +124,7 @@ async def capture(
 
 
 async def _copied(
-    user: UserMemory, session: Session, turns: Sequence[Turn], cleaner: Cleaner
+    user: UserMemory, session: HostSession, turns: Sequence[Turn], cleaner: Cleaner
 ) -> set[int]:
     """Return the numbers of the turns that another session has: one that was forked from it.
 
@@ -143,7 +143,7 @@ async def _copied(
     return {n for n, one in said if (cleaner.clean(one.text), one.time) in others}
 
 
-async def _newest(user: UserMemory, session: Session, kind: object) -> Memory | None:
+async def _newest(user: UserMemory, session: HostSession, kind: object) -> Memory | None:
     found = await user.list_memories(
         ["long_term"], filters={"kind": kind}, sources=[session.source], limit=1
     )
@@ -182,7 +182,7 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
 
 async def _summarise(
     user: UserMemory,
-    session: Session,
+    session: HostSession,
     last: Turn,
     known: Memory | None,
     summarizer: "Summarizer | None",
@@ -227,11 +227,13 @@ async def _summarise(
     await _added(user, [item])
 
 
-def _id(session: Session, turn: Turn) -> str:
+def _id(session: HostSession, turn: Turn) -> str:
     return f"{session.source}:{turn.prompt.id}"
 
 
-def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
+def _items(
+    session: HostSession, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner
+) -> Iterator[Item]:
     its_id = _id(session, turn)
     item = partial(Item, session_id=session.id, occurred_at=turn.prompt.time)
     yield item(content=cleaner.clean(turn.prompt.text), role="user", memory_id=its_id)
@@ -248,7 +250,7 @@ def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner)
         yield item(content=said, memory_id=f"{its_id}:fix {number}", metadata={"kind": FIX})
 
 
-def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
+def _episode(session: HostSession, turn: Turn, cleaner: Cleaner) -> Episode:
     evicted = max(0, len(turn.runs) - STEPS_MAX)
     steps = []
     for number, run in enumerate(turn.runs[evicted:], evicted + 1):
@@ -337,7 +339,7 @@ async def backfill(
             directory = reader.working_directory(path)
             said = list(turns(reader.entries(path)))
             project = None if directory is None else project_of(directory)
-            session = Session(host, reader.session_id(path))
+            session = HostSession(host, reader.session_id(path))
         except UNREADABLE:
             project = None
         if project is None:

@@ -25,8 +25,13 @@ from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing, storing
-from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
-from memory_actors.integrations.coding_agents.hook import Command, at_prompt, at_start, event_of
+from memory_actors.integrations.coding_agents.capturing import (
+    Captured,
+    HostSession,
+    backfill,
+    capture,
+)
+from memory_actors.integrations.coding_agents.hook import HookCommand, at_prompt, at_start, event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import changes_of, plugin_directory
 from memory_actors.integrations.coding_agents.private import Cleaner
@@ -35,9 +40,9 @@ from memory_actors.integrations.coding_agents.readers import reader_of, transcri
 from memory_actors.integrations.coding_agents.transcripts import (
     EPOCH,
     LINE_BYTES_MAX,
+    AgentReply,
     Prompt,
     Ran,
-    Reply,
     Turn,
     lines,
     turns,
@@ -48,7 +53,7 @@ from memory_actors.sharing.asking import OwnerFailed
 from memory_actors.users.handles.episodes import Episodes
 from tests.memory_actors.server.helpers import serving, until
 
-HOOK = Command("", "").hook("")[:5]
+HOOK = HookCommand("", "").hook("")[:5]
 
 
 @pytest.fixture
@@ -240,14 +245,14 @@ async def test_a_backfill_stores_each_message_once(
 def said(number: int, reply: str | None = None, *runs: Ran) -> Turn:
     """Return a turn of a session."""
     time = EPOCH + timedelta(minutes=number)
-    replied = None if reply is None else Reply(reply, time)
+    replied = None if reply is None else AgentReply(reply, time)
     return Turn(Prompt(f"p{number}", f"prompt {number}", time), runs, replied)
 
 
 @pytest.mark.anyio
 async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) -> None:
     """The summary follows, and a reply that came late takes the place of the one before."""
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
 
@@ -281,8 +286,8 @@ async def test_a_fork_of_a_session_adds_only_what_it_has_more(shop: Path, open_m
     copied = [turn._replace(prompt=turn.prompt._replace(id=f"f{n}")) for n, turn in enumerate(old)]
     async with open_memory() as memory:
         user = memory.user(project.user_id)
-        await capture(memory, project, Session("claude-code", "s"), old)
-        fork = Session("claude-code", "fork")
+        await capture(memory, project, HostSession("claude-code", "s"), old)
+        fork = HostSession("claude-code", "fork")
         none = await capture(memory, project, fork, copied)
         some = await capture(memory, project, fork, [*copied, said(3)])
         more = await capture(memory, project, fork, [*copied, said(3), said(4)])
@@ -301,7 +306,7 @@ async def test_a_summary_is_rewritten_only_where_it_is_asked_for(
     shop: Path, open_memory: Any
 ) -> None:
     """Once a session and once at its end: each version is an event of up to 1 KB."""
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
         for number in (1, 2, 3):
@@ -333,7 +338,7 @@ async def test_a_model_that_is_set_writes_a_long_summary(
 
     turns_ = [said(number, "We decided to use one writer. " * 30) for number in range(3)]
     async with open_memory() as memory:
-        session, project = Session("codex", "s"), project_of(str(shop))
+        session, project = HostSession("codex", "s"), project_of(str(shop))
         model = CallableSummarizer(asked)
         await capture(memory, project, session, turns_, summarizer=model)
         user = memory.user(project.user_id)
@@ -421,7 +426,7 @@ def test_a_team_shares_the_memory_of_a_project(
 async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) -> None:
     turns_ = [said(number, "我们决定使用单个写入者。" * 50) for number in range(3)]
     async with open_memory() as memory:
-        await capture(memory, project_of(str(shop)), Session("codex", "s"), turns_)
+        await capture(memory, project_of(str(shop)), HostSession("codex", "s"), turns_)
         user = memory.user(project_of(str(shop)).user_id)
         (summary,) = await user.list_memories(filters={"kind": "session summary"})
 
@@ -430,7 +435,7 @@ async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) ->
 
 @pytest.mark.anyio
 async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) -> None:
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
         await capture(memory, project, session, [said(1, "my salary", Ran("sh", "ls"))])
@@ -444,7 +449,7 @@ async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) 
 @pytest.mark.anyio
 async def test_a_text_that_is_refused_costs_itself_alone(shop: Path, open_memory: Any) -> None:
     """For example, a prompt changes if `.env` gets a value that has to be removed from it."""
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     odd = said(1, "done", Ran("sh", "  "), Ran("", file="a.py"))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
@@ -470,7 +475,7 @@ async def test_where_no_episodes_are_taken_turns_are(
     monkeypatch.setattr(Episodes, "put", refused)
     async with open_memory() as memory:
         turn = said(1, "done", Ran("sh", "ls"))
-        done = await capture(memory, project_of(str(shop)), Session("codex", "s"), [turn])
+        done = await capture(memory, project_of(str(shop)), HostSession("codex", "s"), [turn])
 
     assert done == Captured(turns=1, memories=2, episodes=0)
 
@@ -480,7 +485,7 @@ async def test_an_episode_keeps_the_last_of_many_steps(shop: Path, open_memory: 
     runs = [Ran("sh", f"make {number}") for number in range(1, 71)]
     async with open_memory() as memory:
         await capture(
-            memory, project_of(str(shop)), Session("codex", "s"), [said(1, "done", *runs)]
+            memory, project_of(str(shop)), HostSession("codex", "s"), [said(1, "done", *runs)]
         )
         (episode,) = await memory.user(project_of(str(shop)).user_id).episodes.recent("codex")
 
@@ -554,7 +559,7 @@ def test_a_project_is_named_by_the_host_and_path_of_its_remote(
 @pytest.mark.parametrize("host", [name for name in HOSTS if name != "claude-code"])
 def test_uninstalling_leaves_the_files_of_a_host_as_they_were(host: str, home: Path) -> None:
     """Also where somebody has hooks, servers and rules of their own in them."""
-    command = Command("/data", "ada")
+    command = HookCommand("/data", "ada")
     paths = [change.path for change in files_of(host, command)]
     assert all(path.is_relative_to(home) for path in paths)
     theirs = {
@@ -580,7 +585,7 @@ def test_uninstalling_leaves_the_files_of_a_host_as_they_were(host: str, home: P
     assert [path.read_text() for path in kept] == [theirs[path.suffix] for path in kept]
 
 
-def files_of(host: str, command: Command | None) -> list[Any]:
+def files_of(host: str, command: HookCommand | None) -> list[Any]:
     return [*changes_of(host, command)]
 
 
@@ -592,7 +597,7 @@ def test_hooks_of_others_stay(host: str, home: Path) -> None:
     path.write_text(json.dumps({"hooks": {"SessionStart": [other]}}, indent=2) + "\n")
     before = path.read_bytes()
 
-    for change in changes_of(host, Command("/data", "ada", "https://team.example")):
+    for change in changes_of(host, HookCommand("/data", "ada", "https://team.example")):
         change.write()
     installed = json.loads(path.read_text())["hooks"]
     for change in changes_of(host, None):
@@ -606,7 +611,7 @@ def test_hooks_of_others_stay(host: str, home: Path) -> None:
 
 def test_each_host_is_configured_in_its_own_form(home: Path) -> None:
     """As its documentation shows it."""
-    command = Command("/data", "ada")
+    command = HookCommand("/data", "ada")
 
     def written(host: str, number: int) -> str:
         change = files_of(host, command)[number]
@@ -627,7 +632,7 @@ def test_each_host_is_configured_in_its_own_form(home: Path) -> None:
 def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> None:
     """Somebody put a hook of their own beside ours; and into a member that holds no list."""
     path = config_path("codex").with_name("hooks.json")
-    for change in changes_of("codex", Command("/data", "ada")):
+    for change in changes_of("codex", HookCommand("/data", "ada")):
         change.write()
     read = json.loads(path.read_text())
     theirs = {"type": "command", "command": "theirs"}
@@ -639,7 +644,7 @@ def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> Non
 
     assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
     path.write_text('{"hooks": {"Stop": {"command": "theirs"}}}')
-    for command in (None, Command("/data", "ada")):
+    for command in (None, HookCommand("/data", "ada")):
         with pytest.raises(InvalidInputError, match="'Stop' of its hooks is no list"):
             changes_of("codex", command)
 
@@ -647,7 +652,7 @@ def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> Non
 def test_codex_is_configured_where_it_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
 
-    paths = [change.path for change in files_of("codex", Command("/data", "ada"))]
+    paths = [change.path for change in files_of("codex", HookCommand("/data", "ada"))]
 
     assert paths == [home / "elsewhere" / name for name in ("config.toml", "hooks.json")]
 
@@ -727,7 +732,7 @@ async def test_the_installed_server_recalls_what_was_captured(home: Path, shop: 
     WRITERS["codex"](home, shop)
     async with MemorySystem.open(home / "memory") as memory:
         await backfill(memory, ["codex"])
-    server, _ = changes_of("cursor", Command(str(home / "memory")))
+    server, _ = changes_of("cursor", HookCommand(str(home / "memory")))
     ours = json.loads(server.after or b"")["mcpServers"]["memory-actors"]
     runs = mcp.StdioServerParameters(**ours, cwd=shop, env=dict(os.environ))
 
@@ -825,7 +830,7 @@ async def test_what_does_not_fit_makes_room_for_what_does(shop: Path, open_memor
         user = memory.user(project.user_id)
         await user.context.add("Rules", "Another rule. " * 400)
         await user.context.add("Rules", "Be brief.")
-        await capture(memory, project, Session("codex", "s"), [said(1, "done one")])
+        await capture(memory, project, HostSession("codex", "s"), [said(1, "done one")])
         started = await at_start([user])
         told = await at_prompt([user], "done one " * 20_000, "other", 0.0)
 
@@ -841,13 +846,13 @@ def test_a_hook_opens_the_store_if_its_owner_is_about_to_close(
     def closing(_: object) -> None:
         raise OwnerFailed("SystemClosedError: the memory system is closing: try again")
 
-    monkeypatch.setattr(hook, "Owner", closing)
+    monkeypatch.setattr(hook, "OwnerConnection", closing)
     monkeypatch.setattr(storing, "work", lambda *_: "from the store")
     sent = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
     event = event_of("claude-code", json.dumps(sent).encode())
     assert event is not None
 
-    told = hook.answer(event, Command(str(home / "memory")))
+    told = hook.answer(event, HookCommand(str(home / "memory")))
 
     assert told is not None
     assert told["hookSpecificOutput"]["additionalContext"] == "from the store"
@@ -858,7 +863,7 @@ def test_a_prompt_waits_less_for_a_silent_server_than_a_capture(
 ) -> None:
     monkeypatch.setattr(storing, "_work", lambda *_: anyio.sleep(0.5))
     monkeypatch.setattr(storing, "RECALL_S_MAX", 0.01)
-    given = Command("", team="https://memory.example"), project_of(str(shop))
+    given = HookCommand("", team="https://memory.example"), project_of(str(shop))
     sent = {"session_id": "s", "cwd": str(shop), "prompt": "Why?"}
     prompt, turn = (
         event_of("claude-code", json.dumps({**sent, "hook_event_name": name}).encode())
