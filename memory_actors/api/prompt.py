@@ -5,7 +5,6 @@ sentences where they fit.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain, zip_longest
 from operator import attrgetter
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from eventlog.core.records import to_us
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.reports import QUOTED, Context, ContextPart
@@ -26,7 +26,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.choosing import Folding
+from memory_actors.search.choosing import Folding, asked_until_us
 from memory_actors.search.indexes.words import words
 from memory_actors.search.query import asks_of_past
 
@@ -37,7 +37,6 @@ CONTEXT_MESSAGES = 6  # what was said last: three exchanges
 CONTEXT_MEMORIES = 5
 MEMORY_TOKENS = 32  # of one in a prompt, at least, with its time and its quotes
 ITEM_SHARE = 2  # an item takes at most a half of a budget, unless somebody says how much
-SUMMARY_SCORE_MIN = 0.05  # a summary that answers less likely than this is noise
 FILLED = 0.9  # of a budget: if whole texts fill less, a part of one fills the rest
 ORDER: Final = ("document", "message", "memory", "compressed")
 
@@ -51,6 +50,7 @@ class Ask(NamedTuple):
     token_budget: int | None
     max_item_tokens: int | None
     document: ContextPart | None
+    now_us: int
 
 
 class _Said(NamedTuple):
@@ -84,7 +84,7 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
 
 async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:
     """Return the best memories and summaries; those that are over only where the past is asked."""
-    limit, past = CONTEXT_MEMORIES, asks_of_past(ask.query)
+    limit = CONTEXT_MEMORIES
     if ask.limit is not None:
         limit = check_top_k(ask.limit)
     elif ask.token_budget is not None:
@@ -92,23 +92,40 @@ async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: 
     asked = min(limit + messages + 1, TOP_K_MAX)  # some of what is found was just said
     while True:
         hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
-        current = [hit for hit in hits if past or hit.superseded_by is None]
+        newer = await _newer_of_past(user, ask, hits)
+        current = [hit for hit in hits if hit.superseded_by is None or hit.memory_id in newer]
         if len(current) >= limit or len(hits) < asked or asked == TOP_K_MAX:
             break
         asked = min(4 * asked, TOP_K_MAX)
-    heard = [hit for hit in current if hit.source != "compressed" or hit.score >= SUMMARY_SCORE_MIN]
-    best = sorted(filter(folding.is_new, heard), key=attrgetter("score"), reverse=True)[:limit]
-    known: dict[tuple[str | None, str], Memory] = {(hit.scope, hit.memory_id): hit for hit in hits}
+    best = sorted(filter(folding.is_new, current), key=attrgetter("score"), reverse=True)[:limit]
     found = []
     for hit in best:
         part = _part(hit, hit.source, hit.score)
-        if (newer := hit.superseded_by) is not None:
-            with suppress(NotFoundError):  # it went meanwhile
-                there = hit.scope, newer
-                known[there] = known.get(there) or await _of_scope(user, *there)
-                until = known[there].occurred_at
-                part = replace(part, superseded_by=newer, held_until=until)
+        if (later := newer.get(hit.memory_id)) is not None:
+            part = replace(part, superseded_by=later.memory_id, held_until=later.occurred_at)
         found.append(_Said(part, hit.role))
+    return found
+
+
+async def _newer_of_past(
+    user: "UserMemory", ask: Ask, hits: Sequence[Hit]
+) -> dict[str, Memory | None]:
+    """Return the successors of superseded hits that held at the earlier time of a query."""
+    over, past = [hit for hit in hits if hit.superseded_by is not None], asks_of_past(ask.query)
+    until_us = asked_until_us(ask.query, ask.now_us, (to_us(hit.occurred_at) for hit in over))
+    if not past and until_us is None:
+        return {}
+    known: dict[tuple[str | None, str], Memory] = {(hit.scope, hit.memory_id): hit for hit in hits}
+    found = dict[str, Memory | None]()
+    for hit in over:
+        there = hit.scope, str(hit.superseded_by)
+        try:
+            newer = known.get(there) or await _of_scope(user, *there)
+        except NotFoundError:  # it went meanwhile
+            found[hit.memory_id] = None
+            continue
+        if past or (until_us is not None and to_us(newer.occurred_at) >= until_us):
+            found[hit.memory_id] = newer
     return found
 
 

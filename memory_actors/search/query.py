@@ -46,12 +46,16 @@ _WORD: Final = re.compile(r"\w+")
 
 _FULL_STOPS: Final = (".", "!", "。", "！", "…")  # noqa: RUF001 - they are meant
 _EARLIER: Final = (
-    "used to|previous(?:ly)?|former(?:ly)?|before|earlier|originally|in the past|back then"
-    "|no longer|history"
+    r"used to|did (?:\w+ ){1,3}use to|previous(?:ly)?|former(?:ly)?|earlier|originally"
+    "|in the past|back then|no longer|history"
 )
-_OF_EARLIER: Final = re.compile(rf"\b(?:{_EARLIER})\b", re.IGNORECASE)
+_OF_EARLIER: Final = re.compile(
+    rf"\b(?:{_EARLIER})\b"
+    r"|^(?!.*\b(?:am|is|are|do|does|can|should|will|would|must)\b).*\bbefore\b",  # "before bed"
+    re.IGNORECASE | re.DOTALL,
+)
 _PAST: Final = re.compile(
-    rf"\b(?:{_EARLIER}|did|was|were|had|when|first|ago|antes|früher|damals|avant|vorher)\b",
+    rf"\b(?:{_EARLIER}|before|did|was|were|had|when|first|ago|antes|früher|damals|avant|vorher)\b",
     re.IGNORECASE,
 )
 _PRESENT: Final = re.compile(
@@ -65,6 +69,13 @@ _REPLIES: Final = re.compile(
     r"|given|listed|wrote|written|proposed|advised|explained|described|provided|shared|promised)\b"
     r"|\b(?:the assistant|your (?:answer|reply|suggestion|recommendation|advice)s?)\b"
     r"|\bhast du\b|\bhaben sie (?:mir|uns)\b",
+    re.IGNORECASE,
+)
+_QUESTIONS: Final = re.compile(
+    r"\b(?:did|have|had) i (?:\w+ )?(?:asked|ask|wanted to know|want to know)"
+    r"(?: (?:you|about|if|whether|how|what|when|where|who|why)\b|\s*\?)"
+    r"|\bwh(?:at|ich) (?:was|were) my (?:\w+ )?questions?\b"
+    r"|\bhabe ich (?:dich |sie )?(?:\w+ ){0,4}gefragt\b",
     re.IGNORECASE,
 )
 
@@ -87,6 +98,11 @@ def is_about_past(text: str) -> bool:
 def asks_for_replies(text: str) -> bool:
     """Say whether a query asks what an assistant has said."""
     return bool(_REPLIES.search(text))
+
+
+def asks_for_questions(text: str) -> bool:
+    """Say whether a query asks what the user has asked."""
+    return bool(_QUESTIONS.search(text))
 
 
 class Query(NamedTuple):

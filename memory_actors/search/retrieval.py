@@ -241,7 +241,7 @@ def _rank(parts: Sequence[Searchable], question: EmbeddedQuery) -> _Best:
     memories = _by_score(ranked, query, summaries=False)
     facts = next((part.state for part in parts if part.kind is long_term.KIND), None)
     if facts is not None:
-        memories = newest_first(memories, facts, query)
+        memories = iter(newest_first(memories, facts, query))
     memories = (one for one in memories if one.score >= query.min_score)
     left_out = 0
     if query.diversity or query.each_kind:
