@@ -6,7 +6,7 @@ sentences where they fit.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -70,7 +70,7 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
     folding = Folding()
     folding.leave_out(ask.query)
     messages = await user.short_term.messages(ask.session_id, last=2 * CONTEXT_MESSAGES)
-    newest = [one for one in reversed(messages) if folding.is_new(one)][:CONTEXT_MESSAGES]
+    newest = islice(filter(folding.is_new, reversed(messages)), CONTEXT_MESSAGES)
     said = [_Said(_part(one, "message"), one.role) for one in newest]
     found = await _remembered(user, ask, folding, len(messages))
     wanted = [] if ask.document is None else [_Said(ask.document)]
