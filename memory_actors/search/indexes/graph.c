@@ -68,7 +68,7 @@ static AVX2 int32_t score_of(const struct search *search, const uint8_t *sketch)
     return bucket < 0 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
-static int32_t score_at(const struct search *search, const struct segment *segment, int64_t node)
+static AVX2 int32_t score_at(const struct search *search, const struct segment *segment, int64_t node)
 {
     return score_of(search, segment->sketches + node * search->width);
 }
@@ -76,8 +76,9 @@ static int32_t score_at(const struct search *search, const struct segment *segme
 static void prefetch(const struct search *search, const struct segment *segment, int64_t node)
 {
     const uint8_t *sketch = segment->sketches + node * search->width;
-    for (int64_t place = 0; place < search->width; place += CACHE_LINE) __builtin_prefetch(sketch + place);
-    __builtin_prefetch(sketch + search->width - 1);
+    const uint8_t *line = sketch - (uintptr_t)sketch % CACHE_LINE;
+    for (; line < sketch + search->width; line += CACHE_LINE) __builtin_prefetch(line);
+    __builtin_prefetch(segment->rows + node);
 }
 
 static void empty(struct queue *queue)
@@ -135,18 +136,18 @@ static int32_t note(struct search *search, int64_t segment, int64_t node, int32_
 static int see(struct search *search, int64_t segment, int64_t node)
 {
     uint8_t bit = (uint8_t)(1 << node % BITS), *byte = search->seen + (segment * NODES + node) / BITS;
-    if (*byte & bit) return 0;
+    int fresh = !(*byte & bit);
     *byte |= bit;
-    return 1;
+    return fresh;
 }
 
 /* Expand the best nodes of a queue, at most `most` and a few together, so that reads overlap: score
  * their links that nobody has seen. Close ones are added to the queue; with `everything`, the
  * others are too. Returns how many were expanded. */
-static int expand(struct search *search, struct queue *queue, int64_t most, int everything)
+static AVX2 int expand(struct search *search, struct queue *queue, int64_t most, int everything)
 {
     const uint16_t *links[TOGETHER];
-    struct found from[TOGETHER], fresh[TOGETHER * UINT8_MAX];
+    struct found from[TOGETHER], fresh[TOGETHER * UINT8_MAX + 1];
     int expanded = 0, count = 0;
     for (int32_t item; expanded < TOGETHER && expanded < most; expanded++) {
         item = pop(search, queue, everything ? 0 : least_bucket(search));
@@ -160,10 +161,11 @@ static int expand(struct search *search, struct queue *queue, int64_t most, int 
     for (int place = 0; place < expanded; place++)
         for (int link = 1; link <= links[place][0]; link++) {
             struct found one = {.node = links[place][link], .segment = from[place].segment};
-            if (!see(search, one.segment, one.node)) continue;
-            prefetch(search, search->segments + one.segment, one.node);
-            fresh[count++] = one;
+            fresh[count] = one;
+            count += see(search, one.segment, one.node);
         }
+    for (struct found *one = fresh; one < fresh + count; one++)
+        prefetch(search, search->segments + one->segment, one->node);
     for (struct found *one = fresh; one < fresh + count; one++) {
         int32_t bucket = score_at(search, search->segments + one->segment, one->node);
         if (everything || bucket >= least_bucket(search))
@@ -173,7 +175,7 @@ static int expand(struct search *search, struct queue *queue, int64_t most, int 
 }
 
 /* Return the node of the lowest level but the ground that is closest, as a greedy descent finds it. */
-static int32_t descended(struct search *search, int64_t number)
+static AVX2 int32_t descended(struct search *search, int64_t number)
 {
     const struct segment *segment = search->segments + number;
     int64_t at = segment->entry;
@@ -192,7 +194,7 @@ static int32_t descended(struct search *search, int64_t number)
     return note(search, number, at, best);
 }
 
-static void search_all(struct search *search, int64_t segments, int64_t least)
+static AVX2 void search_all(struct search *search, int64_t segments, int64_t least)
 {
     int32_t item;
     for (int64_t number = 0; number < segments; number++) {

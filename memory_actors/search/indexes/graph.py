@@ -39,9 +39,8 @@ M: Final = 12  # links of a row, twice as many at the ground
 EF_CONSTRUCTION: Final = 100
 SEED: Final = 1
 SAMPLE_ROWS: Final = 4_096
-ASKED_FOR_ONE: Final = 3  # rows that a search proposes for each that is wanted
-EXPANDED_FOR_ONE: Final = 4  # rows whose links are followed, and one more for each so many segments
-EXPANDED_MORE: Final = 3
+ASKED_FOR_ONE: Final = 4  # rows that a search proposes for each that is wanted
+EXPANDED_FOR_ONE: Final = 4  # rows whose links are followed, and one more for each segment
 EXPANDED_MIN: Final = 16  # of these in each segment
 WANTED_MIN: Final = 100
 TAIL_MAX: Final = 2 * SEGMENT_ROWS  # rows in no graph: looking at more takes as long as all signs
@@ -314,7 +313,7 @@ class Graph:
             return None
         tail = self._sketched_tail(view, known, segments[-1].centre)
         width, wanted = tail.sketches.shape[1], max(k, WANTED_MIN)
-        kept = wanted * (EXPANDED_FOR_ONE + len(segments) // EXPANDED_MORE)
+        kept = wanted * (EXPANDED_FOR_ONE + len(segments))
         query = _mixed(direction, width)
         layouts = (_Layout * (1 + len(segments)))(
             tail.layout(size - known), *(segment.layout for segment in segments)
