@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from eventlog.core.records import to_us
-from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.reports import QUOTED, Context, ContextPart
 from memory_actors.base.tokens import TokenCounter, most
@@ -92,61 +91,39 @@ async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: 
     asked = min(limit + messages + 1, TOP_K_MAX)  # some of what is found was just said
     while True:
         hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
-        newer = await _newer_of_past(user, ask, hits)
-        current = [hit for hit in hits if hit.superseded_by is None or hit.memory_id in newer]
+        current = _held(ask, hits)
         if len(current) >= limit or len(hits) < asked or asked == TOP_K_MAX:
             break
         asked = min(4 * asked, TOP_K_MAX)
     best = sorted(filter(folding.is_new, current), key=attrgetter("score"), reverse=True)[:limit]
-    found = []
-    for hit in best:
-        part = _part(hit, hit.source, hit.score)
-        if (later := newer.get(hit.memory_id)) is not None:
-            part = replace(part, superseded_by=later.memory_id, held_until=later.occurred_at)
-        found.append(_Said(part, hit.role))
-    return found
+    return [_Said(_part(hit, hit.source), hit.role) for hit in best]
 
 
-async def _newer_of_past(
-    user: "UserMemory", ask: Ask, hits: Sequence[Hit]
-) -> dict[str, Memory | None]:
-    """Return the successors of superseded hits that held at the earlier time of a query."""
-    over, past = [hit for hit in hits if hit.superseded_by is not None], asks_of_past(ask.query)
-    until_us = asked_until_us(ask.query, ask.now_us, (to_us(hit.occurred_at) for hit in over))
-    if not past and until_us is None:
-        return {}
-    known: dict[tuple[str | None, str], Memory] = {(hit.scope, hit.memory_id): hit for hit in hits}
-    found = dict[str, Memory | None]()
-    for hit in over:
-        there = hit.scope, str(hit.superseded_by)
-        try:
-            newer = known.get(there) or await _of_scope(user, *there)
-        except NotFoundError:  # it went meanwhile
-            found[hit.memory_id] = None
-            continue
-        if past or (until_us is not None and to_us(newer.occurred_at) >= until_us):
-            found[hit.memory_id] = newer
-    return found
+def _held(ask: Ask, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that hold, or held at the earlier time that a query asks about."""
+    over_us = {hit.memory_id: to_us(hit.held_until) for hit in hits if hit.held_until is not None}
+    if not over_us or asks_of_past(ask.query):
+        return list(hits)
+    times_us = [to_us(hit.occurred_at) for hit in hits if hit.memory_id in over_us]
+    until_us = asked_until_us(ask.query, ask.now_us, times_us)
+    if until_us is None:
+        return [hit for hit in hits if hit.memory_id not in over_us]
+    return [hit for hit in hits if over_us.get(hit.memory_id, until_us) >= until_us]
 
 
-async def _of_scope(user: "UserMemory", scope: str | None, memory_id: str) -> Memory:
-    if scope is None:
-        return await user.get(memory_id)
-    found: Memory = await user._scope.elsewhere("get", scope, memory_id=memory_id)  # noqa: SLF001
-    return found
-
-
-def _part(memory: Memory, source: str, score: float | None = None) -> ContextPart:
-    return ContextPart(
+def _part(memory: Memory, source: str) -> ContextPart:
+    part = ContextPart(
         source=source,
         memory_id=memory.memory_id,
-        text=memory.passage if isinstance(memory, Hit) else memory.content,
+        text=memory.content,
         occurred_at=memory.occurred_at,
-        score=score,
         origins=memory.origins,
         trust=memory.trust,
-        scope=memory.scope if isinstance(memory, Hit) else None,
     )
+    if not isinstance(memory, Hit):
+        return part
+    own = ("score", "scope", "superseded_by", "held_until")
+    return replace(part, text=memory.passage, **{name: getattr(memory, name) for name in own})
 
 
 def _fitting(wanted: Sequence[_Said], counter: TokenCounter, ask: Ask) -> list[ContextPart]:

@@ -77,12 +77,15 @@ class Scored(NamedTuple):
 # --- superseded facts
 
 
-def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None:
-    """Return the newest memory that says otherwise than a row of any kind."""
+def superseding(row: Any, state: LongTerm, as_of_us: int | None) -> dict[str, Any]:
+    """Return the fields of a hit that say what supersedes a row of any kind, if anything does."""
     if not getattr(row, "superseded", ()):
-        return None
+        return {}
     newer = long_term.newer_ones(row, state.held.rows, as_of_us)
-    return newer[0].memory_id if newer else None
+    if not newer:
+        return {}
+    held_until = to_datetime(newer[-1].occurred_at_us)
+    return {"superseded_by": newer[0].memory_id, "held_until": held_until}
 
 
 def newest_first(ordered: Iterable[Scored], state: LongTerm, query: Query) -> list[Scored]:

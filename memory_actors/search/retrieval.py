@@ -38,7 +38,7 @@ from memory_actors.search.choosing import (
     Searchable,
     diverse,
     newest_first,
-    superseded_by,
+    superseding,
 )
 from memory_actors.search.embedding.default import JoinedEmbedder
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
@@ -375,7 +375,7 @@ async def _folded(
                 answered=answer,
                 passage=_passage(scored, told["content"]),
                 signals=scored.signals,
-                superseded_by=superseded_by(scored.found.row, facts, query.as_of_us),
+                **superseding(scored.found.row, facts, query.as_of_us),
             )
             for told, scored in zip(read, some, strict=True)
         )

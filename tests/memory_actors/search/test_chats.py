@@ -340,6 +340,28 @@ async def test_a_prompt_has_what_was_true_at_a_time_that_is_named(memory) -> Non
             assert (await contents(user, question))[0] == "I live in Ghent."
 
 
+async def test_of_three_jobs_each_held_until_the_next(memory) -> None:
+    user = memory.user("ada")
+    jobs = (
+        ("I work at Alpha.", 2020),
+        ("I work at Beta now.", 2022),
+        ("I work at Gamma now.", 2024),
+    )
+    for text, year in jobs:
+        await user.add(text, role="user", occurred_at=f"{year}-01-10")
+    for question, texts in (
+        ("Where do I work?", {"Gamma": None}),
+        ("Where did I work in 2023?", {"Beta": 2024, "Gamma": None}),
+        ("Where did I work before?", {"Alpha": 2022, "Beta": 2024, "Gamma": None}),
+    ):
+        parts = (await user.context(question)).parts
+        until = {part.text.split()[4].strip("."): part.held_until for part in parts}
+        assert {name: at and at.year for name, at in until.items()} == texts, question
+    hits = await user.retrieve("Where did I work before?", memory_types=["long_term"])
+    assert hits[0].content == "I work at Beta now."
+    assert {hit.superseded_by for hit in hits} == {None, hits[-1].memory_id}, "the newest"
+
+
 async def test_an_earlier_question_is_found_where_it_is_asked_for(memory) -> None:
     turns = [
         ("user", "How long do lentils have to cook?"),
