@@ -331,6 +331,7 @@ async def test_a_prompt_has_what_was_true_at_a_time_that_is_named(memory) -> Non
         ("Where did I live in May 2025?", False),
         ("Where do I live?", False),
         ("Do I have to leave Ghent before noon?", False),
+        ("Does the history museum where I live open earlier?", False),
     ):
         prompt = await user.context(question)
         held = [part.held_until for part in prompt.parts if "Ghent" in part.text]
