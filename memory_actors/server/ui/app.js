@@ -136,7 +136,7 @@ function Page() {
         : html`<span>${T.user}: <b dir="auto">${user}</b></span>`)}
       <span class="room"></span>
       ${me && html`<span class="quiet small">${me.version}</span>`}
-      <select aria-label=${T.language} onChange=${(event) => chooseLanguage(event.target.value)}>${Object.entries(LANGUAGES).map(
+      <select class="small" aria-label=${T.language} onChange=${(event) => chooseLanguage(event.target.value)}>${Object.entries(LANGUAGES).map(
         ([name, own]) => html`<option key=${name} value=${name} lang=${name} selected=${name === language}>${own}</option>`)}</select>
       <button class="icon" aria-label=${T.theme} title=${T.theme} aria-pressed=${theme === "dark"}
         onClick=${() => paint(theme === "dark" ? "light" : "dark")}>${icon(ICONS[theme === "dark" ? "light" : "dark"])}</button>

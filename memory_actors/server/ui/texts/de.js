@@ -13,7 +13,7 @@ export const texts = {
     overview: "Übersicht", users: "Benutzer", memories: "Erinnerungen", review: "Prüfung", search: "Suche",
     prompt: "Prompt", conversations: "Gespräche", timeline: "Zeitachse",
     travel: "Zeitreise", graph: "Graph", context: "Kontext", compaction: "Verdichtung",
-    health: "Systemzustand",
+    health: "Zustand",
   },
   kinds: {
     long_term: "Langzeit", short_term: "Kurzzeit", working: "Arbeitsgedächtnis", entity: "Entität",
