@@ -12,8 +12,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -47,7 +45,6 @@ HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts", "exam
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
 OF_READERS = {
     "agent.py",
-    "chat.py",
     "first.py",
     "typed_example.py",
     "letters.py",
@@ -102,17 +99,18 @@ def test_what_the_readme_plugs_in_prints_what_it_says(
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The directory of a reader who pasted the tutorial block by block, and what was shown."""
     directory = tmp_path_factory.mktemp("reader")
-    chat, first, *others = blocks("docs/tutorial.md")
-    shown = printed_by(directory, "-c", chat) + printed_by(directory, "-c", first)
+    first, *others = blocks("docs/tutorial.md")
+    shown = printed_by(directory, "-c", first)
     session = "".join(f"{block}\n" for block in others if not is_program(block))
     shown += printed_by(directory, *PROMPT, stdin=session)
     return directory, shown + printed_by(directory, "-c", others[-1])
 
 
 def test_the_tutorial_prints_what_it_says(followed: tuple[Path, str]) -> None:
-    chat, first, *_, last = parts = blocks("docs/tutorial.md")
-    assert [is_program(part) for part in parts].count(True) == 3
-    assert all(map(is_program, (chat, first, last)))
+    first, *_, last = parts = blocks("docs/tutorial.md")
+    assert [is_program(part) for part in parts].count(True) == 2
+    assert is_program(first)
+    assert is_program(last)
     check_printed("\n".join(parts), followed[1])
 
 
@@ -196,42 +194,6 @@ def test_the_examples_of_improve_run(tmp_path: Path) -> None:
         async with MemorySystem.open(tmp_path) as memory:
             pair = LocalCritic(), LocalReviser()
             await names["example"]("In order to sail, wait.", memory.user("user_123"), *pair)
-
-    asyncio.run(run())
-
-
-class Framework:
-    """The part of FastAPI that the example uses: it holds handlers, and makes JSON of answers."""
-
-    def __init__(self, lifespan: Any):
-        self.lifespan, self.state = lifespan, SimpleNamespace()
-        self.handlers: dict[str, Any] = {}
-
-    def route(self, _path: str) -> Any:
-        return lambda handler: self.handlers.setdefault(handler.__name__, handler)
-
-    get = post = route
-
-    async def answer(self, name: str, **parameters: str) -> Any:
-        return json.loads(json.dumps(await self.handlers[name](**parameters)))
-
-
-def test_the_example_of_a_framework_answers_in_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (block,) = (one for one in blocks("docs/server.md") if "fastapi" in one)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "fastapi", SimpleNamespace(FastAPI=Framework))  # type: ignore[arg-type]
-    names: dict[str, Any] = {}
-    exec(block, names)
-    app: Framework = names["app"]
-
-    async def run() -> None:
-        async with app.lifespan(app):
-            receipt = await app.answer("add", user_id="ada", content="likes tea")
-            (hit,) = await app.answer("search", user_id="ada", query="tea")
-        assert (receipt["operation"], hit["content"]) == ("add", "likes tea")
-        assert hit["memory_id"] == receipt["memory_id"]
 
     asyncio.run(run())
 

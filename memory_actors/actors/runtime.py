@@ -282,8 +282,12 @@ class Runtime(Generic[L]):
                 continue
             slot.users += 1
             try:
-                if not slot.activation.done():
-                    await asyncio.wait([slot.activation])
+                if slot.waiting or not slot.activation.done():
+                    slot.waiting += 1
+                    try:
+                        await asyncio.wait([slot.activation])
+                    finally:
+                        slot.waiting -= 1
                 slot.activation.result()
             except BaseException:
                 self._leave_slot(slot)

@@ -73,6 +73,30 @@ async def test_the_least_recently_used_leave_when_the_budget_is_passed() -> None
     assert runtime.statistics().live == 4
 
 
+async def test_who_comes_as_an_activation_ends_goes_behind_those_who_wait_for_it() -> None:
+    entered: list[str] = []
+    late: list[asyncio.Task[None]] = []
+
+    async def enter(name: str) -> None:
+        async with runtime.use("a"):
+            entered.append(name)
+
+    def come() -> None:
+        late.append(asyncio.create_task(enter("late")))
+
+    async def activate(key: str, _epoch: int | None) -> FakeLive:
+        await asyncio.sleep(0)
+        world.living.append(key)
+        asyncio.get_running_loop().call_soon(come)
+        return FakeLive(world, key)
+
+    world = World()
+    runtime = Runtime(activate, budget_bytes=10**9, idle_s=1e9)
+    await asyncio.gather(enter("first"), enter("second"))
+    await late[0]
+    assert entered == ["first", "second", "late"]
+
+
 async def test_an_actor_in_use_or_busy_never_leaves() -> None:
     runtime, world = make(budget_bytes=0)
     async with runtime.use("a"):
