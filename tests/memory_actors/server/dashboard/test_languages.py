@@ -15,7 +15,8 @@ OVERVIEWS = {"en": "Overview", "es": "Vista general", "de": "Übersicht", "zh-Ha
 SAME = {
     "es": {"Memory Actors", "Prompt", "Id", "bytes", "1 token/2 tokens"},
     "de": {
-        "Memory Actors", "Prompt", "Graph", "Text", "Name", "Details", "Score", "Agent", "Live", "in",
+        "Memory Actors", "Prompt", "Graph", "Text", "Name", "Details", "Score", "Agent", "Live",
+        "in",
     },
     "zh-Hans": {"Memory Actors"},
 }  # fmt: skip
