@@ -136,7 +136,7 @@ export const texts = {
   searchEmpty: "Stellen Sie eine Frage: Sie sehen, was gefunden wird und wie sich der Rang ergibt.",
   rankMoved: (other) => (other === null ? "fehlt in der anderen" : `Rang ${other} in der anderen`),
 
-  events: (count) => many(count, "letztes Ereignis", "letzte Ereignisse"),
+  events: (count) => `Neueste Ereignisse: ${number(count)}`,
   live: "Live",
   paused: "Angehalten",
   event: "Ereignis",

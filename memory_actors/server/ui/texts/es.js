@@ -135,7 +135,7 @@ export const texts = {
   searchEmpty: "Haga una pregunta: verá qué se encuentra y por qué ocupa ese puesto.",
   rankMoved: (other) => (other === null ? "no está en la otra" : `puesto ${other} en la otra`),
 
-  events: (count) => many(count, "último evento", "últimos eventos"),
+  events: (count) => `Últimos eventos: ${number(count)}`,
   live: "En directo",
   paused: "En pausa",
   event: "Evento",
@@ -157,7 +157,7 @@ export const texts = {
     added: "añadido", changed: "modificado", restored: "restaurado", deleted: "eliminado", pruned: "purgado",
     evicted: "desalojado", expired: "caducado", compressed: "compactado", undone: "deshecho",
   },
-  lost: (count) => `No se incluyen ${many(count, "evento eliminado", "eventos eliminados")} por las reglas de retención.`,
+  lost: (count) => `Sin incluir: ${many(count, "evento eliminado", "eventos eliminados")} por las reglas de retención.`,
 
   graphTitle: (nodes, edges) => `${many(nodes, "entidad", "entidades")}, ${many(edges, "relación", "relaciones")}`,
   graphAt: "Momento",
