@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
-from memory_actors.integrations.coding_agents.hook import Command
+from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.storing import WORK_S_MAX
 
 GOAL_MS = 100.0
@@ -55,7 +55,7 @@ def run(calls: int, memories: int, day: int, options: Options) -> Report:
         ) as owner:
             assert owner.stdout is not None
             owner.stdout.readline()
-            hook = Command(str(store), "default").hook("claude-code")
+            hook = HookCommand(str(store), "default").hook("claude-code")
             processes: dict[str, Sequence[str]] = {
                 "a Python that does nothing": [sys.executable, "-c", ""],
                 "a hook at a prompt": hook,

@@ -10,11 +10,11 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio.to_thread
 
@@ -139,7 +139,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     # --- write
 
-    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, records.Appended]:
+    def _append(self, request: requests.AppendRequest) -> Awaitable[records.Appended]:
         if request.durability == "relaxed":
             return self._intake.append_relaxed(request)
         return self._intake.append(request)
@@ -194,7 +194,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return up to `limit` events of a stream behind version `after`."""
         requests.check_stream_name(stream)
         events, after = self._reading.stream_events, max(after, 0)
@@ -222,7 +222,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def read_all(
         self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return up to `limit` events of the log behind position `after`."""
         if after >= self._intake.end.position:
             return []
@@ -231,7 +231,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def read_event(
         self, position: int, *, dropped: records.OnDropped = "raise"
-    ) -> records.Recorded[Any] | None:
+    ) -> records.AnyRecorded | None:
         """Return the event at a position, None if there is none."""
         if not 0 < position <= requests.U64_MAX:
             return None
@@ -239,7 +239,7 @@ class EventLog(LogUpkeep, requests.TakesAppends):
 
     async def read_versions(
         self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return these events of a stream, in the order asked for."""
         requests.check_stream_name(stream)
         events = self._reading.stream_versions

@@ -8,7 +8,7 @@ only append and read still serves all other features.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from eventlog.core import records
 from eventlog.core.errors import MissingCapability
@@ -21,7 +21,7 @@ OfErased: TypeAlias = Callable[[Sequence[str]], object]
 """Takes the names of streams that are about to be erased."""
 Capability = TypeVar("Capability")
 State = TypeVar("State")
-Fold: TypeAlias = Callable[[Sequence[records.Recorded[Any]], State], State]
+Fold: TypeAlias = Callable[[Sequence[records.AnyRecorded], State], State]
 """Returns a state after some events, in order."""
 
 
@@ -129,7 +129,7 @@ class ErasingStore(Protocol):
 class RedactingStore(Protocol):
     """Takes words out of events that stay."""
 
-    async def redact(self, stream: str, rewrite: Callable[[Any], Any]) -> int:
+    async def redact(self, stream: str, rewrite: records.Rewrite) -> int:
         """Replace the data of events of a stream by what `rewrite` makes of it; return how many.
 
         `rewrite` takes and returns plain data, as it is stored; it is called in a thread, for each

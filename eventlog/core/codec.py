@@ -29,6 +29,8 @@ SCHEMA_MAX = 65_535  # two bytes in the frame
 E = TypeVar("E", bound=type)
 Fields = dict[str, Any]
 Upcaster = Callable[[Fields], Fields]
+KeysOf = Callable[[Any], Iterable[str]]
+"""Returns the keys of an event: what it is about."""
 
 
 class _Salts:
@@ -53,8 +55,8 @@ class _EventType:
     cls: type
     tag: str
     schema: int
-    keys: Callable[[Any], Iterable[str]]
-    decode: Callable[[bytes], Any]
+    keys: KeysOf
+    decode: Callable[[bytes], object]
     upcasters: dict[int, Upcaster] = field(default_factory=dict)
 
 
@@ -79,7 +81,7 @@ class EventRegistry:
         tag: str,
         *,
         schema: int = 1,
-        keys: Callable[[Any], Iterable[str]] = lambda _event: (),
+        keys: KeysOf = lambda _event: (),
     ) -> Callable[[E], E]:
         """Return a class decorator that registers a msgspec Struct under `tag`.
 

@@ -24,7 +24,7 @@ class CompiledLibrary:
 
     def __init__(self, path: Path):
         self.path: Final = path
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._functions: dict[str, Callable[..., object]] = {}
 
     @cached_property
     def instruction_set(self) -> int:

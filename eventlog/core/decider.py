@@ -53,7 +53,7 @@ class Decider(Generic[Command, Event, State]):
 
 async def replay(
     log: EventStore,
-    decider: Decider[Any, Any, State],
+    decider: Decider[Any, object, State],
     stream: str,
     *,
     state: State | None = None,
@@ -82,7 +82,7 @@ async def replay(
 
 async def _fold_batch(
     log: EventStore,
-    decider: Decider[Any, Any, State],
+    decider: Decider[object, object, State],
     stream: str,
     state: State,
     after: int,

@@ -14,7 +14,7 @@ empty, over 1 KiB or not Unicode, and for another name or key that could not be 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from eventlog.core import records
 from eventlog.core.codec import EventRegistry
@@ -82,7 +82,7 @@ class EventStore(Protocol):
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return up to `limit` events of a stream behind version `after`, in order.
 
         :raises PayloadDropped: the payload of one of them was dropped by retention, or erased
@@ -92,7 +92,7 @@ class EventStore(Protocol):
 
     async def read_all(
         self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return up to `limit` events of the log behind position `after`, in order.
 
         :raises KeyGone: one of them is encrypted under a key that is gone; with `dropped="mark"`
@@ -101,12 +101,12 @@ class EventStore(Protocol):
 
     async def read_event(
         self, position: int, *, dropped: records.OnDropped = "raise"
-    ) -> records.Recorded[Any] | None:
+    ) -> records.AnyRecorded | None:
         """Return the event at a position, None if there is none."""
 
     async def read_versions(
         self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return these events of a stream, which must exist, in the order asked for."""
 
     async def versions_about(self, stream: str, key: str) -> list[int]:

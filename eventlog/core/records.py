@@ -1,6 +1,6 @@
 """The values that go into the log and come out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ META_BYTES_MAX = 4096
 DAY_US = 86_400_000_000
 ENTRY_KEY_BYTES_MAX = 400  # LMDB's keys end at 511, and the name takes 16
 
-Event = TypeVar("Event")
+Event = TypeVar("Event", covariant=True)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 decode_meta = msgspec.msgpack.Decoder(dict[str, str]).decode
 
@@ -76,7 +76,7 @@ TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """An event encoded for the log, before it has a place in a stream."""
 
-    event: Any
+    event: object
     tag: str
     schema: int
     salt: bytes
@@ -129,6 +129,12 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
     def compressed(self) -> bool:
         """True if the payload is stored compressed."""
         return self.stored_bytes < self.raw_bytes
+
+
+AnyRecorded: TypeAlias = Recorded[Any]
+"""An event of a log that holds several types: `tag` says of which it is."""
+Rewrite: TypeAlias = Callable[[Any], object]
+"""Takes the decoded fields of an event and returns those that replace them."""
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

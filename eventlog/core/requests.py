@@ -3,7 +3,7 @@
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -106,7 +106,7 @@ class TakesAppends(ABC):
         return await self._append(ready)
 
     @abstractmethod
-    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, records.Appended]:
+    def _append(self, request: AppendRequest) -> Awaitable[records.Appended]:
         """Carry out an append that every store can carry out."""
 
 

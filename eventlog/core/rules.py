@@ -8,8 +8,7 @@ Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is
 encrypted: it would have come from somebody without the key.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -182,7 +181,7 @@ class FrameReading:
 
     def recorded(
         self, position: int, taken: frame.Taken, name: str, payload: frame.Payload
-    ) -> records.Recorded[Any]:
+    ) -> records.Recorded[object]:
         """Return an event of a stream; `payload` is what the frame or the archive has of it.
 
         :raises CorruptLog: it is not what was written.
@@ -215,7 +214,7 @@ class FrameReading:
         return decompress(body, raw_bytes) if is_compressed else body
 
     def rewritten(
-        self, taken: frame.Taken, name: str, payload: frame.Payload, rewrite: Callable[[Any], Any]
+        self, taken: frame.Taken, name: str, payload: frame.Payload, rewrite: records.Rewrite
     ) -> bytes | None:
         """Return the payload with its data rewritten, as a frame has it; None without a change.
 
@@ -247,7 +246,7 @@ def without_payload(
     name: str | None,
     gone: records.Dropped,
     dropped: records.OnDropped,
-) -> records.Recorded[Any]:
+) -> records.Recorded[object]:
     """Return an event whose payload is gone, if the caller has asked for that.
 
     :raises PayloadDropped: the caller has not.

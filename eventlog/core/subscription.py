@@ -8,12 +8,11 @@ repeats at most work whose results were not stored either.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
 
 from eventlog.core.capabilities import LocatingStore
 from eventlog.core.errors import LogClosed
 from eventlog.core.port import EventStore
-from eventlog.core.records import OnDropped, Recorded
+from eventlog.core.records import AnyRecorded, OnDropped, Recorded
 
 
 def subscribe(
@@ -23,7 +22,7 @@ def subscribe(
     stream: str | None = None,
     batch: int = 512,
     dropped: OnDropped = "raise",
-) -> AsyncIterator[Recorded[Any]]:
+) -> AsyncIterator[AnyRecorded]:
     """Yield every event behind position `after`, then each new one; end when the log closes.
 
     With `stream`, only that stream's: no other one is read, so nothing in another can end it. Only
@@ -42,7 +41,7 @@ def subscribe(
 
 async def _of_all(
     log: EventStore, position: int, batch: int, dropped: OnDropped
-) -> AsyncIterator[Recorded[Any]]:
+) -> AsyncIterator[AnyRecorded]:
     with suppress(LogClosed):
         while True:
             events = await log.read_all(position, batch, dropped=dropped)
@@ -56,7 +55,7 @@ async def _of_all(
 
 async def _of_stream(
     log: EventStore, stream: str, after: int, batch: int, dropped: OnDropped
-) -> AsyncIterator[Recorded[Any]]:
+) -> AsyncIterator[AnyRecorded]:
     seen = after  # a position of the log: what was appended up to there is not waited for
     with suppress(LogClosed):
         version = await version_at(log, stream, after)
@@ -91,7 +90,7 @@ async def version_at_time(log: EventStore, stream: str, recorded_at_us: int) -> 
     return await _halved(log, stream, lambda event: event.recorded_at_us <= recorded_at_us)
 
 
-async def _halved(log: EventStore, stream: str, passes: Callable[[Recorded[Any]], bool]) -> int:
+async def _halved(log: EventStore, stream: str, passes: Callable[[Recorded[object]], bool]) -> int:
     """Return the last version that passes, 0 if none does.
 
     Versions that pass must precede those that do not. Payloads that are gone are `Dropped`.

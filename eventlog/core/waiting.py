@@ -5,7 +5,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any, Final, TypeVar
 
@@ -25,8 +25,8 @@ class Block(AbstractAsyncContextManager[T, None]):
 
     def __init__(
         self,
-        open_: Callable[[], Coroutine[Any, Any, T]],
-        close: Callable[[T], Coroutine[Any, Any, None]],
+        open_: Callable[[], Awaitable[T]],
+        close: Callable[[T], Awaitable[None]],
     ):
         self._open, self._close = open_, close
         self._opened: T
@@ -70,7 +70,7 @@ def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
     return cancel
 
 
-async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+async def to_the_end(work: Awaitable[T]) -> T:
     """Await work, such as closing a file, that is not to be cut off by a cancellation.
 
     Cancellations are raised after the work has ended.
@@ -120,7 +120,7 @@ async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object])
     return made[0]
 
 
-def settle(future: "asyncio.Future[Any]", outcome: Any) -> None:
+def settle(future: "asyncio.Future[Any]", outcome: object) -> None:
     """Hand an outcome to a caller, an exception as such, unless the caller was cancelled."""
     if future.done():
         return
@@ -158,7 +158,7 @@ class Turns:
                 count -= 1
 
 
-class Room:
+class QueueRoom:
     """Room in a queue for events and their bytes; callers who wait for it go in as they came."""
 
     def __init__(self, events_max: int, bytes_max: int):

@@ -152,7 +152,7 @@ def is_signed(data: bytes, signature: bytes, public_key: Path) -> bool:
     return True
 
 
-def _loaded(path: Path, load: Any) -> Any:
+def _loaded(path: Path, load: Any) -> object:
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:

@@ -13,18 +13,18 @@ gone the stream takes no writes, for they would be under it; no step touches lat
 The steps are listed in docs/internals/log-format.md.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.keys import Keys
-from eventlog.core.records import Archived, Dropped, DroppedPayloads
+from eventlog.core.records import Archived, Dropped, DroppedPayloads, Rewrite
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
 from eventlog.lmdb import tables
 from eventlog.lmdb.archive import Archive, WrittenSegment
@@ -182,7 +182,7 @@ class Erasing:
 
     # --- redacting
 
-    def to_redact(self, stream: str, rewrite: Callable[[Any], Any]) -> ToRedact:
+    def to_redact(self, stream: str, rewrite: Rewrite) -> ToRedact:
         """Return the frames of a stream whose data `rewrite` changes, changed. Blocks.
 
         :raises CorruptLog: an event is missing or damaged.

@@ -22,7 +22,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
 from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
 from eventlog.core.rules import check_end
-from eventlog.core.waiting import LogEnd, Room, settle
+from eventlog.core.waiting import LogEnd, QueueRoom, settle
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
@@ -47,7 +47,7 @@ class Intake:
         self._loop = asyncio.get_running_loop()
         self.end = LogEnd(files.position)
         """The last durable event."""
-        self.room = Room(events_max, QUEUE_BYTES_MAX)
+        self.room = QueueRoom(events_max, QUEUE_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.is_stalled = False
         """While the file is replaced: what is answered before it is on disk would be late there."""

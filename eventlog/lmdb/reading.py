@@ -11,7 +11,6 @@ name, because the name may have been the reason to erase it.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
@@ -54,7 +53,7 @@ class LogReading(FrameReading):
 
     def event(
         self, txn: Transaction, position: int, dropped: OnDropped = "raise"
-    ) -> Recorded[Any] | None:
+    ) -> Recorded[object] | None:
         """Return the event at a position of the log."""
         data = txn.get(U64.pack(position), db=txn.tables["events"])
         if data is None and position <= self._ledger.tail(txn).position:
@@ -67,7 +66,7 @@ class LogReading(FrameReading):
 
     def events(
         self, txn: Transaction, after: int, limit: int, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[object]]:
         """Return up to `limit` events of the log behind position `after`.
 
         In an encrypted log, events of a stream without a key count as dropped: others are
@@ -108,7 +107,7 @@ class LogReading(FrameReading):
 
     def stream_events(
         self, txn: Transaction, name: str, after: int, limit: int, dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[object]]:
         """Return up to `limit` events of a stream behind version `after`."""
         sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
         until = min(stream.version, after + limit)
@@ -125,7 +124,7 @@ class LogReading(FrameReading):
 
     def stream_versions(
         self, txn: Transaction, name: str, versions: Sequence[int], dropped: OnDropped = "raise"
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[object]]:
         """Return these events of a stream that has them, in the order asked for.
 
         :raises CorruptLog: one is missing, damaged or another one.
@@ -170,7 +169,7 @@ class LogReading(FrameReading):
         stream: StreamRecord,
         sid: bytes,
         dropped: OnDropped,
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[object]]:
         """Return the events in the rows at packed positions, which must be these versions."""
         with txn.cursor(txn.tables["events"]) as cursor:
             rows = _rows_at(cursor, places)
@@ -246,7 +245,7 @@ class LogReading(FrameReading):
         taken: frame.Taken,
         stream: StreamRecord,
         dropped: OnDropped,
-    ) -> Recorded[Any]:
+    ) -> Recorded[object]:
         _, version, _, _, _, _, _, payload = taken
         if version <= stream.erased_version:
             at = payload if isinstance(payload, frame.ErasedMark) else stream

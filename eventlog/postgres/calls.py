@@ -160,7 +160,7 @@ def _named(names: list[bytes], totals: list[int]) -> dict[str, int]:
     return {name.decode(): total for name, total in zip(names, totals, strict=True)}
 
 
-class Landed(NamedTuple):
+class LandedBatch(NamedTuple):
     """The place where a batch began, and the numbers of its streams that were refused."""
 
     position: int
@@ -175,7 +175,7 @@ class OverTotals(Exception):
         self.totals = totals
 
 
-class Calls:
+class BatchConnection:
     """The connection of a node for its batches, and for what may be called twice."""
 
     def __init__(
@@ -229,7 +229,7 @@ class Calls:
         """
         return await patiently(lambda: self._once(query, values), PATIENCE_S)
 
-    async def append(self, rows: BatchRows) -> Landed:
+    async def append(self, rows: BatchRows) -> LandedBatch:
         """Append a batch, behind the one before it, and return where it began.
 
         :raises OverTotals: it did nothing.
@@ -276,7 +276,7 @@ class Calls:
         assert self._connection is not None
         return self._connection
 
-    async def _join(self) -> Landed:
+    async def _join(self) -> LandedBatch:
         """Connect as a new incarnation of the node; return its last batch that was committed."""
         if self._connection is not None:
             await self._connection.close()
@@ -288,7 +288,7 @@ class Calls:
             await connection.close()
             raise
 
-    async def _join_on(self, connection: Connection) -> Landed:
+    async def _join_on(self, connection: Connection) -> LandedBatch:
         [(incarnation, seq, position, refused, types)] = await run(
             connection, JOIN, [self._former_row, self._row, list(TYPES)]
         )
@@ -299,9 +299,9 @@ class Calls:
             self._when_batches_are_lost()
         self._connection, self._incarnation, self._seq = connection, incarnation, seq
         self._types = types
-        return Landed(position, refused)
+        return LandedBatch(position, refused)
 
-    async def _recover(self, seq: int) -> Landed | None:
+    async def _recover(self, seq: int) -> LandedBatch | None:
         """Return where a batch began whose connection was lost; or None if it did not land."""
         try:
             last = await patiently(self._join, PATIENCE_S)
@@ -316,7 +316,7 @@ class Calls:
             await self._tail.look_again()
         return last
 
-    async def _send(self, connection: Connection, seq: int, rows: BatchRows) -> Landed | None:
+    async def _send(self, connection: Connection, seq: int, rows: BatchRows) -> LandedBatch | None:
         """Call the procedure once; return None if it did nothing."""
         call = [self._row, self._incarnation, seq, *rows.arrays(self._types)]
         [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
@@ -325,4 +325,4 @@ class Calls:
         self._tail.count(revision, names, totals)
         if state == "totals":
             raise OverTotals(_named(names, totals))
-        return Landed(position, refused)
+        return LandedBatch(position, refused)

@@ -427,7 +427,7 @@ async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float) -> T
         await asyncio.sleep(RETRY_S)
 
 
-async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def cancel_all(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Cancel tasks until they have ended: psycopg may take that for the end of a query alone."""
     going = set(tasks)
     while going:

@@ -8,13 +8,12 @@ the stream, because a stream with the same name would find it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import anyio.to_thread
 
 from eventlog.core import frame
 from eventlog.core.errors import Fenced
-from eventlog.core.records import Archived, DroppedPayloads, Erased
+from eventlog.core.records import Archived, DroppedPayloads, Erased, Rewrite
 from eventlog.core.requests import I64_MAX, check_int, check_stream_name
 from eventlog.core.rows import key_id
 from eventlog.postgres.arrays import Bytes, Ints
@@ -107,7 +106,7 @@ REQUESTS_PAGE = _page_of("request", "key", "t.last_version <= s.erased_version")
 DERIVED_PAGE = _page_of("derived", "name", "s.epoch = coalesce(%b, s.epoch)")
 
 
-class Erasing(SideTables):
+class PgErasing(SideTables):
     """The part of a store that archives, drops and erases."""
 
     _clock: Callable[[], int]
@@ -185,7 +184,7 @@ class Erasing(SideTables):
         events = until - before
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
 
-    async def redact(self, stream: str, rewrite: Callable[[Any], Any]) -> int:
+    async def redact(self, stream: str, rewrite: Rewrite) -> int:
         """Replace the data of events of a stream, one a commit. See `RedactingStore`."""
         check_stream_name(stream)
         await self._writer.flush()

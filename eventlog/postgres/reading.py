@@ -8,7 +8,6 @@ its chain, over all events that the log had when `verify` began.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import anyio.to_thread
 
@@ -66,7 +65,7 @@ class RowReading(FrameReading):
 
     def stream(
         self, name: str, after: int, limit: int, rows: Sequence[Row], dropped: OnDropped
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[object]]:
         """Return the events that `READ_STREAM` found.
 
         :raises CorruptLog: one is missing.
@@ -80,7 +79,7 @@ class RowReading(FrameReading):
 
     def versions(
         self, name: str, versions: Sequence[int], rows: Iterable[Row], dropped: OnDropped
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[object]]:
         """Return the events that `READ_VERSIONS` found, in the order asked for.
 
         :raises CorruptLog: one is missing.
@@ -106,7 +105,9 @@ class RowReading(FrameReading):
             raise CorruptLog(f"stream {name!r} is damaged or has gaps there: restore a backup")
         return version
 
-    def all(self, after: int, rows: Iterable[Row], dropped: OnDropped) -> Iterator[Recorded[Any]]:
+    def all(
+        self, after: int, rows: Iterable[Row], dropped: OnDropped
+    ) -> Iterator[Recorded[object]]:
         """Yield the events that `READ_ALL` found.
 
         :raises CorruptLog: one is missing.
@@ -124,7 +125,7 @@ class RowReading(FrameReading):
                 gone = Dropped(taken[2], key_gone=True)
                 yield without_payload(row[0], taken, name.decode(), gone, dropped)
 
-    def _recorded(self, row: Row, name: str | None, dropped: OnDropped) -> Recorded[Any]:
+    def _recorded(self, row: Row, name: str | None, dropped: OnDropped) -> Recorded[object]:
         position, sid, version, header, gone_at, payload, stored_name, erased_version, erased_at = (
             row
         )

@@ -8,9 +8,9 @@ docs/internals/postgres.md has the tables and the guarantees.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from eventlog.core import frame, records, requests
 from eventlog.core.capabilities import Leases, Progress
@@ -32,7 +32,7 @@ from eventlog.postgres.database import (
     connect,
     patiently,
 )
-from eventlog.postgres.erasing import Erasing
+from eventlog.postgres.erasing import PgErasing
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import KnownRequest
 from eventlog.postgres.tables import prepare
@@ -51,7 +51,7 @@ SIZE = """
 """
 
 
-class PgEventStore(Erasing, requests.TakesAppends):
+class PgEventStore(PgErasing, requests.TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
@@ -120,7 +120,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     # --- write
 
-    def _append(self, request: requests.AppendRequest) -> Coroutine[Any, Any, records.Appended]:
+    def _append(self, request: requests.AppendRequest) -> Awaitable[records.Appended]:
         return self._writer.append(request)
 
     async def acquire(self, stream: str, epoch: int) -> records.StreamHead:
@@ -152,7 +152,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return up to `limit` events of a stream behind version `after`."""
         requests.check_stream_name(stream)
         after = max(after, 0)
@@ -166,7 +166,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     async def read_all(
         self, after: int = 0, limit: int = 512, *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return up to `limit` events of the log behind position `after`."""
         after = max(after, 0)
         until = min(after + limit, requests.I64_MAX)
@@ -177,7 +177,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     async def read_event(
         self, position: int, *, dropped: records.OnDropped = "raise"
-    ) -> records.Recorded[Any] | None:
+    ) -> records.AnyRecorded | None:
         """Return the event at a position, None if there is none."""
         if not 0 < position <= requests.I64_MAX:
             return None
@@ -186,7 +186,7 @@ class PgEventStore(Erasing, requests.TakesAppends):
 
     async def read_versions(
         self, stream: str, versions: Sequence[int], *, dropped: records.OnDropped = "raise"
-    ) -> list[records.Recorded[Any]]:
+    ) -> list[records.AnyRecorded]:
         """Return these events of a stream, in the order asked for."""
         requests.check_stream_name(stream)
         sought = Ints({version for version in versions if 0 < version <= requests.I64_MAX})

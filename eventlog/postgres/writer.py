@@ -25,9 +25,9 @@ from eventlog.core.requests import (
 )
 from eventlog.core.rows import blind_id
 from eventlog.core.rules import cipher_to_read, count
-from eventlog.core.waiting import Room, settle
+from eventlog.core.waiting import QueueRoom, settle
 from eventlog.postgres.arrays import Bytes
-from eventlog.postgres.calls import Calls, LogTail, OverTotals
+from eventlog.postgres.calls import BatchConnection, LogTail, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
 from eventlog.postgres.plan import (
     Append,
@@ -72,7 +72,7 @@ class PgWriter:
         self._tail = tail
         self._keys = keys
         self._loop = asyncio.get_running_loop()
-        self.room = Room(QUEUE_EVENTS_MAX, QUEUE_BYTES_MAX)
+        self.room = QueueRoom(QUEUE_EVENTS_MAX, QUEUE_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
@@ -85,7 +85,7 @@ class PgWriter:
         self._is_closed = False
         self._task = asyncio.create_task(self._run())
         self._believed: OrderedDict[bytes, Believed] = OrderedDict()
-        self._calls = Calls(place, node, tail, self._believed.clear)
+        self._calls = BatchConnection(place, node, tail, self._believed.clear)
 
     async def open(self, connection: Connection) -> None:
         """Join the nodes of the store, on a connection that is this writer's from now on.

@@ -54,7 +54,7 @@ _TAKE = POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POI
 _ROWS_OF_KEYS = POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
 
 
-class StreamEnd(msgspec.Struct, array_like=True, gc=False):
+class WalkedEnd(msgspec.Struct, array_like=True, gc=False):
     """The end of a stream after the events walked so far."""
 
     version: int
@@ -266,7 +266,7 @@ class EventWalk:
         self.events = 0
         self.rows = 0
         """Rows of the table, those included whose key is no position."""
-        self.ends: dict[bytes, StreamEnd] = {}
+        self.ends: dict[bytes, WalkedEnd] = {}
         """Ends of the streams that have events; known when all are checked."""
         self.stubs: Counter[SegmentId] = Counter()
         self.erased = 0
@@ -284,7 +284,7 @@ class EventWalk:
             version, stored_bytes, events, _, chain = END.unpack(packed)
             if events:
                 erased = self._erased_until.get(sid, 0)
-                self.ends[sid] = StreamEnd(version, chain, stored_bytes, erased)
+                self.ends[sid] = WalkedEnd(version, chain, stored_bytes, erased)
 
     def _walk(self, rows: list[Row]) -> None:
         keys, frames = zip(*rows, strict=True)

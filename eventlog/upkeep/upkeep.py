@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, wraps
 from operator import add
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
 from msgspec.structs import astuple
@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 
 def _alone(
-    work: Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate["LogUpkeep", P], Coroutine[Any, Any, T]]:
+    work: Callable[Concatenate["LogUpkeep", P], Coroutine[object, object, T]],
+) -> Callable[Concatenate["LogUpkeep", P], Coroutine[object, object, T]]:
     """Do a piece of upkeep when no other is under way, to its end once it has begun."""
 
     @wraps(work)
@@ -71,7 +71,7 @@ class LogUpkeep:
         self._clock = clock
         self._erasing = files.erasing
         self._upkeep_lock = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Any]] = set()  # at most one
+        self._under_way: set[asyncio.Task[object]] = set()  # at most one
         self._is_closing = False
 
     async def archive(self, stream: str, versions: Sequence[int]) -> records.Archived:
@@ -179,7 +179,7 @@ class LogUpkeep:
             key_deleted,
         )  # fmt: skip
 
-    async def redact(self, stream: str, rewrite: Callable[[Any], Any]) -> int:
+    async def redact(self, stream: str, rewrite: records.Rewrite) -> int:
         """Replace the data of events of a stream. See `RedactingStore`.
 
         Other payloads of a segment in which one is replaced are archived anew: for retention they
@@ -196,7 +196,7 @@ class LogUpkeep:
         return redacted
 
     @_alone
-    async def _redact(self, stream: str, rewrite: Callable[[Any], Any]) -> tuple[int, list[int]]:
+    async def _redact(self, stream: str, rewrite: records.Rewrite) -> tuple[int, list[int]]:
         """Return how many events were replaced, and the versions that left the archive for it."""
         await self._intake.flush()
         found = await anyio.to_thread.run_sync(self._erasing.to_redact, stream, rewrite)
@@ -342,7 +342,7 @@ class LogUpkeep:
 
         return await anyio.to_thread.run_sync(run)
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
+    def _done(self, task: "asyncio.Task[object]") -> None:
         self._upkeep_lock.release()
         self._under_way.discard(task)
         if not task.cancelled():

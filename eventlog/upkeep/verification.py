@@ -40,7 +40,7 @@ from eventlog.lmdb.tables import (
     stream_records,
     unpack_segment,
 )
-from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd
+from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, WalkedEnd
 
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 
@@ -259,7 +259,7 @@ class Verification:
 
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
-        end = self._walk.ends.get(sid) or StreamEnd(0, frame.chain_start(sid))
+        end = self._walk.ends.get(sid) or WalkedEnd(0, frame.chain_start(sid))
         nameless = not record.name and record.is_empty
         if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")

@@ -78,7 +78,7 @@ class Actor(Generic[S]):
         self,
         stream: str,
         *,
-        decider: Decider[Any, Any, S],
+        decider: Decider[Any, object, S],
         behaviour: Behaviour[S],
         log: EventStore,
         clock: Callable[[], int],
@@ -141,7 +141,7 @@ class Actor(Generic[S]):
             self._begin()
         return answer
 
-    async def dry_run(self, command: Any) -> Sequence[Any]:
+    async def dry_run(self, command: object) -> Sequence[object]:
         """Return the events that a command would lead to now, before those that wait.
 
         :raises MemoryActorsError: it would be refused.
@@ -285,12 +285,12 @@ class Actor(Generic[S]):
 
     async def _tried(
         self,
-        decided: Sequence[Any],
+        decided: Sequence[object],
         request: Request,
         batch: CommandBatch[S],
         state: S,
         ahead: int = 0,
-    ) -> tuple[list[Prepared], list[Recorded[Any]], S]:
+    ) -> tuple[list[Prepared], list[Recorded[object]], S]:
         """Encode events and return the state they lead to; `ahead` of them go before.
 
         A command with many or large ones lets the loop breathe in between.

@@ -17,6 +17,7 @@ from eventlog import (
     Recorded,
     TotalExceeded,
 )
+from eventlog.core.records import AnyRecorded
 from eventlog.core.waiting import settle
 from memory_actors.base.errors import (
     CommandCrashedError,
@@ -55,7 +56,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a command: its events, now in the log, and the states before and after."""
 
-    events: Sequence[Recorded[Any]]
+    events: Sequence[AnyRecorded]
     before: Any
     """The state it was decided on. A caller cannot know it: others may have been in front."""
     state: Any
@@ -70,7 +71,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Behaviour(Protocol[Seen]):
     """The hooks of an actor: all that it does and that is not in its decider."""
 
-    async def enrich(self, command: Any, state: Seen) -> Any:
+    async def enrich(self, command: object, state: Seen) -> object:
         """Add to a command what its decision needs and may not look up itself."""
 
     def check_totals(self, before: Seen, after: Seen) -> None:
@@ -88,7 +89,7 @@ class Behaviour(Protocol[Seen]):
     def release(self, changes: Mapping[str, int]) -> None:
         """Give back what was claimed: the append has counted it, or was not made."""
 
-    def published(self, events: Sequence[Recorded[Any]], before: Seen, after: Seen) -> None:
+    def published(self, events: Sequence[Recorded[object]], before: Seen, after: Seen) -> None:
         """Take note of events that have become part of the state: update what is derived."""
 
     def rebuilt(self, state: Seen) -> None:
@@ -174,7 +175,7 @@ class CommandBatch(Generic[S]):
     version: int
     now_us: int
     prepared: list[Prepared] = field(default_factory=list)
-    events: list[Recorded[Any]] = field(default_factory=list)
+    events: list[AnyRecorded] = field(default_factory=list)
     outcomes: list[tuple[QueuedRequest, Reply | Exception]] = field(default_factory=list)
     payload_bytes: int = 0
     changes: list[Mapping[str, int]] = field(default_factory=list)
@@ -196,7 +197,7 @@ class CommandBatch(Generic[S]):
         return {name: amount for name, amount in total.items() if amount}
 
 
-def tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[Any]:
+def tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[object]:
     """Return an event as it will be recorded, but for its position."""
     return Recorded(
         stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes,

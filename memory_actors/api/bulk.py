@@ -8,7 +8,7 @@ where there are several, each is decided once beforehand.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import anyio.to_thread
 
@@ -39,7 +39,7 @@ class UserBulk(UserReads):
 
     async def delete_many(
         self,
-        filters: Mapping[str, Any],
+        filters: Mapping[str, object],
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
@@ -232,7 +232,7 @@ async def _as_they_were(
 
 async def _folded(
     scope: Scope, kind: Kind, about: About
-) -> tuple[Any, dict[int, Dropped], Provenance]:
+) -> tuple[object, dict[int, Dropped], Provenance]:
     """Return the state that these events alone make, those whose payloads are gone, and origins."""
     versions = (version for each in about.values() for version in each)
     state, origins = kind.initial, provenance.PART.initial

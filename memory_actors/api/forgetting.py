@@ -23,7 +23,7 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import Dropped, Recorded, RedactingStore, require
-from eventlog.core.records import Checkpoint
+from eventlog.core.records import AnyRecorded, Checkpoint
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.validation import NAME_BYTES_MAX
 from memory_actors.compaction.replacing import checkpoint_name
@@ -119,7 +119,7 @@ async def named(scope: Scope, fact: Fact) -> set[str]:
     """Return every memory that an event says the fact of, and summaries of those; alive or not."""
     about, is_said = {*fact.chosen}, _saying(fact)
 
-    def look(page: Sequence[Recorded[Any]]) -> None:
+    def look(page: Sequence[Recorded[object]]) -> None:
         for event in (one.data for one in page if not isinstance(one.data, Dropped)):
             originals = getattr(event, "compressed_from_ids", ())
             said = texts_in(msgspec.to_builtins(event, builtin_types=(bytes,)))
@@ -130,7 +130,7 @@ async def named(scope: Scope, fact: Fact) -> set[str]:
     return about
 
 
-async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[Any]]], None]) -> None:
+async def _searched(scope: Scope, look: Callable[[Sequence[Recorded[object]]], None]) -> None:
     log = scope.services.log
     await log.flush()
     version = (await log.head(scope.stream)).erased_version
@@ -166,11 +166,11 @@ async def forget(
     return done, await _rewritten(scope, words, path)
 
 
-async def forget_gone(scope: Scope, is_meant: Callable[[Recorded[Any]], bool]) -> int:
+async def forget_gone(scope: Scope, is_meant: Callable[[AnyRecorded], bool]) -> int:
     """Take memories that some events are about, and that are gone, out of the log."""
     gone = set[str]()
 
-    def look(page: Sequence[Recorded[Any]]) -> None:
+    def look(page: Sequence[Recorded[object]]) -> None:
         for one in page:
             if not isinstance(one.data, Dropped) and is_meant(one):
                 gone.update(_KEYS(one.data))
@@ -225,16 +225,16 @@ class _Words:
         self.digests = gone
         """Digests of texts that went: a later event may name one."""
 
-    def rewritten(self, event: Any) -> Any:
+    def rewritten(self, event: Any) -> object:
         """Return an event, as plain data, without the words; one about a kept memory as it is."""
         if event.get("memory_id") in self._kept:
             return event
         return self._node(event, own=False, words=False)
 
-    def _node(self, node: Mapping[str, Any], *, own: bool, words: bool) -> dict[str, Any]:
+    def _node(self, node: Mapping[str, object], *, own: bool, words: bool) -> dict[str, object]:
         own = own or node.get("memory_id") in self._gone
         names_gone = own or any(isinstance(one, str) and one in self._gone for one in node.values())
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name, value in node.items():
             is_words = words or (
                 has_words(name, value) and not ("came" in node and name == "action")
@@ -250,7 +250,7 @@ class _Words:
             self.digests -= self._living
         return {name: self._of(value, own=own, words=False) for name, value in found.items()}
 
-    def _of(self, value: Any, *, own: bool, words: bool, is_name: bool = False) -> Any:
+    def _of(self, value: object, *, own: bool, words: bool, is_name: bool = False) -> object:
         if isinstance(value, str):
             if not words or not (own or self._is_said(value)):
                 return value

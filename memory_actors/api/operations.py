@@ -57,8 +57,8 @@ class Parameter(NamedTuple):
     """A parameter of an operation."""
 
     name: str
-    type: Any
-    default: Any
+    type: object
+    default: object
     """`inspect.Parameter.empty`: it has to be given."""
     kind: inspect._ParameterKind
     """The way it is given: by its place, by its name, or any number of times."""
@@ -72,7 +72,7 @@ class Parameter(NamedTuple):
 class Operation:
     """A public method that is awaited, or iterated."""
 
-    def __init__(self, name: str, method: Callable[..., Any]):
+    def __init__(self, name: str, method: Callable[..., object]):
         self.name = name
         """A name such as `documents.put`; those of the system begin with `system.`."""
         self.method = method
@@ -83,7 +83,7 @@ class Operation:
         return f"Operation({self.name})"
 
     @cached_property
-    def _hints(self) -> dict[str, Any]:
+    def _hints(self) -> dict[str, object]:
         return get_type_hints(self.method)
 
     @cached_property
@@ -97,7 +97,7 @@ class Operation:
         )
 
     @property
-    def returns(self) -> Any:
+    def returns(self) -> object:
         """The type of its result, as JSON has it."""
         return in_answers(self._hints["return"])
 
@@ -106,7 +106,7 @@ class Operation:
 
         `document` is the context document that it is about; None: all of them, or the usual one.
         """
-        found: Callable[..., Any] = member_of(target, self.name, document)
+        found: Callable[..., object] = member_of(target, self.name, document)
         return found
 
     @property
@@ -157,7 +157,7 @@ def struct_of(
 
     A field that is not known is refused: a misspelt one would otherwise be left out in silence.
     """
-    fields: list[Any] = []
+    fields: list[tuple[str, object] | tuple[str, object, object]] = []
     for parameter in parameters:
         kind = (instead or {}).get(parameter.name) or in_json(parameter.type)
         if parameter.kind is parameter.kind.VAR_POSITIONAL:
@@ -173,25 +173,27 @@ def struct_of(
     return made
 
 
-def _default(parameter: Parameter) -> Any:
+def _default(parameter: Parameter) -> object:
     default = parameter.default
     if isinstance(default, Enum):
         return default.value
     return [] if default == () else default
 
 
-def in_answers(returned: object) -> Any:
+def in_answers(returned: object) -> object:
     """Return the type that a result has when it is read from JSON."""
     return list[Hit] if returned is Hits else returned
 
 
-def in_json(kind: object) -> Any:
+def in_json(kind: object) -> object:
     """Return the type that JSON has for values of a type; or None if JSON has no such type.
 
     A time is ISO 8601 or a number of seconds, an enumeration its string, a sequence a list.
     """
-    if kind in (str, int, float, bool, NoneType, Any) or get_origin(kind) is Literal:
+    if kind in (str, int, float, bool, NoneType) or get_origin(kind) is Literal:
         return kind
+    if kind in (object, Any):
+        return Any  # msgspec has no schema for `object`
     if get_origin(kind) in (Union, UnionType):
         return _union(kind)
     if get_origin(kind) is Sequence:
@@ -204,7 +206,7 @@ def in_json(kind: object) -> Any:
     return None
 
 
-def _union(kind: object) -> Any:
+def _union(kind: object) -> object:
     """Return the union of those members that JSON has; of a path or a date it has the string."""
     known = [member for member in map(in_json, get_args(kind)) if member not in (None, NoneType)]
     optional = [NoneType] if NoneType in get_args(kind) else []

@@ -3,7 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 import anyio.to_thread
 
@@ -96,7 +96,7 @@ class UserReads(Redacting):
         memory_types: Sequence[MemoryType | str] | None = None,
         memory_type: MemoryType | str | None = None,
         top_k: int | None = None,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
@@ -196,7 +196,7 @@ class UserReads(Redacting):
                 await self._scope.recalled(live, query, [hit.memory_id for hit in hits])
         return Hits(hits)
 
-    async def _of_all_scopes(self, asked: Query, given: Mapping[str, Any]) -> list[Hit]:
+    async def _of_all_scopes(self, asked: Query, given: Mapping[str, object]) -> list[Hit]:
         """Return the hits of a search of the user and of the other scopes that the handle reads.
 
         One after the other, so that the query is embedded once.
@@ -238,7 +238,7 @@ class UserReads(Redacting):
         self,
         memory_types: Sequence[MemoryType | str] | None = None,
         *,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         limit: int = 100,
@@ -283,7 +283,7 @@ class UserReads(Redacting):
 
     async def count(
         self,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,

@@ -78,7 +78,7 @@ def _check_struct(name: str, value: object, kind: type[msgspec.Struct]) -> None:
     _check_fields(value, f"{name}.")
 
 
-def _convert(name: str, value: object, kind: object) -> Any:
+def _convert(name: str, value: object, kind: object) -> object:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, Final, Self, get_type_hints
+from typing import Final, Self, get_type_hints
 
 import msgspec
 
@@ -256,7 +256,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         content: str | None = None,
         metadata: Metadata | None = None,
         pinned: bool | None = None,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
     ) -> Receipt:
         """Replace what a memory says or its metadata (as a whole); pin it, or let it go again.
 
@@ -275,7 +275,9 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         kind, row = await found(self._scope, memory_id)
         return await self._handles[kind.NAME]._update(row, content, metadata, pinned, matches)
 
-    async def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt:
+    async def delete(
+        self, memory_id: str, *, filters: Mapping[str, object] | None = None
+    ) -> Receipt:
         """Delete a memory: it is never returned again. The log keeps what it was, for audits.
 
         With `filters` on its metadata it is deleted only if it matches them at that moment.

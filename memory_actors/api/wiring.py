@@ -60,7 +60,7 @@ from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.indexes.files import INDEXES, index_path
 from memory_actors.search.reranking import Reranking, reranker_of
 from memory_actors.search.superseding import superseding
-from memory_actors.upkeep.erasing import Erasing
+from memory_actors.upkeep.erasing import UserErasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.redacting import UserRedaction
 from memory_actors.users.handles.scope import Scope, Services, new_memory_id
@@ -114,7 +114,7 @@ class Wired:
     services: Services
     alerts: AlertDispatcher
     compaction: Compaction
-    erasing: Erasing
+    erasing: UserErasing
 
 
 async def wired(
@@ -164,7 +164,7 @@ async def wired(
         scheduler = Scheduler(run, expression, parts.clock, last)
         scheduler.start()
         stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
-    erasing = Erasing(services, alerts, compaction, parts.directory)
+    erasing = UserErasing(services, alerts, compaction, parts.directory)
     return Wired(services, alerts, compaction, erasing)
 
 

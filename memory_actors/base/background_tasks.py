@@ -49,7 +49,7 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start(self, name: str, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Start a task unless one of that name is running."""
         if name not in self._running:
             loop = asyncio.get_running_loop()  # if there is none, no work is made

@@ -72,7 +72,7 @@ class FilterPart(NamedTuple):
     """`and`, `or`, `not`, or an operator but `ne` and `nin`, which are groups of `not`."""
     parts: tuple["FilterPart", ...] = ()
     path: str = ""
-    operand: Any = None
+    operand: object = None
 
     def paths(self) -> set[str]:
         """Return the paths that it asks about."""
@@ -85,7 +85,7 @@ _Compile = Callable[[object, str, int], FilterPart]
 """A function that compiles a part of a group: (given, its place, depth)."""
 
 
-def parsed(filters: Mapping[str, Any] | None) -> FilterPart | None:
+def parsed(filters: Mapping[str, object] | None) -> FilterPart | None:
     """Return a filter taken apart, None for no filter.
 
     :raises InvalidInputError: a bad or too large filter; the message names the place in it.
@@ -96,7 +96,7 @@ def parsed(filters: Mapping[str, Any] | None) -> FilterPart | None:
     return part if filters else None
 
 
-def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
+def predicate(filters: Mapping[str, object] | None) -> Predicate | None:
     """Return a test of metadata or of a document, None for no filter.
 
     It takes any mapping; what is nested in it must be dicts and lists, as decoded JSON is.
@@ -206,7 +206,7 @@ def _check_operators(asked: Mapping[object, object], where: str) -> None:
             )
 
 
-def _list_of(value: object, where: str) -> Sequence[Any]:
+def _list_of(value: object, where: str) -> Sequence[object]:
     if not isinstance(value, list | tuple):
         raise InvalidInputError(f"{where} needs a list, not {value!r:.80}")
     return value
@@ -228,7 +228,7 @@ def _all_of(parts: Sequence[FilterPart]) -> FilterPart:
 
 
 def _any_passes(tests: Sequence[_Test]) -> _Test:
-    def matches(held: Any) -> bool:
+    def matches(held: object) -> bool:
         for test in tests:  # noqa: SIM110
             if test(held):
                 return True
@@ -245,7 +245,7 @@ def _negated(part: FilterPart) -> FilterPart:
 # --- closures: operators. Each gives a test of one value, false for a missing one.
 
 
-def _equals(wanted: Any, _where: str = "") -> _Test:
+def _equals(wanted: object, _where: str = "") -> _Test:
     if wanted is None or isinstance(wanted, bool):
         return lambda held: held is wanted
     if isinstance(wanted, str):
@@ -264,7 +264,7 @@ def _same_types(held: Any, wanted: Any) -> bool:
     return isinstance(held, bool) == isinstance(wanted, bool)
 
 
-def _is(wanted: Any, _where: str = "") -> _Test:
+def _is(wanted: object, _where: str = "") -> _Test:
     """Return the test of `eq`: of equality, or of a time that is within another one."""
     span = time_span(wanted)
     if span is None:
@@ -273,7 +273,7 @@ def _is(wanted: Any, _where: str = "") -> _Test:
     return lambda held: (at := time_span(held)) is not None and first <= at.first <= last
 
 
-def _is_in(wanted: Any, where: str) -> _Test:
+def _is_in(wanted: object, where: str) -> _Test:
     values = _list_of(wanted, where)
     if len(values) > IN_VALUES_MAX:
         raise InvalidInputError(f"{where} has {len(values):,} values (max: {IN_VALUES_MAX:,})")
@@ -281,7 +281,7 @@ def _is_in(wanted: Any, where: str) -> _Test:
     others = _any_passes([_equals(v) for v in values if isinstance(v, list | dict | bool)])
     times = _any_passes([_is(v) for v in values if time_span(v)])
 
-    def matches(held: Any) -> bool:
+    def matches(held: object) -> bool:
         if isinstance(held, list | dict | bool):
             return others(held)
         return held in plain or times(held)
@@ -289,10 +289,10 @@ def _is_in(wanted: Any, where: str) -> _Test:
     return matches
 
 
-def _comparison(name: str) -> Callable[[Any, str], _Test]:
+def _comparison(name: str) -> Callable[[object, str], _Test]:
     compare = getattr(operator, {"gte": "ge", "lte": "le"}.get(name, name))
 
-    def compile_(limit: Any, _where: str) -> _Test:
+    def compile_(limit: object, _where: str) -> _Test:
         span = time_span(limit)
         if span is not None:
             end = span.last if name in ("gt", "lte") else span.first
@@ -310,10 +310,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _contains(part: Any, _where: str) -> _Test:
+def _contains(part: object, _where: str) -> _Test:
     same = _equals(part)
 
-    def matches(held: Any) -> bool:
+    def matches(held: object) -> bool:
         if isinstance(held, list):
             return any(map(same, held))
         return isinstance(part, str) and isinstance(held, str | dict) and part in held
@@ -321,7 +321,7 @@ def _contains(part: Any, _where: str) -> _Test:
     return matches
 
 
-_OPERATORS: dict[str, Callable[[Any, str], _Test]] = {
+_OPERATORS: dict[str, Callable[[object, str], _Test]] = {
     "eq": _is,
     **{name: _comparison(name) for name in ("gt", "gte", "lt", "lte")},
     "in": _is_in,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ def quoted(value: object) -> str:
     return msgspec.json.encode(value).decode().translate(_ESCAPED)
 
 
-def decoded(json_text: object) -> Any:
+def decoded(json_text: object) -> object:
     """Return the value of a JSON text as others write it, or None if it is none."""
     try:
         return json.loads(without_halves(str(json_text)), strict=False)

@@ -36,6 +36,7 @@ from memory_actors.base.errors import (
     LLMError,
     importing,
 )
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import MAKER_CHARACTERS_MAX, checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
@@ -180,7 +181,7 @@ class ChatClient:
         *,
         max_tokens: int,
         temperature: float,
-        schema: Mapping[str, Any] | None = None,
+        schema: Mapping[str, object] | None = None,
     ) -> ModelAnswer:
         """Return the answer, and whether it was cut off at `max_tokens`.
 
@@ -190,7 +191,7 @@ class ChatClient:
         :raises LLMError: there is none. Only `__context__` has the server's message.
         """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        limits: dict[str, object] = {"max_tokens": max_tokens, "temperature": temperature}
         if schema is not None:
             wanted = {"name": "answer", "strict": True, "schema": schema}
             limits["response_format"] = {"type": "json_schema", "json_schema": wanted}
@@ -209,7 +210,7 @@ class ChatClient:
         except Exception as error:  # of httpx or httpx2, whichever the client brings: it broke
             raise self._failure(error, f"the connection broke ({type(error).__name__})") from error
 
-    async def _ask(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
+    async def _ask(self, messages: list[dict[str, str]], limits: dict[str, object]) -> bytes:
         """Return the body of the answer; learn which parameters the model does not take."""
         while True:
             try:
@@ -225,7 +226,7 @@ class ChatClient:
                     raise
                 self._unsupported.add(name)
 
-    async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
+    async def _post(self, messages: list[dict[str, str]], limits: dict[str, object]) -> bytes:
         asking = self._client.chat.completions.with_streaming_response
         async with asking.create(model=self.model, messages=messages, **limits) as response:
             return await self._body(response)
@@ -288,12 +289,12 @@ class OllamaClient(ChatClient):
     A model that can think is told not to: its thoughts would use up the tokens of the answer.
     """
 
-    async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
+    async def _post(self, messages: list[dict[str, str]], limits: JsonObject) -> bytes:
         tokens = limits["max_tokens"]
         needed = tokens + sum(len(one["content"].encode()) for one in messages) // 3
         context = max(CONTEXT_TOKENS_MIN, 1 << (needed - 1).bit_length())
         options = {"num_predict": tokens, "num_ctx": context, "temperature": limits["temperature"]}
-        body: dict[str, Any] = {"stream": False, "think": False, "options": options}
+        body: JsonObject = {"stream": False, "think": False, "options": options}
         if "response_format" in limits:
             body["format"] = limits["response_format"]["json_schema"]["schema"]
         response = await self._client.post(

@@ -5,7 +5,7 @@ Memory contents are escaped: a notebook would otherwise run what somebody has sa
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from memory_actors.base.errors import MissingExtraError
 
@@ -24,7 +24,7 @@ FULL: Final = 80.0
 _PLAIN, _WARNING, _AGAINST = "#4c6ef5", "#c92a2a", "#b45309"
 
 
-def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
+def frame(rows: Iterable[Mapping[str, object]]) -> "pd.DataFrame":
     """Return rows as a data frame.
 
     :raises MissingExtraError: pandas is not installed.
@@ -96,7 +96,7 @@ def diff_html(diff: "Diff") -> str:
     return title + _table(("", "kind", "before", "after", "why"), rows) + rest
 
 
-def diff_rows(diff: "Diff") -> Iterator[dict[str, Any]]:
+def diff_rows(diff: "Diff") -> Iterator[dict[str, object]]:
     """Yield a row for each change."""
     for change in diff.changes:
         yield {
@@ -109,7 +109,7 @@ def diff_rows(diff: "Diff") -> Iterator[dict[str, Any]]:
         }
 
 
-def usage_rows(usage: "Usage") -> Iterator[dict[str, Any]]:
+def usage_rows(usage: "Usage") -> Iterator[dict[str, object]]:
     """Yield a row for each limit."""
     for name, kind in usage.kinds.items():
         for use in kind.quotas:

@@ -4,9 +4,9 @@
 raises an error that names the missing word.
 """
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from memory_actors.base.errors import NotOpenError
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Closable)
 class Opening(AbstractAsyncContextManager[T, None]):
     """Something that is not open yet. `call` is what made it, as it is written in a program."""
 
-    def __init__(self, call: str, open_: Callable[[], Coroutine[Any, Any, T]]):
+    def __init__(self, call: str, open_: Callable[[], Awaitable[T]]):
         self._call = call
         self._open = open_
         self._opened: T
@@ -38,7 +38,7 @@ class Opening(AbstractAsyncContextManager[T, None]):
         """Close it."""
         await self._opened.close()
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[object, None, T]:
         """Open it, until `close` is called."""
         return self._open().__await__()
 

@@ -10,12 +10,11 @@ they may name a source too many, but never too few; the log knows it exactly.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from eventlog import Recorded
-from eventlog.core.records import decode_meta
+from eventlog.core.records import AnyRecorded, decode_meta
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import LEVELS, UNSAID, Origin, Trust, least
 from memory_actors.base.validation import check_member, check_names, check_optional_name
@@ -44,7 +43,7 @@ def meta_of(origins: Origins) -> dict[str, str]:
     return {"origins": packed.decode()}
 
 
-def origins_of(recorded: Recorded[Any]) -> Origins:
+def origins_of(recorded: AnyRecorded) -> Origins:
     """Return the origins of an event's words; () if nobody said."""
     event = recorded.data
     if _names_origins(event.__class__) and event.origins:

@@ -14,7 +14,7 @@ from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import iso_datetime, json_copy
 
-SortKey = Callable[[Mapping[str, Any]], Any]
+SortKey = Callable[[Mapping[str, object]], Any]
 
 PATH_BYTES_MAX = 512
 SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with the square of it
@@ -81,7 +81,7 @@ def steps_of(path: str) -> list[_Step]:
     return steps
 
 
-def values_at(held: Any, steps: Sequence[_Step], at: int) -> Iterator[Any]:
+def values_at(held: Any, steps: Sequence[_Step], at: int) -> Iterator[object]:
     """Yield what the rest of a path finds in a value, in the order of the lists on its way."""
     if at == len(steps):
         yield held
@@ -139,7 +139,7 @@ def _order_of(name: object, where: str) -> SortKey:
     down = path.startswith("-")
     steps = steps_of(path.removeprefix("-").removeprefix(ESCAPE))
 
-    def key(document: Mapping[str, Any]) -> tuple[bool, Any]:
+    def key(document: Mapping[str, object]) -> tuple[bool, object]:
         held = next(values_at(document, steps, 0), MISSING)
         if held is MISSING:
             return True, None
@@ -148,7 +148,7 @@ def _order_of(name: object, where: str) -> SortKey:
     return key
 
 
-def _rank(value: Any) -> tuple[int, Any]:
+def _rank(value: object) -> tuple[int, object]:
     """Return a key that any two values of JSON can be compared by."""
     if value is None:
         return 0, 0

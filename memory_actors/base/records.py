@@ -74,8 +74,10 @@ AsOf: TypeAlias = int | date | str | None
 IS_COMPRESSED = "is_compressed"
 """Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
-Metadata: TypeAlias = Mapping[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 """JSON: strings as keys; values of str, int (64 bit), finite float, bool, None, list and dict."""
+Metadata: TypeAlias = Mapping[str, Any]
+"""A `JsonObject`, or any other mapping of the same values."""
 
 
 OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
@@ -167,7 +169,7 @@ class Memory(Sourced, frozen=True, kw_only=True):
     memory_id: str
     content: str
     memory_type: str
-    metadata: dict[str, Any]
+    metadata: JsonObject
     """Yours, and `is_compressed: True` when the log stores the content compressed. A filter finds
     the others by `{"is_compressed": False}`."""
     created_at: datetime
@@ -261,7 +263,7 @@ class HistoryEntry(Returned, frozen=True, kw_only=True):
     recorded_at: datetime
     event: str
     """The event's tag, for example `long_term.added`."""
-    data: dict[str, Any]
+    data: JsonObject
     """The event's fields."""
     cause: dict[str, str]
     """The command that led to it, and the agent and session it came from."""
@@ -274,7 +276,7 @@ class Entity(Sourced, frozen=True, kw_only=True):
     name: str
     type: str
     observations: tuple[str, ...]
-    metadata: dict[str, Any]
+    metadata: JsonObject
     created_at: datetime
     occurred_at: datetime
     pinned: bool
@@ -296,7 +298,7 @@ class Relationship(Sourced, frozen=True, kw_only=True):
     valid_from: datetime
     valid_to: datetime | None
     """No longer true at this time; None: no end is known."""
-    metadata: dict[str, Any]
+    metadata: JsonObject
     created_at: datetime
     pinned: bool
 
@@ -347,7 +349,7 @@ class Episode(Sourced, frozen=True, kw_only=True):
     """The last of those that left."""
     steps_evicted: int
     """The number of steps that left."""
-    metadata: dict[str, Any]
+    metadata: JsonObject
     session_id: str | None
     created_at: datetime
     occurred_at: datetime
@@ -362,8 +364,8 @@ class Document(Sourced, frozen=True, kw_only=True):
     memory_id: str
     collection: str
     key: str
-    value: dict[str, Any]
-    metadata: dict[str, Any]
+    value: JsonObject
+    metadata: JsonObject
     created_at: datetime
     occurred_at: datetime
     pinned: bool

@@ -152,7 +152,7 @@ class Masking:
             return f"[{label}]"
         return f"[{label}:{self._digest(said)}]"
 
-    def field(self, name: str, value: Any, key: object = None, depth: int = 0) -> Any:
+    def field(self, name: str, value: object, key: object = None, depth: int = 0) -> object:
         """Return the value of an argument or a field, beside one that names a `key`."""
         if name in self._left:
             return value
@@ -160,7 +160,7 @@ class Masking:
             return self._json(value, key, depth)
         return self.value(value, None, depth)
 
-    def value(self, value: Any, named: str | None = None, depth: int = 0) -> Any:
+    def value(self, value: object, named: str | None = None, depth: int = 0) -> Any:
         """Return a value with all its texts masked: the same object where nothing was found.
 
         It may be JSON, a struct, or a collection of such; anything else is returned as it is.
@@ -183,7 +183,7 @@ class Masking:
             return type(value)(items) if isinstance(value, set | frozenset) else items
         return value
 
-    def _json(self, value: Any, named: str | None, depth: int) -> Any:
+    def _json(self, value: object, named: str | None, depth: int) -> object:
         """Return a value of JSON, in which a number may be that of a telephone or a card."""
         if isinstance(value, int) and not isinstance(value, bool) and value >= NUMBER_MIN:
             masked = self.text(said := str(value), named)

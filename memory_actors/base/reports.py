@@ -1,7 +1,7 @@
 """Reports about memories, as callers get them: audits, purges, erasures, compaction, prompts."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eventlog.core.records import Returned
 from memory_actors.base.json_text import quoted
@@ -427,7 +427,7 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     @property
     def line(self) -> str:
         """The part as it goes into a prompt: one JSON object in one line."""
-        line: dict[str, Any] = {"source": self.source, "at": _minutes(self.occurred_at)}
+        line: dict[str, object] = {"source": self.source, "at": _minutes(self.occurred_at)}
         if self.held_until is not None:
             line["until"] = _minutes(self.held_until)
         if self.origins:

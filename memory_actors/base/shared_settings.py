@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from eventlog import SettingStore
 
@@ -28,5 +28,5 @@ class SharedSetting:
         """Save a value over the expected one, and say whether it is there now."""
         return self._waited(self.store.save_setting(self.name, value, expected=expected))
 
-    def _waited(self, call: Coroutine[Any, Any, T]) -> T:
+    def _waited(self, call: Coroutine[object, object, T]) -> T:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()

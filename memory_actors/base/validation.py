@@ -184,7 +184,7 @@ def check_member(of: type[E], value: str, what: str) -> E:
         raise InvalidInputError(f"unknown {what} {value!r:.80}: use one of {known}") from error
 
 
-def metadata_copy(metadata: object) -> dict[str, Any]:
+def metadata_copy(metadata: object) -> dict[str, object]:
     """Return a deep copy of metadata; `{}` for None.
 
     :raises InvalidInputError: it is not a JSON object, or over 16 KB.
@@ -203,7 +203,7 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
     return copy
 
 
-def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, Any]:
+def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, object]:
     """Return the caller's own part of metadata.
 
     `shown` says that reading has added to it that the content is stored compressed: it is removed,
@@ -222,7 +222,7 @@ def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, Any]:
     return copy
 
 
-def json_copy(value: Any, what: str, depth: int = 0) -> Any:
+def json_copy(value: object, what: str, depth: int = 0) -> Any:
     """Return a deep copy of a JSON value: what goes in can no longer be changed from outside.
 
     Text and numbers in it are exact ones: a member of an enumeration is kept as its value.
@@ -243,7 +243,7 @@ def json_copy(value: Any, what: str, depth: int = 0) -> Any:
     return _json_scalar(value, what)
 
 
-def _json_scalar(value: Any, what: str) -> Any:
+def _json_scalar(value: object, what: str) -> object:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

@@ -56,7 +56,7 @@ class CallersFunction(Generic[F]):
         """The name under which the record has what it did."""
         return self._name
 
-    async def _returned(self, *given: object) -> Any:
+    async def _returned(self, *given: object) -> object:
         if is_async(self._function):
             said = self._function(*given)
         else:

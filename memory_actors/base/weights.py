@@ -1,7 +1,7 @@
 """How much each signal of the ranking counts, as callers say it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -44,7 +44,7 @@ def check_weights(weights: object) -> Weights:
     return weights
 
 
-def weights_of(given: Mapping[str, Any]) -> Weights:
+def weights_of(given: Mapping[str, object]) -> Weights:
     """Return weights from those that are given by the names of their signals; any size will do.
 
     :raises InvalidInputError: there is no signal of a name, or a weight is no number.

@@ -79,7 +79,7 @@ class Commands(UserDict[str, Any]):
             found = vars(import_module(f"{__name__}.{self.data[name]}")).values()
         return next(one for one in found if isinstance(one, click.Command) and one.name == name)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """Return a command. Raises a KeyError of its import, which Python 3.11 would hide."""
         return self[name] if name in self.data else default
 

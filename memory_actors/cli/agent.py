@@ -10,7 +10,7 @@ from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
 from memory_actors.integrations.coding_agents import pausing
 from memory_actors.integrations.coding_agents.capturing import Backfilled, backfill
-from memory_actors.integrations.coding_agents.hook import Command
+from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import changes_of
 from memory_actors.integrations.coding_agents.projects import project_of
@@ -57,7 +57,7 @@ def install(app: App, /, host: str, team: str | None, dry_run: bool, yes: bool) 
         raise InvalidInputError(
             "--team takes the http:// or https:// URL of a server, without a key"
         )
-    command = Command(place_in_configuration(app), app.user_id, team or "")
+    command = HookCommand(place_in_configuration(app), app.user_id, team or "")
     if not _carried_out(app, host, command, dry_run, yes):
         return
     ensure_model(app)
@@ -138,7 +138,9 @@ def _paused(app: App, projects: frozenset[str]) -> None:
         say("Paused: " + (", ".join(sorted(projects)) or "nothing") + ".")
 
 
-def _carried_out(app: App, host: str, command: Command | None, dry_run: bool, yes: bool) -> bool:
+def _carried_out(
+    app: App, host: str, command: HookCommand | None, dry_run: bool, yes: bool
+) -> bool:
     """Show the changes, ask, and make them; say whether they are in force."""
     changes = [change for change in changes_of(host, command) if not change.is_none]
     shown, title = [change.diff for change in changes], CLIENTS[host].title

@@ -66,7 +66,7 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
     "--summarizer", "name", type=click.Choice(list(SUMMARIZERS)), default="extractive",
     show_default=True, help="llm takes model, URL and key from MEMORY_ACTORS_LLM_… variables.",
 )  # fmt: skip
-def compact(app: App, /, name: str, **asked: Any) -> None:
+def compact(app: App, /, name: str, **asked: object) -> None:
     """Replace old memories that are about the same by summaries: of all users, or of --user.
 
     Nothing is lost: `compaction expand` shows the originals, `compaction undo` brings them back.

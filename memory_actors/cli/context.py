@@ -70,7 +70,7 @@ def _say_size(told: ContextReceipt | ContextSize) -> None:
         say(told.note, "dim")
 
 
-def _with_model(app: App, given: Mapping[str, Any]) -> None:
+def _with_model(app: App, given: Mapping[str, object]) -> None:
     if given.get("auto_archive", True):
         ensure_model(app)
 
@@ -161,7 +161,7 @@ def list_(found: Sequence[ContextEntry], app: App, document: str) -> None:
 
 
 @mirrors("context.search_archive", context, "search", embeds=True, more=[document])
-def search(found: Sequence[Any], app: App, document: str) -> None:
+def search(found: Sequence[object], app: App, document: str) -> None:
     """Find archived entries by meaning."""
     nothing = f"Nothing found in the archive of {document} of user {app.user_id}."
     _print_entries(found, nothing)

@@ -117,7 +117,7 @@ def mirrors(
     more: Sequence[Decorator] = (),
     as_json: Callable[..., object] = lambda result: result,
     work: Work = None,
-    check: Callable[[App, Mapping[str, Any]], None] | None = None,
+    check: Callable[[App, Mapping[str, object]], None] | None = None,
     **instead: Decorator | None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Return a decorator that makes a command of a function which shows a result.
@@ -165,10 +165,10 @@ def mirrors(
 
 async def _called(
     app: App, operation: Operation, work: Work, given: dict[str, Any], target: Any
-) -> Any:
+) -> object:
     """Call an operation; ids may be given by their beginnings, and are whole ones then."""
-    places: list[Any] = []
-    named: dict[str, Any] = {}
+    places: list[object] = []
+    named: dict[str, object] = {}
     for parameter in operation.parameters:
         name = parameter.name
         if name == USER and operation.of_system:
@@ -187,14 +187,14 @@ async def _called(
 
 
 def _named(
-    function: Callable[..., Any], known: Mapping[str, Any], behind: int = 0
-) -> dict[str, Any]:
+    function: Callable[..., object], known: Mapping[str, object], behind: int = 0
+) -> dict[str, object]:
     """Return the known arguments that a function's signature names after the first `behind`."""
     asked = list(inspect.signature(function).parameters)[behind:]
     return {name: known[name] for name in asked if name in known}
 
 
-async def _value(target: Any, parameter: Parameter, value: Any) -> Any:
+async def _value(target: Any, parameter: Parameter, value: Any) -> object:
     if value == () and parameter.default is None:  # an option that was never given
         return None
     if _is_id(parameter):
@@ -260,7 +260,7 @@ def option_of(parameter: Parameter, flag: str, said: str) -> Decorator:
     )  # fmt: skip
 
 
-def _type(kind: Any, default: Any) -> Any:
+def _type(kind: object, default: object) -> object:
     if kind is int:
         return Count(min=0 if default == 0 else 1)
     if kind is float:

@@ -1,7 +1,6 @@
 """document put, get, find, delete."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 import msgspec
@@ -24,7 +23,7 @@ def document() -> None:
     """Put JSON documents into collections, find them by field."""
 
 
-def _object(value: str) -> dict[str, Any]:
+def _object(value: str) -> dict[str, object]:
     try:
         return json_object(given_text(value))
     except click.BadParameter as error:

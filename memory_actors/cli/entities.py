@@ -52,7 +52,7 @@ def end(receipt: Receipt) -> None:
 # --- look up
 
 
-class Known(NamedTuple):
+class KnownEntity(NamedTuple):
     """An entity, and how it relates to others."""
 
     entity: Entity
@@ -60,10 +60,10 @@ class Known(NamedTuple):
     relationships: list[Relationship]
 
 
-async def _known(user: UserMemory, entity_ref: str, type: str | None) -> Known:  # noqa: A002
+async def _known(user: UserMemory, entity_ref: str, type: str | None) -> KnownEntity:  # noqa: A002
     found = await user.entities.get(entity_ref, type)
     related = await user.entities.relationships(found.memory_id, ended=True)
-    return Known(found, await user.get(found.memory_id), related)
+    return KnownEntity(found, await user.get(found.memory_id), related)
 
 
 @mirrors(
@@ -71,7 +71,7 @@ async def _known(user: UserMemory, entity_ref: str, type: str | None) -> Known: 
     as_json=lambda it: {**msgspec.structs.asdict(it.entity), "relationships": it.relationships},
     type=click.option("--type", "type", help="Tells entities of one name apart."),
 )  # fmt: skip
-def get(known: Known) -> None:
+def get(known: KnownEntity) -> None:
     """Show the entity NAME (or with that id), and how it relates to others, past and present."""
     print_memory(known.memory)
     if not known.relationships:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from memory_actors.base.reports import Extraction, ProposedFact, Undone
 from memory_actors.cli.deriving import mirrors
@@ -16,7 +15,7 @@ FACT_CHARACTERS_MAX = 100
 WORDS = {"add": "+", "supersede": "→", "forget": "-"}
 
 
-def with_model(app: App, _given: Mapping[str, Any]) -> None:
+def with_model(app: App, _given: Mapping[str, object]) -> None:
     """Have the model that the environment names extract, where the store is open nowhere else."""
     app.extractor = app.extractor or os.environ.get(EXTRACTOR_VARIABLE) or None
     if app.extractor is None and os.environ.get(MODEL_VARIABLE, "").strip():

@@ -62,7 +62,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 )
 @click.option("--in-place", is_flag=True, help="Write the best text into FILE.")
 def improve(
-    app: App, /, file: str, record: bool, output: Path | None, in_place: bool, **given: Any
+    app: App, /, file: str, record: bool, output: Path | None, in_place: bool, **given: object
 ) -> None:
     """Improve the text of FILE in rounds of critique and revision. - is stdin.
 

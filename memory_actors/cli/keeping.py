@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -91,7 +90,7 @@ def _say_repaired(report: RepairReport) -> None:
         say("✓ Nothing was left behind.", "green")
 
 
-def _confirm(app: App, given: Mapping[str, Any]) -> None:
+def _confirm(app: App, given: Mapping[str, object]) -> None:
     if app.user is None:
         raise click.UsageError("say whom with --user")
     if not given["yes"]:

@@ -81,7 +81,7 @@ def history(entries: list[HistoryEntry], plot: str | None) -> None:
     print_table(events)
 
 
-def what(data: Mapping[str, Any]) -> str:
+def what(data: Mapping[str, object]) -> str:
     """Summarise the change of an event in one line."""
     told = "  ".join(_told(name, data[name]) for name in SHOWN_FIELDS if data.get(name))
     return shortened(told, DETAIL_CHARACTERS_MAX)

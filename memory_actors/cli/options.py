@@ -129,7 +129,7 @@ class App:
         return known_key_file(self.directory, named)
 
     @property
-    def node(self) -> dict[str, Any]:
+    def node(self) -> dict[str, object]:
         """The settings of a node that are named: by the options, or by the environment.
 
         :raises InvalidInputError: an option names one, and the store is in a directory.
@@ -152,8 +152,8 @@ class App:
         return DEFAULT_USER if self.user is None else self.user
 
 
-def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(context: click.Context, _option: click.Parameter, value: Any) -> None:
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    def callback(context: click.Context, _option: click.Parameter, value: object) -> None:
         if value is not None and value is not False:
             setattr(context.ensure_object(App), name, value)
 
@@ -253,7 +253,7 @@ def shared_options(names: Collection[str], hidden: Collection[str]) -> list[clic
 class SharedCommand(click.Command):
     """A command that takes those of the shared options that mean something for it."""
 
-    def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
+    def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: object):
         super().__init__(*args, **_with_help(settings))
         self.params = [*self.params, *shared_options(shared, RARE)]
 
@@ -268,7 +268,7 @@ class Group(click.Group):
         *args: Any,
         shared: Collection[str] = OF_NEW,
         hidden: Collection[str] = RARE,
-        **settings: Any,
+        **settings: object,
     ):
         super().__init__(*args, **_with_help(settings))
         self.params = [*self.params, *shared_options(shared, hidden)]
@@ -306,7 +306,7 @@ def command(
 # --- values
 
 
-def a_filter(argument: str) -> dict[str, Any]:
+def a_filter(argument: str) -> dict[str, object]:
     """Read a filter: JSON in the language of filters.py, or `key=value`.
 
     The value is JSON if it reads as JSON, otherwise a text.
@@ -322,7 +322,7 @@ def a_filter(argument: str) -> dict[str, Any]:
         return {key: text}
 
 
-def json_object(argument: str) -> dict[str, Any]:
+def json_object(argument: str) -> dict[str, object]:
     """Read a JSON object."""
     try:
         found = msgspec.json.decode(argument)
@@ -382,7 +382,7 @@ class Count(click.IntRange):
         return count
 
 
-def a_time(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's own word
+def a_time(*names: str, help: str) -> Callable[[object], Any]:  # noqa: A002 - click's own word
     """Return an option that takes a time."""
     said, space, default = help.partition("  ")
     told = f"{said} {LOCAL}.{space}{default}"
@@ -422,10 +422,10 @@ def said_by(command: Any) -> Any:
     return source(trust(command))
 
 
-def filters(of_what: str, nothing: Any = None) -> Callable[[Any], Any]:
+def filters(of_what: str, nothing: object = None) -> Callable[[object], Any]:
     """Return an option that chooses by fields; its value is one filter for all, or `nothing`."""
 
-    def all_of(_context: object, _option: object, given: Sequence[dict[str, Any]]) -> Any:
+    def all_of(_context: object, _option: object, given: Sequence[dict[str, object]]) -> object:
         return {"and": list(given)} if len(given) > 1 else next(iter(given), None) or nothing
 
     return click.option(

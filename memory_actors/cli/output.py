@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -62,13 +62,13 @@ def print_for_programs(app: App, result: object) -> bool:
 # --- for programs
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one document."""
     document = msgspec.json.format(msgspec.json.encode(value), indent=2)
     write_bytes(document + b"\n")
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """Print one line: what goes on after it is read line by line."""
     write_bytes(msgspec.json.encode(value) + b"\n")
 
@@ -154,7 +154,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or f'{noun}s'}"
 
 
-def pretty_json(value: Any) -> str:
+def pretty_json(value: object) -> str:
     """Return JSON as people read it."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 

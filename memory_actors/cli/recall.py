@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from memory_actors.api.user import UserMemory
-from memory_actors.base.records import Hit
+from memory_actors.base.records import Hit, JsonObject
 from memory_actors.base.weights import Weights
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, progress_bars, say, table, text
@@ -86,7 +86,7 @@ def _by(asked: Sequence[AskedQuestion], key: Callable[[AskedQuestion], str]) -> 
 # --- a LoCoMo file
 
 
-async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
+async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, object]:
     """Import a file and ask all its questions; return the figures, printed unless as JSON.
 
     :raises InvalidInputError: it is no LoCoMo file.
@@ -129,7 +129,7 @@ async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
     return told
 
 
-def _print_locomo(told: dict[str, Any], row: FoundEvidence) -> None:
+def _print_locomo(told: JsonObject, row: FoundEvidence) -> None:
     say(
         f"{told['conversations']} conversations, {told['turns']:,} turns, one memory a turn; "
         f"{row.questions:,} questions with evidence."

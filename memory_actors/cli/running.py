@@ -97,7 +97,7 @@ class _Preparing:
 
 
 def opening(
-    app: App, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
+    app: App, *, asked: Collection[str] = (), keeps: bool = False, **parts: object
 ) -> Opening[MemorySystem]:
     """Return an opening of the store, which joins the process that has it open.
 
@@ -108,7 +108,7 @@ def opening(
         "extractor": app.extractor, **parts,
     }  # fmt: skip
     redact = app.redact or os.environ.get(REDACT_VARIABLE) or None
-    review: Any = os.environ.get(REVIEW_VARIABLE) or None
+    review: object = os.environ.get(REVIEW_VARIABLE) or None
     named = {**app.node, "redact": redact, "review": review}
     its["settings"] = msgspec.structs.replace(its["settings"], **named)
     return open_or_join(app.store, asked=(*app.asked, *asked), keeps=keeps, **its)

@@ -143,7 +143,7 @@ def print_memory(memory: Memory) -> None:
     print_table(facts)
 
 
-def _facts(memory: Memory) -> dict[str, Any]:
+def _facts(memory: Memory) -> dict[str, object]:
     metadata = memory.metadata and msgspec.json.encode(memory.metadata).decode()
     working, seen = memory.memory_type == MemoryType.WORKING, ""
     if memory.times_seen != 1 and memory.last_seen_at is not None:

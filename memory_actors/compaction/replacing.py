@@ -6,7 +6,7 @@ replaces memories only if each of them is still as it was read.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio.to_thread
 
@@ -111,7 +111,7 @@ class Replacing:
             raise SummarizerError("the summariser was cancelled by what it waited for")
         return cluster.heading + checked_body(work.result(), self._summarizer.name)
 
-    def _event(self, told: "_Told", fields: Mapping[str, Any]) -> Compressed:
+    def _event(self, told: "_Told", fields: Mapping[str, object]) -> Compressed:
         kind, rows = told.old
         sessions = dict.fromkeys(row.session_id for row in rows if row.session_id is not None)
         made_of = {

@@ -78,7 +78,7 @@ class Old(NamedTuple):
 
 
 def old_memories(
-    kind: CompactedKind, state: Any, before_us: int, expires: Container[str] = ()
+    kind: CompactedKind, state: object, before_us: int, expires: Container[str] = ()
 ) -> list[Old]:
     """Return compressible memories that were true before a time, by owner. For a thread.
 

@@ -121,7 +121,7 @@ def new_batches(
     ]
 
 
-def _said(row: Any) -> tuple[Any, ...]:
+def _said(row: Any) -> tuple[object, ...]:
     return row.session_id, row.role, row.occurred_at_us, row.size_bytes
 
 
@@ -148,7 +148,7 @@ def _batches(
 
 
 async def shown(
-    scope: Scope, live: UserView, batch: MessageBatch, within: Mapping[str, Any]
+    scope: Scope, live: UserView, batch: MessageBatch, within: Mapping[str, object]
 ) -> MessageShown:
     """Return the texts of a batch, and the facts near to them that have some metadata.
 

@@ -58,9 +58,9 @@ def proposals_in(
     return [one for one in read if one is not None and f'"{one.text}"' not in prompt]
 
 
-def _found(text: str) -> tuple[list[Any] | None, bool]:
+def _found(text: str) -> tuple[list[object] | None, bool]:
     """Return the proposals in a text, None without any JSON of them; and False if it breaks off."""
-    found: list[Any] | None = None
+    found: list[object] | None = None
     end = tries = 0
     while tries < TRIES_MAX and (opening := _OPENS.search(text, end)):
         try:
@@ -77,7 +77,7 @@ def _found(text: str) -> tuple[list[Any] | None, bool]:
     return found, not tries or "]" in text[end:]
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _listed(value: object) -> list[object] | None:
     if isinstance(value, list):
         return value if all(isinstance(one, dict | str) for one in value) else None
     if not isinstance(value, dict):
@@ -88,7 +88,7 @@ def _listed(value: Any) -> list[Any] | None:
     return value.get("proposals", lists[0]) if len(lists) == 1 else None
 
 
-def _proposal(said: Any, conversation: protocol.Conversation) -> protocol.Proposal | None:
+def _proposal(said: object, conversation: protocol.Conversation) -> protocol.Proposal | None:
     """Return a proposal with ids for its numbers, or None if it has no meaning."""
     if isinstance(said, str):
         said = {"text": said}
@@ -119,7 +119,7 @@ def _text(said: Mapping[str, Any]) -> str | None:
     return next((one for one in texts if one and not one.isdecimal()), None)
 
 
-def _number(said: Any) -> int:
+def _number(said: object) -> int:
     text = str(said).strip()
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
@@ -133,7 +133,7 @@ TIMEOUT_S: Final = 60.0
 TOKENS_MAX: Final = 2_000
 """Of the answer: some fifty facts."""
 
-_SCHEMA: Final[Mapping[str, Any]] = {
+_SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "properties": {
         "proposals": {

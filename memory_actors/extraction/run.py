@@ -157,13 +157,13 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) ->
             "this store has no extractor: open it with extractor=, a function or a "
             "name such as 'ollama:MODEL'; the command line takes one from MEMORY_ACTORS_EXTRACTOR"
         )
-    run = _Run(scope, facts, extractor, asked)
+    run = _ExtractionRun(scope, facts, extractor, asked)
     with scope.measured("Extract", "any", kinds=()):
         async with scope.services.turn("extract", scope.stream):
             return await run.extract()
 
 
-class _Run:
+class _ExtractionRun:
     def __init__(
         self, scope: Scope, facts: LongTermMemory, extractor: Extractor, asked: ExtractRequest
     ):

@@ -287,7 +287,7 @@ class PastScope(Scope):
 PAGE = 256  # passages read, embedded and indexed at a time
 
 
-class _Said(NamedTuple):
+class _PastText(NamedTuple):
     passage: Passage
     row: Row
     text: str
@@ -302,12 +302,12 @@ async def fill(
     :raises EmbedderError: a text had to be embedded again, and could not be.
     :raises PayloadDropped: retention has dropped one of the texts.
     """
-    said: list[_Said] = []
+    said: list[_PastText] = []
     for start in range(0, len(rows), PAGE):
         page_of_rows = rows[start : start + PAGE]
         events = await texts(log, stream, [Found(kind, row) for row in page_of_rows])
         said += (
-            _Said(passage, row, kind.passage_text(row, passage.label, events))
+            _PastText(passage, row, kind.passage_text(row, passage.label, events))
             for row in page_of_rows
             for passage in indexed(kind, row)
         )
@@ -323,6 +323,6 @@ async def fill(
     index.compare_all(rows)
 
 
-def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
+def _insert(index: MemoryIndex, page: Sequence[_PastText], embedded: dict[bytes, Embedded]) -> None:
     for passage, row, text in page:
         index.insert(row, passage, EmbeddedText(text, embedded[passage.digest]))

@@ -222,11 +222,11 @@ class _Bounded(Generic[K, V]):
         self._markers_size -= size
         self._size -= size
 
-    def _tell(self, *evicted: Any) -> None:
+    def _tell(self, *evicted: object) -> None:
         if self._on_evict is not None:
             self._called("an eviction hook failed", self._on_evict, *evicted)
 
-    def _called(self, failure: str, hook: Callable[..., T], *about: Any) -> T | None:
+    def _called(self, failure: str, hook: Callable[..., T], *about: object) -> T | None:
         try:
             return hook(*about)
         except Exception as error:  # whoever added an item is not to blame, and others leave
@@ -267,7 +267,7 @@ class BoundedList(_Bounded[int, V]):
         for item in items:
             self.append(item)
 
-    def _tell(self, *evicted: Any) -> None:
+    def _tell(self, *evicted: object) -> None:
         super()._tell(evicted[-1])  # without its number
 
     # --- read

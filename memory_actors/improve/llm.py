@@ -185,7 +185,7 @@ def _share(score: float, whole: str | None) -> float:
     return score / out_of
 
 
-def _finding(said: Any) -> CritiqueFinding | None:
+def _finding(said: object) -> CritiqueFinding | None:
     if isinstance(said, dict):
         texts = [one for one in said.values() if isinstance(one, str) and one.strip()]
         said = ": ".join(texts)

@@ -61,7 +61,7 @@ _WORDY: Final = re.compile(
 )
 
 
-class _Edit(NamedTuple):
+class _TextEdit(NamedTuple):
     start: int
     end: int
     text: str
@@ -94,7 +94,7 @@ class _Local:
         if words_max is not None:
             check_count(words_max, "words_max", 1)
 
-    def faults(self, text: str) -> Iterator[tuple[str, float, list[_Edit]]]:
+    def faults(self, text: str) -> Iterator[tuple[str, float, list[_TextEdit]]]:
         """Yield each kind of fault, its rate (1 counts fully), and edits that mend it."""
         kept = [found.span() for found in _KEPT.finditer(text)]
         starts, ends = [start for start, _ in kept], [end for _, end in kept]
@@ -118,15 +118,15 @@ class _Local:
         yield "length", max(0, words - most) / most, [_without(text, span, over) for span in least]
         long = [span for span in free if span.words > SENTENCE_WORDS_MAX]
         message = f"has more than {SENTENCE_WORDS_MAX} words"
-        unmended = [_Edit(*span[:3], message, span.text) for span in long]
+        unmended = [_TextEdit(*span[:3], message, span.text) for span in long]
         yield "long sentence", len(long) / (2 * half), unmended
 
-    def _misspelt(self, text: str) -> Iterator[_Edit]:
+    def _misspelt(self, text: str) -> Iterator[_TextEdit]:
         if self._terms:
             meant = {word: self._meant(word) for word in set(_TOKEN.findall(text))}
             for found in _TOKEN.finditer(text):
                 if (term := meant[found[0]]) is not None:
-                    yield _Edit(*found.span(), term, f"write {term!r}", found[0])
+                    yield _TextEdit(*found.span(), term, f"write {term!r}", found[0])
 
     def _meant(self, word: str) -> str | None:
         """Return the term that a word misspells: one edit away, or two from a long one."""
@@ -225,11 +225,11 @@ def _repeated(spans: Iterable[_Span]) -> Iterator[_Span]:
             seen.add(bare)
 
 
-def _wordy(text: str) -> Iterator[_Edit]:
+def _wordy(text: str) -> Iterator[_TextEdit]:
     for found in _WORDY.finditer(text):
         put = found["word"] or _SHORTER[" ".join(found[0].split()).casefold()]
         put = put[:1].upper() + put[1:] if found[0][0].isupper() else put
-        yield _Edit(*found.span(), put, f"write {put!r}", found[0])
+        yield _TextEdit(*found.span(), put, f"write {put!r}", found[0])
 
 
 def _least_central(spans: list[_Span], words_over: int) -> Iterator[_Span]:
@@ -248,7 +248,7 @@ def _least_central(spans: list[_Span], words_over: int) -> Iterator[_Span]:
             yield spans[place]
 
 
-def _without(text: str, span: _Span, message: str) -> _Edit:
+def _without(text: str, span: _Span, message: str) -> _TextEdit:
     """Return an edit that takes a sentence away with the space behind it, or its whole line."""
     start, end = span.start, span.end
     while end < len(text) and text[end] in " \t":
@@ -258,4 +258,4 @@ def _without(text: str, span: _Span, message: str) -> _Edit:
             start -= 1
         if start == 0 or text[start - 1] == "\n":
             end += 2 if text.startswith("\r\n", end) else end < len(text)
-    return _Edit(start, end, "", message, span.text)
+    return _TextEdit(start, end, "", message, span.text)

@@ -155,7 +155,7 @@ def improve_stream(
     return Improver(critic, reviser, **options).stream(text)
 
 
-def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) -> None:
+def _check_given(critic: object, reviser: object, options: Mapping[str, object]) -> None:
     """Check what no other part of a run checks."""
     known = Options.__annotations__
     unknown = sorted(name for name in options if name not in known)
@@ -294,7 +294,7 @@ class _Run:
 
     # --- parts of a step
 
-    async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
+    async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: object) -> T:
         limit_s = self._by.options.get("call_timeout_s", CALL_TIMEOUT_S)
         try:
             with anyio.move_on_after(limit_s):
@@ -376,7 +376,7 @@ class _Run:
             "iterations": self._revisions,
             "stopped_because": because,
         }
-        metadata: dict[str, Any] = {"memory_stats": stats}
+        metadata: dict[str, object] = {"memory_stats": stats}
         if self._recorder.episode_id is not None:
             metadata["episode_id"] = self._recorder.episode_id
         return Result(

@@ -21,6 +21,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.base.privacy import reason
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.improve import records
 from memory_actors.improve.bounded import SNIPPET_CHARACTERS, sha256
@@ -235,7 +236,7 @@ async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
     )
 
 
-def _documents(steps: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _documents(steps: Iterable[JsonObject]) -> Iterator[tuple[str, Any]]:
     """Yield what each step, or each run of pieces, is about, and what it says."""
     pieces: list[str] = []
     for step in steps:
@@ -253,7 +254,7 @@ def _documents(steps: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
             pieces.clear()
 
 
-def _whole(found: re.Match[str], step: dict[str, Any]) -> Any:
+def _whole(found: re.Match[str], step: JsonObject) -> Any:
     if found["what"] == "given":
         return step["outcome"]
     if found["what"] == "finished":

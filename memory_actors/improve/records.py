@@ -3,11 +3,12 @@
 The tag of an event is its `type` as JSON.
 """
 
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from eventlog.core.records import Returned
+from memory_actors.base.records import JsonObject
 from memory_actors.improve.bounded import Marker
 
 QUOTE_CHARACTERS: Final = 80
@@ -146,7 +147,7 @@ class Result(Returned, frozen=True, kw_only=True):
     history: tuple[Round | Marker, ...]
     """The rounds that are kept: the first, the last, those with an error, and the newest others;
     markers where others were."""
-    metadata: dict[str, Any]
+    metadata: JsonObject
     """`memory_stats`: peak_usage_mb (of the process, 1 MB = 1024 KB), history_entries_evicted,
     total_text_processed (UTF-8 bytes of the texts that were judged), iterations (revisions),
     stopped_because (`StoppedBecause`). `episode_id`, if the run was recorded."""

@@ -48,7 +48,7 @@ def checked_memory(memory: AnyMemory) -> AnyMemory:
 async def reach(handle: AnyUser, function: Callable[[UserMemory], Awaitable[T]]) -> T: ...
 @overload
 async def reach(handle: AnyMemory, function: Callable[[MemorySystem], Awaitable[T]]) -> T: ...
-async def reach(handle: Any, function: Callable[[Any], Awaitable[T]]) -> T:
+async def reach(handle: object, function: Callable[[Any], Awaitable[T]]) -> T:
     """Call an async function with a memory of the async API, on the loop where that is open.
 
     A caller that is cancelled meanwhile does not undo what the function has begun to write.

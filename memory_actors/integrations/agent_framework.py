@@ -8,7 +8,7 @@ stores these messages and the answer, as one long-term memory each, in the sessi
 
 from typing import Any, Final
 
-from memory_actors.base.records import Item
+from memory_actors.base.records import Item, JsonObject
 from memory_actors.base.validation import check_count, check_name
 from memory_actors.integrations import adapting
 
@@ -42,7 +42,7 @@ class MemoryActorsProvider(ContextProvider):
         self._remembers = remembers
 
     async def before_run(
-        self, *, agent: Any, session: AgentSession, context: SessionContext, state: dict[str, Any]
+        self, *, agent: Any, session: AgentSession, context: SessionContext, state: JsonObject
     ) -> None:
         """Tell the agent what is known about the new messages, as quoted data."""
         del agent, session, state
@@ -52,7 +52,7 @@ class MemoryActorsProvider(ContextProvider):
             context.extend_messages(self, [Message("user", [known])])
 
     async def after_run(
-        self, *, agent: Any, session: AgentSession, context: SessionContext, state: dict[str, Any]
+        self, *, agent: Any, session: AgentSession, context: SessionContext, state: JsonObject
     ) -> None:
         """Keep the new messages and the answer.
 

@@ -41,7 +41,7 @@ class MemoryActorsTool(BetaAbstractMemoryTool):
     `cache_control` is the SDK's.
     """
 
-    def __init__(self, user: sync.UserMemory, *, cache_control: Any = None):
+    def __init__(self, user: sync.UserMemory, *, cache_control: object = None):
         super().__init__(cache_control=cache_control)
         if not isinstance(user, sync.UserMemory):
             raise InvalidInputError(
@@ -71,7 +71,7 @@ class MemoryActorsTool(BetaAbstractMemoryTool):
 class AsyncMemoryActorsTool(BetaAsyncAbstractMemoryTool):
     """The memory tool for `AsyncAnthropic`; `user` is async, or that of a `memory_actors.sync`."""
 
-    def __init__(self, user: AnyUser, *, cache_control: Any = None):
+    def __init__(self, user: AnyUser, *, cache_control: object = None):
         super().__init__(cache_control=cache_control)
         self._user = checked_user(user)
 
@@ -94,7 +94,7 @@ class _Tool(MemoryTool):
     ends_files = True
 
 
-async def carried_out(user: UserMemory, command: object) -> str:
+async def carried_out(user: UserMemory, command: Any) -> str:
     """Carry out a command and return the text for the model; refusals raise `ToolError`."""
     if isinstance(command, Mapping):
         resolved = {name: _resolved(command[name]) for name in PATHS if name in command}

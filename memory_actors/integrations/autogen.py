@@ -6,7 +6,7 @@ Before the model answers, memories about the last message of the user are added 
 `add` stores long-term memories.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import check_count
@@ -54,7 +54,7 @@ class MemoryActorsMemory(Memory):
         self,
         query: str | MemoryContent,
         cancellation_token: CancellationToken | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> MemoryQueryResult:
         """Return the memories that best answer a query; options are those of `retrieve`."""
         del cancellation_token  # a search is short, and a task that is cancelled ends it

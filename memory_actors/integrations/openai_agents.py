@@ -9,7 +9,7 @@ hold, is kept as its JSON. Each item is returned exactly as it was, value for va
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from eventlog.core.waiting import to_the_end
 from memory_actors.base.errors import InvalidInputError, NotFoundError
@@ -47,7 +47,7 @@ class MemoryActorsSession(SessionABC):
         session_id: str,
         user: AnyUser,
         *,
-        session_settings: SessionSettings | dict[str, Any] | None = None,
+        session_settings: SessionSettings | dict[str, object] | None = None,
     ):
         self.session_id = check_name(session_id, "session_id")
         self.session_settings = SessionSettings().resolve(session_settings)
@@ -102,13 +102,13 @@ class MemoryActorsSession(SessionABC):
         return None
 
 
-def memory_of(item: Mapping[str, Any], session_id: str) -> Item:
+def memory_of(item: Mapping[str, object], session_id: str) -> Item:
     """Return the memory that an item of a session becomes.
 
     :raises InvalidInputError: it is not JSON, or larger than a memory may be.
     """
     role = item.get("role")
-    kept: dict[str, Any] = {"session": session_id}
+    kept: dict[str, object] = {"session": session_id}
     text, rest = taken_apart(item)
     beside = written(rest)
     if not text or len(beside) > REST_BYTES_MAX:
@@ -136,7 +136,7 @@ def item_of(memory: Memory) -> TResponseInputItem:
     return item
 
 
-def taken_apart(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def taken_apart(item: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
     """Return the text that an item says and the item without it; "" if it says none, or several."""
     copy = {**item}
     if isinstance(content := copy.get("content"), list):
@@ -151,7 +151,7 @@ def taken_apart(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return str(text), copy
 
 
-def place_of_text(item: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def place_of_text(item: dict[str, object]) -> tuple[dict[str, object], str]:
     """Return the object of an item that has its text, and the key of the text in there."""
     content = item.get("content")
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
@@ -159,7 +159,7 @@ def place_of_text(item: dict[str, Any]) -> tuple[dict[str, Any], str]:
     return item, "output" if "output" in item else "content"
 
 
-def written(item: Mapping[str, Any]) -> str:
+def written(item: Mapping[str, object]) -> str:
     """Return an item as JSON.
 
     :raises InvalidInputError: it cannot be.

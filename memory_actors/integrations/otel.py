@@ -26,6 +26,7 @@ from memory_actors.api.operations import OPERATIONS, OWNERS, Operation
 from memory_actors.base import steps
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed
+from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
 from memory_actors.sharing import remote
 from memory_actors.users.handles.redacting import Redacting, redacting
@@ -135,7 +136,7 @@ def _replace(owner: type, operation: Operation, tracing: "_Tracing") -> Callable
     method = original.__wrapped__ if masks else original
 
     @functools.wraps(method)
-    async def traced(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def traced(self: object, *args: object, **kwargs: object) -> object:
         if _inside.get():
             return await method(self, *args, **kwargs)
         with tracing.call(self, operation, args, kwargs) as told:
@@ -160,12 +161,12 @@ class _Tracing:
 
     @contextmanager
     def call(
-        self, handle: Any, operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Iterator[Callable[[Any], None]]:
+        self, handle: object, operation: Operation, args: Sequence[object], kwargs: JsonObject
+    ) -> Iterator[Callable[[object], None]]:
         convention = CONVENTION[operation.name]
         always = {"gen_ai.operation.name": convention, "gen_ai.provider.name": PROVIDER}
         about = {"memory_actors.operation": operation.name, **_of_handle(handle)}
-        given: Mapping[str, Any] = {}
+        given: Mapping[str, object] = {}
         with suppress(TypeError):  # a call that is wrong has none
             given = signature(operation.method).bind(None, *args, **kwargs).arguments
         failed: dict[str, str] = {}
@@ -186,12 +187,12 @@ class _Tracing:
             _inside.reset(token)
             self._durations.record(perf_counter() - started_s, always | failed)
 
-    def _tell(self, span: "Span", given: Mapping[str, Any], result: Any) -> None:
+    def _tell(self, span: "Span", given: Mapping[str, object], result: object) -> None:
         if not span.is_recording():
             return
         found = result if isinstance(result, list | tuple) else getattr(result, "parts", [result])
         ids = [one for one in map(_id_of, found) if one is not None]
-        told: dict[str, Any] = {"gen_ai.memory.record.count": len(found)}
+        told: JsonObject = {"gen_ai.memory.record.count": len(found)}
         if len(ids) == 1:
             told["gen_ai.memory.record.id"] = ids[0]
         if self._captures:
@@ -232,7 +233,7 @@ def _of_handle(handle: Any) -> dict[str, str]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _id_of(one: Any) -> str | None:
+def _id_of(one: object) -> str | None:
     for name in ("memory_id", "extraction_id"):
         if (found := getattr(one, name, None)) is not None:
             return str(found)
@@ -240,7 +241,7 @@ def _id_of(one: Any) -> str | None:
     return entries[0] if len(entries) == 1 else None
 
 
-def _record(one: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
+def _record(one: object, given: Mapping[str, object]) -> dict[str, object] | None:
     said = [getattr(one, name, None) for name in ("content", "text", "value")]
     said += [given.get(name) for name in TEXTS]
     told = {

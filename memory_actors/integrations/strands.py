@@ -9,7 +9,7 @@ are kept as they are, one memory each; with an extractor of Strands its facts ar
 import re
 from collections.abc import Mapping
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item, Receipt
@@ -61,8 +61,8 @@ class MemoryActorsStore(MemoryStore):
         description: str | None = None,
         max_search_results: int | None = None,
         writable: bool = True,
-        extraction: Any = None,
-        labels: Mapping[str, Any] | None = None,
+        extraction: object = None,
+        labels: Mapping[str, object] | None = None,
         min_score: float = 0.0,
     ):
         if not name.strip():

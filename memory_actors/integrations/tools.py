@@ -92,10 +92,10 @@ TOOLS: Final = (remember, recall, update_memory, delete_memory)
 
 
 def _bound(function: Callable[..., Awaitable[str]], user: AnyUser) -> Tool:
-    def blocking(*args: Any, **kwargs: Any) -> str:
+    def blocking(*args: object, **kwargs: object) -> str:
         return sync.on_loop(user, partial(_answered, function, args=args, kwargs=kwargs))
 
-    async def awaited(*args: Any, **kwargs: Any) -> str:
+    async def awaited(*args: object, **kwargs: object) -> str:
         return await _answered(function, user, args=args, kwargs=kwargs)
 
     tool: Any = blocking if isinstance(user, sync.UserMemory) else awaited
@@ -110,7 +110,7 @@ def _bound(function: Callable[..., Awaitable[str]], user: AnyUser) -> Tool:
 
 
 async def _answered(
-    function: Callable[..., Awaitable[str]], user: Any, *, args: Any, kwargs: Any
+    function: Callable[..., Awaitable[str]], user: object, *, args: Any, kwargs: Any
 ) -> str:
     """Call a function and return its answer; what a model can change, it reads."""
     try:
@@ -121,7 +121,7 @@ async def _answered(
 
 def _line(hit: Hit) -> str:
     """Return a memory as a line of JSON: no content can be read as another memory."""
-    said: dict[str, Any] = {"memory_id": hit.memory_id, "content": hit.content}
+    said: dict[str, object] = {"memory_id": hit.memory_id, "content": hit.content}
     said["occurred_at"] = hit.occurred_at.isoformat(timespec="seconds")
     if hit.superseded_by is not None:
         said["superseded_by"] = hit.superseded_by

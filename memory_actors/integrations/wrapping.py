@@ -13,6 +13,7 @@ from eventlog.core.logs import get_logger
 from memory_actors import sync
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 from memory_actors.base.privacy import reason
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import check_name
 from memory_actors.integrations.adapting import (
     QUERY_CHARS_MAX,
@@ -37,7 +38,7 @@ class Dialect(NamedTuple):
 
     messages: str
     """The argument that has the messages."""
-    told: Callable[[dict[str, Any], str], None]
+    told: Callable[[dict[str, object], str], None]
     """Adds the memories to the arguments."""
     answer: Callable[[Any], str]
     """Returns the text of a whole answer."""
@@ -95,9 +96,7 @@ class Remembering:
         self._session_id = check_name(session_id, "session_id")
         self._token_budget = token_budget
 
-    async def before(
-        self, user: UserMemory, dialect: Dialect, arguments: dict[str, Any]
-    ) -> str | None:
+    async def before(self, user: UserMemory, dialect: Dialect, arguments: JsonObject) -> str | None:
         """Add the memories to the arguments of a call, and store the last message of the user.
 
         Return the id of that message. If none has text, return None.
@@ -143,21 +142,21 @@ class _Around:
         self._target.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> Any:
+    def __exit__(self, *error: object) -> object:
         return self._target.__exit__(*error)
 
     async def __aenter__(self) -> Self:
         await self._target.__aenter__()
         return self
 
-    async def __aexit__(self, *error: object) -> Any:
+    async def __aexit__(self, *error: object) -> object:
         return await self._target.__aexit__(*error)
 
 
 class Wrapped(_Around):
     """A client, or a part of one, some of whose methods remember."""
 
-    def __init__(self, target: Any, path: str, dialects: "Dialects", memory: Remembering):
+    def __init__(self, target: object, path: str, dialects: "Dialects", memory: Remembering):
         super().__init__(target)
         self._path, self._dialects, self._memory = path, dialects, memory
 
@@ -181,8 +180,8 @@ class Wrapped(_Around):
 
 
 async def _asynchronous(
-    call: Callable[..., Any], dialect: Dialect, memory: Remembering, /, **arguments: Any
-) -> Any:
+    call: Callable[..., Any], dialect: Dialect, memory: Remembering, /, **arguments: object
+) -> object:
     before = partial(memory.before, dialect=dialect, arguments=arguments)
     asked = await reach(memory.user, before)
     response = await call(**arguments)
@@ -199,8 +198,8 @@ async def _asynchronous(
 
 
 def _synchronous(
-    call: Callable[..., Any], dialect: Dialect, memory: Remembering, /, **arguments: Any
-) -> Any:
+    call: Callable[..., object], dialect: Dialect, memory: Remembering, /, **arguments: object
+) -> object:
     before = partial(memory.before, dialect=dialect, arguments=arguments)
     asked = sync.on_loop(memory.user, before)
     response = call(**arguments)
@@ -219,21 +218,21 @@ def _synchronous(
 class Streamed(_Around):
     """A stream of an answer, async or not, which is stored when it has been read to its end."""
 
-    def __init__(self, stream: Any, dialect: Dialect, done: Callable[[str], Any]):
+    def __init__(self, stream: object, dialect: Dialect, done: Callable[[str], Any]):
         super().__init__(stream)
         self._dialect, self._done = dialect, done
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         said = []
         for event in self._target:
             said.append(self._dialect.delta(event))
             yield event
         self._done("".join(said))
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def __aiter__(self) -> AsyncIterator[object]:
         said = []
         async for event in self._target:
             said.append(self._dialect.delta(event))
@@ -244,11 +243,11 @@ class Streamed(_Around):
 # --- what each endpoint calls its parts
 
 
-def _asks(message: Mapping[str, Any]) -> bool:
+def _asks(message: Mapping[str, object]) -> bool:
     return message.get("role") == "user" and bool(_text(message.get("content")).strip())
 
 
-def _text(content: Any) -> str:
+def _text(content: object) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
@@ -257,7 +256,7 @@ def _text(content: Any) -> str:
     return "\n".join(str(one["text"]) for one in parts if isinstance(one.get("text"), str))
 
 
-def _told_in_messages(arguments: dict[str, Any], known: str) -> None:
+def _told_in_messages(arguments: JsonObject, known: str) -> None:
     messages = list(arguments["messages"])
     place = 0
     while place < len(messages) and messages[place].get("role") in ("system", "developer"):
@@ -266,12 +265,12 @@ def _told_in_messages(arguments: dict[str, Any], known: str) -> None:
     arguments["messages"] = messages
 
 
-def _told_in_instructions(arguments: dict[str, Any], known: str) -> None:
+def _told_in_instructions(arguments: dict[str, object], known: str) -> None:
     own = arguments.get("instructions")
     arguments["instructions"] = f"{own}\n\n{known}" if isinstance(own, str) and own else known
 
 
-def _told_in_system(arguments: dict[str, Any], known: str) -> None:
+def _told_in_system(arguments: dict[str, object], known: str) -> None:
     own = arguments.get("system")
     if isinstance(own, str):
         arguments["system"] = f"{own}\n\n{known}" if own else known
@@ -280,7 +279,7 @@ def _told_in_system(arguments: dict[str, Any], known: str) -> None:
         arguments["system"] = [*blocks, {"type": "text", "text": known}]
 
 
-def _delta_of_type(kind: str) -> Callable[[Any], str]:
+def _delta_of_type(kind: str) -> Callable[[object], str]:
     """Return the reader of events whose `delta` is, or has, the text."""
 
     def read(event: Any) -> str:

@@ -301,7 +301,7 @@ def _own(item: Item) -> dict[str, Any]:
     return {"metadata": item.metadata, "memory_id": item.memory_id, "pinned": item.pinned}
 
 
-def _memory(entry: ReadLine, data: Any) -> Memory:
+def _memory(entry: ReadLine, data: object) -> Memory:
     """Return an entry as an export had it before it was written."""
     item, now = entry.item, datetime.now(UTC)
     occurred_at_us = time_us(item.occurred_at, "timestamp")

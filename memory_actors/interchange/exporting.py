@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import msgspec
 
@@ -44,7 +44,7 @@ class TargetWriter(ABC):
     def end(self) -> None:  # noqa: B027 - most have nothing left
         """Write what is left; nothing comes after it."""
 
-    def _line(self, said: Mapping[str, Any]) -> None:
+    def _line(self, said: Mapping[str, object]) -> None:
         self._file.write(msgspec.json.encode(said) + b"\n")
 
 
@@ -130,8 +130,8 @@ class LinesWriter(TargetWriter):
         return None
 
 
-def _metadata_for_others(memory: Memory) -> dict[str, Any]:
-    said: dict[str, Any] = {"memory_type": str(memory.memory_type)}
+def _metadata_for_others(memory: Memory) -> dict[str, object]:
+    said: dict[str, object] = {"memory_type": str(memory.memory_type)}
     if memory.origins:
         said |= {"sources": [one.source for one in memory.origins if one.source]}
         said |= {"trust": memory.trust.value}
@@ -241,7 +241,7 @@ class ChromaWriter(TargetWriter):
         self._begin()
 
     def _begin(self) -> None:
-        self._batch: dict[str, list[Any]] = {"ids": [], "documents": [], "metadatas": []}
+        self._batch: dict[str, list[object]] = {"ids": [], "documents": [], "metadatas": []}
         self._characters = 0
 
     def write(self, memory: Memory, user_id: str) -> str | None:
@@ -304,7 +304,7 @@ class ParquetWriter(TargetWriter):
             ]
         )
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[dict[str, object]] = []
         self._characters = 0
 
     def write(self, memory: Memory, user_id: str) -> str | None:

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
-from memory_actors.base.records import Item
+from memory_actors.base.records import Item, JsonObject
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress
@@ -59,13 +59,13 @@ class LocomoConversation(msgspec.Struct, frozen=True, kw_only=True):
 
     sample_id: str
     turns: list[LocomoTurn]
-    qa: list[dict[str, Any]]
+    qa: list[JsonObject]
 
 
 class _Conversation(msgspec.Struct):
     sample_id: str
-    conversation: dict[str, Any]
-    qa: list[dict[str, Any]] = []
+    conversation: JsonObject
+    qa: list[JsonObject] = []
 
 
 class _Turn(msgspec.Struct):
@@ -156,7 +156,7 @@ def _date(text: object, place: str) -> datetime | None:
         ) from error
 
 
-def _typed(value: Any, kind: type[T], place: str) -> T:
+def _typed(value: object, kind: type[T], place: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

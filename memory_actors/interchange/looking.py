@@ -5,11 +5,11 @@ counted as `adding` counts it. How much room there is has no say.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Item
+from memory_actors.base.records import Item, JsonObject
 from memory_actors.base.validation import check_name, content_bytes, plain, time_us
 from memory_actors.interchange.adding import Entries, LeaveOut, named_otherwise
 from memory_actors.interchange.noting import ImportReport, micros_of
@@ -21,21 +21,21 @@ from memory_actors.kinds.rows import same_json
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION, checked_document
 
-Told: TypeAlias = tuple[str | None, dict[str, Any]]
+Told: TypeAlias = tuple[str | None, JsonObject]
 """The content of a relationship or a document, and its metadata."""
 
 
 class _Entity(NamedTuple):
     memory_id: str
     observations: set[str]
-    metadata: dict[str, Any]
+    metadata: JsonObject
 
 
 class _Nobody:
     def __getattr__(self, _name: str) -> "_Nobody":
         return self
 
-    async def __call__(self, *_: object, **__: object) -> Any:
+    async def __call__(self, *_: object, **__: object) -> object:
         raise NotFoundError("nothing is there yet")
 
 

@@ -106,7 +106,7 @@ class SourceReading:
         )
 
 
-def field_note(name: str, value: object, fields: Mapping[str, Any]) -> str:
+def field_note(name: str, value: object, fields: Mapping[str, object]) -> str:
     """Explain the treatment of an unknown field."""
     shown, metadata = repr(name[:NAME_CHARACTERS_MAX]), fields.get("metadata")
     if isinstance(metadata, dict) and name in metadata:

@@ -1,12 +1,12 @@
 """The `data` of a line: the parts of an entity, a relationship, an episode or a document."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import EvictedStep, MemoryType, Step
+from memory_actors.base.records import EvictedStep, JsonObject, MemoryType, Step
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
 from memory_actors.kinds.context.events import Section
 from memory_actors.users.handles.context_writing import BlockData
@@ -69,7 +69,7 @@ class EpisodeParts(_Data, frozen=True, kw_only=True):
 class DocumentParts(_Data, frozen=True, kw_only=True):
     """A document."""
 
-    value: dict[str, Any]
+    value: JsonObject
     collection: str | None = None
     key: str | None = None
 
@@ -105,7 +105,7 @@ SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = {
     MemoryType.EPISODIC: EpisodeSummaryData,
 }
 """The data of a summary, by its kind."""
-HAVE_DATA: Final[Mapping[MemoryType, Callable[[Mapping[str, Any]], type[Parts]]]] = {
+HAVE_DATA: Final[Mapping[MemoryType, Callable[[Mapping[str, object]], type[Parts]]]] = {
     MemoryType.ENTITY: lambda data: RelationshipParts if "relation" in data else EntityParts,
     MemoryType.EPISODIC: lambda _data: EpisodeParts,
     MemoryType.STRUCTURED: lambda _data: DocumentParts,

@@ -50,7 +50,7 @@ from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
-from memory_actors.base.records import Item, Memory, MemoryType, Origin
+from memory_actors.base.records import Item, JsonObject, Memory, MemoryType, Origin
 from memory_actors.base.reports import ForgottenFact
 from memory_actors.interchange.noting import SourceReading, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
@@ -101,7 +101,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: Any = msgspec.UNSET
     data: Any = None
     compressed: Any = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
     origins: tuple[Origin, ...] = ()
     source: str | None = None
     trust: str | None = None
@@ -230,7 +230,7 @@ def line_of(memory: Memory) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
-def _said(memory: Memory) -> dict[str, Any]:
+def _said(memory: Memory) -> JsonObject:
     """Return the content fields of a memory: a text, or JSON if it is not a text."""
     if memory.source == "compressed":
         said = SUMMARY_DATA[MemoryType(memory.memory_type)].__struct_fields__
@@ -265,7 +265,7 @@ class LineReader:
             fields["metadata"] = {**extra, **(metadata or {})}
         return self.entry(fields, place)
 
-    def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
+    def entry(self, fields: JsonObject, place: str) -> ReadLine:
         """Parse the fields of a line, all of which are ours, or raise `InvalidInputError`."""
         _check_origins(fields)
         try:
@@ -308,7 +308,7 @@ class LineReader:
         return "imp_" + hashlib.sha256(digest + ordinal.to_bytes(8, "big")).hexdigest()[:40]
 
 
-def _json_object(data: bytes) -> dict[str, Any]:
+def _json_object(data: bytes) -> JsonObject:
     text = without_halves(data.decode(errors="replace"))
     try:
         try:

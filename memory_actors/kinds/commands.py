@@ -25,7 +25,7 @@ class Outside(Protocol):
     read_at_us: Mapping[str, int]
     """The times at which entries of context documents were last read."""
 
-    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, object]:
         """Return the event that each memory began with, of those ids that were ever used."""
         ...
 
@@ -81,7 +81,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         """Return the meta of its events: the origins of the caller's words."""
         return meta_of(origins) if self.has_words else {}
 
-    async def informed(self, _state: Any, _outside: Outside) -> Self:
+    async def informed(self, _state: object, _outside: Outside) -> Self:
         """Return the command with what its decision needs to know besides the state of its kind.
 
         `_state` is that of the whole user.

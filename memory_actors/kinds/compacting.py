@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from eventlog import Recorded
-from eventlog.core.records import to_datetime
+from eventlog.core.records import AnyRecorded, to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata, Origin
@@ -86,7 +85,7 @@ class CompressionUndone(msgspec.Struct, frozen=True, kw_only=True):
 A = TypeVar("A", bound=SummaryPut)
 
 
-def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
+def summary_row(cls: type[R], recorded: AnyRecorded, **fields: object) -> R:
     """Return the row of a summary, with these fields of its kind."""
     digests = tuple(passage.digest for passage in recorded.data.passages)
     fields["since_us"] = recorded.data.time_range_start_us
@@ -101,7 +100,7 @@ def summary_again(cls: type[A], began: Summary, row: Compactable) -> A:
     return derived(cls, began, created_at_us=row.created_at_us, metadata=row.metadata)
 
 
-def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> None:
+def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, object]) -> None:
     """Refuse events that bring back a summary of which every original lives, or comes back too.
 
     :raises InvalidInputError: there is one.
@@ -195,7 +194,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Say whether an event has a text of one memory, and is about nothing but that memory."""
 
     @abstractmethod
-    def compressed(self, rows: Sequence[R], fields: Mapping[str, Any]) -> Compressed:
+    def compressed(self, rows: Sequence[R], fields: Mapping[str, object]) -> Compressed:
         """Return the event that puts a summary with these fields in the place of rows."""
 
     @abstractmethod
@@ -213,7 +212,7 @@ class CompactedBase(KeyedKind[S, R]):
         None if nothing remains.
         """
 
-    def whose(self, _one: Any) -> str | None:
+    def whose(self, _one: object) -> str | None:
         """Return the one owner of a row or a summary; None: the user."""
         return None
 
@@ -226,7 +225,7 @@ class CompactedBase(KeyedKind[S, R]):
         return ()
 
     def check_room(
-        self, coming: Sequence[Any], state: S, limits: Limits, instead_of: Sequence[R] = ()
+        self, coming: Sequence[Sized], state: S, limits: Limits, instead_of: Sequence[R] = ()
     ) -> None:
         """Refuse rows, or summaries, for which there is no room in the place of others.
 
@@ -321,7 +320,7 @@ class CompactedBase(KeyedKind[S, R]):
         part = summary.passages[index_of(passage_label)]
         return summary.content[part.start : part.end]
 
-    def summary_data(self, row: R, events: Events) -> dict[str, Any]:
+    def summary_data(self, row: R, events: Events) -> dict[str, object]:
         """Return the data of a summary about its originals, as JSON."""
         summary: Summary = events[row.version].data
         return {

@@ -3,16 +3,17 @@
 Provenance, purges and audits ask here what an event did; by tag, where retention has dropped it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from eventlog import EventRegistry, Recorded
+from eventlog.core.codec import KeysOf
 
 Event: TypeAlias = msgspec.Struct
 """An event of any kind."""
@@ -20,7 +21,6 @@ Decision: TypeAlias = Sequence[Event]
 """The events of a command."""
 E = TypeVar("E", bound=type)
 P = TypeVar("P", bound=msgspec.Struct)
-Keys = Callable[[Any], Iterable[str]]
 
 
 class Effect(StrEnum):
@@ -74,7 +74,7 @@ class KindRegistry(EventRegistry):
         *,
         others: Mapping[str, Effect] = MappingProxyType({}),
         says: bool = True,
-        keys: Keys | None = None,
+        keys: KeysOf | None = None,
     ) -> Callable[[E], E]:
         """Return a class decorator that registers an event with its effect on memories.
 
@@ -97,7 +97,7 @@ class KindRegistry(EventRegistry):
         return cast("type[P]", self.about(tag, effect)(event))
 
 
-def _keys(cls: type, others: Mapping[str, Effect]) -> Keys:
+def _keys(cls: type, others: Mapping[str, Effect]) -> KeysOf:
     if hasattr(cls, "memory_ids"):
         return attrgetter("memory_ids")
     if not others:
@@ -162,7 +162,7 @@ class TaintedPast(NamedTuple):
         stays: Callable[[object], bool] | None = None,
         *,
         text: str = "content",
-        **emptied: Any,
+        **emptied: object,
     ) -> list[Recorded[Event]]:
         """Return the events without the source's words, from a beginning on; [] if none is left.
 
@@ -185,7 +185,7 @@ class TaintedPast(NamedTuple):
                 kept.append(one)
                 begun = begun or is_beginning
             elif is_beginning and not begun and place < last:
-                data: Any = replace(one.data, metadata={}, **emptied)
+                data: object = replace(one.data, metadata={}, **emptied)
                 kept.append(replace(one, data=data))
                 begun = True
         first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))

@@ -24,7 +24,7 @@ from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome,
 from memory_actors.kinds.purging import standing
 from memory_actors.kinds.tombstones import MARK
 
-_NONE: Any = object()
+_NONE: object = object()
 _BEHIND = 1 << 62  # the version of what is decided, until the log gives one: behind all there is
 
 # --- commands

@@ -124,7 +124,7 @@ class Forgetting(Purging):
         command = _rewording(kind, row, left, metadata, self._command.now_us)
         return kind.decide(command, self._states[kind.NAME], self._limits)
 
-    def _pruned(self, value: Any) -> Any:
+    def _pruned(self, value: object) -> Any:
         """Return a value without the fact, None if nothing is left."""
         if isinstance(value, str):
             left = trimmed(value, self._is_said)

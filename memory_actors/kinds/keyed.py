@@ -14,6 +14,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.effects import DECLARED, Effect
@@ -138,14 +139,14 @@ class KeyedKind(BaseKind[K, R]):
 
     # --- the fold
 
-    def fold(self, state: K, events: Iterable[Recorded[Any]]) -> K:
+    def fold(self, state: K, events: Iterable[Recorded[object]]) -> K:
         """Return the state after events of this kind."""
         draft = self.DRAFT(state, self.place)
         for recorded in events:
             self.apply(draft, recorded)
         return type(state)(*draft.fields())
 
-    def apply(self, draft: Any, recorded: Recorded[Any]) -> None:
+    def apply(self, draft: Any, recorded: AnyRecorded) -> None:
         """Fold one event into a draft of this kind."""
         event = recorded.data
         effect, _, _, begins, leaving = DECLARED[type(event)]
@@ -164,14 +165,14 @@ class KeyedKind(BaseKind[K, R]):
                 draft.put(self.changed(row, recorded))
 
     @abstractmethod
-    def begun(self, recorded: Recorded[Any], draft: Draft[R], /) -> R:
+    def begun(self, recorded: AnyRecorded, draft: Draft[R], /) -> R:
         """Return the row that an event begins; the draft has those that live."""
 
-    def changed(self, row: R, _recorded: Recorded[Any]) -> R:
+    def changed(self, row: R, _recorded: Recorded[object]) -> R:
         """Return a row after an event that changes it. By default it stays the same."""
         return row
 
-    def of_rows(self, rows: Iterable[R], **fields: Any) -> K:
+    def of_rows(self, rows: Iterable[R], **fields: object) -> K:
         """Return the state of these rows, with these fields of its own."""
         draft = self.DRAFT(replace(self.initial, **fields), self.place)
         for row in rows:
@@ -180,7 +181,7 @@ class KeyedKind(BaseKind[K, R]):
 
     # --- snapshots
 
-    def dump(self, state: K) -> Any:
+    def dump(self, state: K) -> object:
         """Return the state as plain rows, with the numbers of those that left."""
         return derived(self.Dump, state, rows=state.held.in_order())
 

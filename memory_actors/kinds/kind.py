@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, TypeAlia
 import msgspec
 
 from eventlog import Dropped, EventRegistry, Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, Metadata, QuotaUse
@@ -38,7 +39,7 @@ from memory_actors.kinds.effects import (
 )
 from memory_actors.kinds.passages import Passage
 
-Events = Mapping[int, Recorded[Any]]
+Events = Mapping[int, AnyRecorded]
 """Events of one stream by version."""
 
 Decide = Callable[[Any, Any, Limits], Sequence[Event]]
@@ -71,7 +72,7 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     pinned: bool | None = None
 
 
-def tentative(events: Iterable[Any], now_us: int = 0, version: int = 0) -> list[Recorded[Any]]:
+def tentative(events: Iterable[object], now_us: int = 0, version: int = 0) -> list[AnyRecorded]:
     """Return events that have no place in the log yet as a fold takes them, from a version on."""
     return [
         Recorded("", n, n, now_us, "", event, 0, 0, b"") for n, event in enumerate(events, version)
@@ -96,7 +97,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """True: the log stores what it says compressed."""
 
     @property
-    def shown_metadata(self) -> Mapping[str, Any]:
+    def shown_metadata(self) -> Mapping[str, object]:
         """The metadata as it is read, and asked for by filters. Not to be changed."""
         return {**self.metadata, IS_COMPRESSED: True} if self.compressed else self.metadata
 
@@ -155,7 +156,7 @@ class Part(ABC, Generic[S]):
         self.COMMANDS = tuple(self._decisions)
 
     @abstractmethod
-    def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
+    def fold(self, state: S, events: Iterable[AnyRecorded]) -> S:
         """Return the state after events of this part; total over them."""
 
     def after(self, state: S, events: Iterable[Event], now_us: int = 0, version: int = 0) -> S:
@@ -176,7 +177,7 @@ class Part(ABC, Generic[S]):
         """
         return self._decisions[type(command)](command, state, limits)
 
-    def dump(self, state: S) -> Any:
+    def dump(self, state: S) -> object:
         """Return the state as plain rows, in an order that depends on the events alone."""
         return state
 
@@ -210,7 +211,7 @@ class Life(NamedTuple, Generic[R]):
 
     row: R
     """Its last row."""
-    events: list[Recorded[Any]]
+    events: list[AnyRecorded]
     """Its events since it last began."""
     compressed: bool
     """True if a summary took its place."""
@@ -233,7 +234,7 @@ class BaseKind(Part[S], Generic[S, R]):
     """One of its memories, for errors."""
     MISSING: ClassVar[str] = "never there, or deleted"
     """Why a memory may not be there, for errors."""
-    DELETED: ClassVar[Callable[..., Any]]
+    DELETED: ClassVar[Callable[..., Event]]
     """The event by which a memory goes; it takes its id."""
     UPDATE: ClassVar[type[Update]]
     DELETE: ClassVar[type[Delete]]
@@ -331,7 +332,7 @@ class BaseKind(Part[S], Generic[S, R]):
         """Return the text of a row."""
         return str(events[row.version].data.content)
 
-    def data(self, _row: R, _events: Events) -> Any:
+    def data(self, _row: R, _events: Events) -> object:
         """Return the content of a row as JSON, if that is more than its text; else None."""
         return None
 
@@ -361,7 +362,7 @@ class BaseKind(Part[S], Generic[S, R]):
         :raises NotFoundError: it never was, or retention dropped what it said.
         """
         state, row, dropped = self.initial, None, None
-        life: list[Recorded[Any]] = []
+        life: list[Recorded[object]] = []
         ended: Effect | None = None
         of_kind = set(self.registry.classes())
         for recorded in past:

@@ -150,7 +150,7 @@ class PackedRows(Mapping[str, R]):
             raise KeyError(memory_id)
         return row
 
-    def get(self, memory_id: str, default: Any = None) -> Any:
+    def get(self, memory_id: str, default: object = None) -> Any:
         """Return a row by its id, None if it is not there."""
         row: R | None = self.changes.get(memory_id, _UNCHANGED)
         if row is _UNCHANGED:

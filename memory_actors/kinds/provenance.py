@@ -8,13 +8,14 @@ because the caller who makes one is not its source.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from heapq import nsmallest
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 from immutables import Map, MapMutation
 from msgspec.structs import astuple
 
 from eventlog import Dropped, EventRegistry, Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.origins import Origins, decoded, merged, origins_of
 from memory_actors.base.records import UNSAID, Trust
 from memory_actors.kinds.commands import Add, Command, Restore
@@ -137,7 +138,7 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 def follow(
-    state: Provenance, events: Iterable[Recorded[Event]], keys: Callable[[Any], Iterable[str]]
+    state: Provenance, events: Iterable[Recorded[Event]], keys: Callable[[object], Iterable[str]]
 ) -> Provenance:
     """Fold events of all parts, in order; `keys` gives the memories that one is about."""
     draft, agents = state.origins.mutate(), state.agents.mutate()
@@ -165,7 +166,7 @@ def follow(
     return Provenance(draft.finish(), agents.finish(), after, soonest_us)
 
 
-def agent_of(recorded: Recorded[Any]) -> str | None:
+def agent_of(recorded: AnyRecorded) -> str | None:
     """Return the agent whose words an event has, if one spoke: the event's, or the caller."""
     if _names_agent(recorded.data.__class__):
         named: str | None = recorded.data.agent_id
@@ -316,7 +317,7 @@ def lifetimes(
     ]
 
 
-def lifetimes_again(command: Restore, events: Iterable[Any]) -> list[LifetimeSet]:
+def lifetimes_again(command: Restore, events: Iterable[object]) -> list[LifetimeSet]:
     """Return when the memories expire that come back: when they did before they went.
 
     One whose time is over by now lives as long again as it was to live.
@@ -350,7 +351,7 @@ def _last_lifetime(memory_id: str, past: Iterable[Recorded[Event]]) -> tuple[int
 def expired(
     now_us: int,
     kinds: Sequence[Kind],
-    states: Mapping[str, Any],
+    states: Mapping[str, object],
     state: Provenance,
     count: int | None = None,
 ) -> list[Event]:

@@ -277,10 +277,10 @@ class Purging:
         self._events += events
         self._states[kind.NAME] = self._after(kind, events)
 
-    def _after(self, kind: Kind, events: Sequence[Event]) -> Any:
+    def _after(self, kind: Kind, events: Sequence[Event]) -> object:
         return kind.after(self._states[kind.NAME], events, self._command.now_us)
 
-    def _fits(self, kind: Kind, events: Sequence[Event], row: Any) -> bool:
+    def _fits(self, kind: Kind, events: Sequence[Event], row: object) -> bool:
         """Say whether no limit is passed by events that was not passed already."""
         whose = getattr(events[0] if row is None else row, "agent_id", None)
         before = kind.quotas(self._states[kind.NAME], self._limits, whose)

@@ -13,9 +13,9 @@ from immutables import Map
 from msgspec.structs import asdict, replace
 
 from eventlog import Recorded
-from eventlog.core.records import to_datetime
+from eventlog.core.records import AnyRecorded, to_datetime
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Memory
+from memory_actors.base.records import JsonObject, Memory
 from memory_actors.kinds.commands import Update
 from memory_actors.kinds.kind import Row, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
@@ -42,7 +42,7 @@ def _in_common(cls: type[msgspec.Struct], source: msgspec.Struct) -> dict[str, A
     return fields
 
 
-def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
+def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: object) -> S:
     """Return a struct with these fields, and else those that it has in common with others.
 
     The first of them that has a field gives it.
@@ -57,7 +57,7 @@ _OF_ANY = {"original_count", *Memory.__struct_fields__} - {"agent_id", "key", "s
 and the source of a relationship are its own."""
 
 
-def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> dict[str, Any]:
+def record_data(record: type[msgspec.Struct], *sources: object, **fields: object) -> JsonObject:
     """Return the data of a memory: the fields of its record that not each memory has, as JSON.
 
     They are `fields`, or of the first of the `sources` that has them; a time also in microseconds.
@@ -66,7 +66,7 @@ def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> d
     return {name: fields[name] if name in fields else _json_of(name, sources) for name in names}
 
 
-def _json_of(name: str, sources: Sequence[Any]) -> Any:
+def _json_of(name: str, sources: Sequence[object]) -> object:
     for source in sources:
         if hasattr(source, name):
             return getattr(source, name)
@@ -74,7 +74,7 @@ def _json_of(name: str, sources: Sequence[Any]) -> Any:
     return None if time_us is None else to_datetime(time_us).isoformat()
 
 
-def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
+def new_row(cls: type[R], recorded: AnyRecorded, **fields: object) -> R:
     """Return the row that an event begins, with these fields besides those that it names."""
     row = _in_common(cls, recorded.data)
     row["version"] = recorded.version
@@ -85,12 +85,12 @@ def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     return cls(**row | fields)
 
 
-def same_json(one: Any, other: Any) -> bool:
+def same_json(one: object, other: object) -> bool:
     """Say whether two JSON values are the same; Python says that of True and 1, and JSON not."""
     return bool(one == other) and msgspec.json.encode(one) == msgspec.json.encode(other)
 
 
-def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
+def updated_row(row: R, event: Updated, recorded: Recorded[object], **with_content: object) -> R:
     """Return a row after an update; `with_content` changes too if the content does."""
     row = kept(row, event)
     return row if event.content is None else reworded(row, recorded, **with_content)
@@ -108,7 +108,7 @@ def changed_pin(pinned: bool | None, row: Any) -> bool | None:
     return None if pinned is None or pinned == row.pinned else pinned
 
 
-def reworded(row: R, recorded: Recorded[Any], **fields: Any) -> R:
+def reworded(row: R, recorded: AnyRecorded, **fields: object) -> R:
     """Return a row whose text is that of an event from now on; `fields` change with it."""
     return replace(
         row,

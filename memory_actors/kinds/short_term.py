@@ -5,13 +5,13 @@ Reads leave out expired messages at once. The next command of the kind names the
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
@@ -154,7 +154,7 @@ class _SessionsDraft(KeyedDraft[MessageRow]):
             self.sessions = sessions.mutate()
         return row
 
-    def fields(self) -> tuple[Any, ...]:
+    def fields(self) -> tuple[object, ...]:
         """Return the fields of the state as they have become, in their order."""
         for session_id, ids in self._ids.items():
             self.sessions[session_id] = replace(self.sessions[session_id], ids=tuple(ids))
@@ -228,11 +228,11 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
             draft.sessions[event.session_id] = replace(session, expires_at_us=expires_us)
             draft.next_expiry_us = min(before_us or expires_us, expires_us)
 
-    def begun(self, recorded: Recorded[Any], _draft: Draft[MessageRow]) -> MessageRow:
+    def begun(self, recorded: Recorded[object], _draft: Draft[MessageRow]) -> MessageRow:
         """Return the row of a message."""
         return new_row(MessageRow, recorded, began=recorded.version)
 
-    def changed(self, row: MessageRow, recorded: Recorded[Any]) -> MessageRow:
+    def changed(self, row: MessageRow, recorded: AnyRecorded) -> MessageRow:
         """Return a row after an update."""
         return updated_row(row, recorded.data, recorded)
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -24,7 +23,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(UserDump)
 
 
-def _shape(schema: Any, classes: Mapping[str, Any]) -> Any:
+def _shape(schema: object, classes: Mapping[str, object]) -> object:
     """Return a JSON schema without the names and docstrings of classes, which may change freely."""
     if isinstance(schema, list | tuple):
         return [_shape(one, classes) for one in schema]

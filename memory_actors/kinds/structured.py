@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
@@ -105,17 +105,17 @@ Structured: TypeAlias = Keyed[DocumentRow]
 # --- what it says
 
 
-def value_of(row: DocumentRow, events: Events) -> Any:
+def value_of(row: DocumentRow, events: Events) -> object:
     """Return a document's value, as it was put."""
     return events[row.version].data.value
 
 
-def value_json(value: Any) -> str:
+def value_json(value: object) -> str:
     """Return a value as JSON, without spaces: what is counted, and what `value_digest` is of."""
     return msgspec.json.encode(value).decode()
 
 
-def document_text(collection: str, key: str, value: Any) -> str:
+def document_text(collection: str, key: str, value: object) -> str:
     """Return the indexed text of a document, at most 2,000 characters.
 
     `collection: key`, then a line `path: value` for each value in it but null, in their order. A
@@ -129,7 +129,7 @@ def document_text(collection: str, key: str, value: Any) -> str:
     return text[:TEXT_CHARS_MAX]
 
 
-def _lines(value: Any, path: str) -> Iterator[str]:
+def _lines(value: object, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _lines(inner, f"{path}.{name}" if path else name)
@@ -183,14 +183,14 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], draft: Draft[DocumentRow]) -> DocumentRow:
+    def begun(self, recorded: AnyRecorded, draft: Draft[DocumentRow]) -> DocumentRow:
         """Return the row of a document that was put or restored."""
         old = draft.rows.get(recorded.data.memory_id)
         if old is None or isinstance(recorded.data, DocumentRestored):
             return new_row(DocumentRow, recorded)
         return new_row(DocumentRow, recorded, created_at_us=old.created_at_us)
 
-    def changed(self, row: DocumentRow, recorded: Recorded[Any]) -> DocumentRow:
+    def changed(self, row: DocumentRow, recorded: AnyRecorded) -> DocumentRow:
         """Return a row after an update."""
         event: DocumentUpdated = recorded.data
         row = kept(row, event)
@@ -289,7 +289,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         """Return the value as JSON."""
         return value_json(value_of(row, events))
 
-    def data(self, row: DocumentRow, events: Events) -> dict[str, Any]:
+    def data(self, row: DocumentRow, events: Events) -> dict[str, object]:
         """Return the value, and where it is."""
         return record_data(Document, row, value=value_of(row, events))
 

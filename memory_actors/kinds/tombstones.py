@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import mul
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 from immutables import Map
@@ -288,7 +288,7 @@ def has_words(name: str, value: object) -> bool:
     return name in TEXTS and not (name == "fact" and isinstance(value, Mapping))
 
 
-def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
+def texts_in(value: object, *, words: bool = False) -> Iterator[str]:
     """Yield the words of users in an event, or in a part of one, as plain data."""
     if isinstance(value, str):
         if words:
@@ -301,7 +301,7 @@ def texts_in(value: Any, *, words: bool = False) -> Iterator[str]:
             yield from texts_in(inner, words=words)
 
 
-def _digests_in(value: Any) -> Iterator[bytes]:
+def _digests_in(value: object) -> Iterator[bytes]:
     if isinstance(value, Mapping):
         if value.get("digest"):
             yield value["digest"]

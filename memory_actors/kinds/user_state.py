@@ -8,6 +8,7 @@ import msgspec
 
 from eventlog import Decider, Dropped, EventRegistry, Recorded
 from eventlog.core.logs import get_logger
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import matches
 from memory_actors.base.quota import Limits
@@ -96,11 +97,11 @@ class UserState(msgspec.Struct, frozen=True):
         times_us = self.provenance.next_expiry_us, self.review.next_expiry_us
         return min(filter(None, times_us), default=0)
 
-    def of(self, part: Part[Any]) -> Any:
+    def of(self, part: Part[object]) -> object:
         """Return the state of one part."""
         return getattr(self, part.NAME)
 
-    def by_kind(self) -> dict[str, Any]:
+    def by_kind(self) -> dict[str, object]:
         """Return the states of the kinds by name."""
         return {kind.NAME: self.of(kind) for kind in KINDS}
 
@@ -219,7 +220,7 @@ def _keys(event: object) -> Iterable[str]:
     return part.registry.keys(event) if isinstance(part, BaseKind) else ()
 
 
-def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
+def evolve(state: UserState, recorded: AnyRecorded) -> UserState:
     """Fold one event into the state of its part."""
     return fold(state, (recorded,))
 
@@ -243,7 +244,7 @@ class AddTurn(Command, frozen=True, kw_only=True):
         """True where its memory needs a review."""
         return self.memory.waits
 
-    async def informed(self, state: Any, outside: Outside) -> Self:
+    async def informed(self, state: object, outside: Outside) -> Self:
         """Return the command with what the log knows of the memory's id."""
         return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
@@ -472,7 +473,7 @@ def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
     return {name: much - old[name] for name, much in new.items() if much != old[name]}
 
 
-def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
+def touched(events: Sequence[Recorded[object]]) -> list[tuple[Kind, str]]:
     """Return the memories that events are about, each once."""
     touched: dict[tuple[str, str], Kind] = {}
     for recorded in events:

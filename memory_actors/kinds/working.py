@@ -115,7 +115,7 @@ class DeleteKey(Delete, frozen=True, kw_only=True):
     key: str | None = None
 
 
-def entry_bytes(key: str, value: Any) -> int:
+def entry_bytes(key: str, value: object) -> int:
     """Return the size of an entry: its key, and its value as JSON or as the text it is."""
     text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
     return len(key.encode()) + len(text)
@@ -276,7 +276,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
         """Return the value as text: a string as it is, anything else as JSON."""
         return row.value if isinstance(row.value, str) else msgspec.json.encode(row.value).decode()
 
-    def data(self, row: EntryRow, _events: Events) -> Any:
+    def data(self, row: EntryRow, _events: Events) -> object:
         """Return the value."""
         return row.value
 

@@ -6,7 +6,7 @@ If there are too many rows to score, vectors and words propose some each.
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ Numbers = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.intp]
 Chains = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
-C = TypeVar("C", bound=npt.NDArray[Any])
+C = TypeVar("C", bound=npt.NDArray[np.generic])
 
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
 COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
@@ -266,7 +266,7 @@ def _session(chains: Chains, scores: Numbers) -> Numbers:
     return np.where(chains != NONE, best[chains], scores)
 
 
-def weighed_sum(count: int, signals: Any, weights: Weights) -> Numbers:
+def weighed_sum(count: int, signals: object, weights: Weights) -> Numbers:
     """Return the scores of so many passages: the sum of those signals that are there, weighed."""
     total: Numbers | None = None
     for name in SIGNALS:

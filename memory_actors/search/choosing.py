@@ -62,7 +62,7 @@ class Searchable(NamedTuple):
     """Says of a row of the state whether it may be found."""
 
 
-class Scored(NamedTuple):
+class Choice(NamedTuple):
     """A memory that may be a result, with its score."""
 
     found: Found
@@ -85,13 +85,13 @@ def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None
     return newer[0].memory_id if newer else None
 
 
-def newest_first(ordered: Iterable[Scored], state: LongTerm, query: Query) -> Iterator[Scored]:
+def newest_first(ordered: Iterable[Choice], state: LongTerm, query: Query) -> Iterator[Choice]:
     """Yield scored memories, best first, each superseded one behind its successor.
 
     Memories before the first superseded one keep their place, so that no more than these are looked
     at if no more are wanted.
     """
-    seen, waiting = list[Scored](), iter(ordered)
+    seen, waiting = list[Choice](), iter(ordered)
     for one in waiting:
         seen.append(one)
         if getattr(one.found.row, "superseded", ()) and not asks_of_past(query.text):
@@ -100,7 +100,7 @@ def newest_first(ordered: Iterable[Scored], state: LongTerm, query: Query) -> It
         yield one
 
 
-def _reordered(ordered: Sequence[Scored], state: LongTerm, query: Query) -> list[Scored]:
+def _reordered(ordered: Sequence[Choice], state: LongTerm, query: Query) -> list[Choice]:
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
     counted = _newer_before(query, state, [one.found.row for one in superseded])
     found = {one.found.row.memory_id: one for one in ordered}
@@ -125,7 +125,7 @@ def _newer_before(query: Query, state: LongTerm, rows: Iterable[MemoryRow]) -> N
     return newer
 
 
-def _take_scores(found: dict[str, Scored], superseded: Iterable[Scored], newer: Newer) -> None:
+def _take_scores(found: dict[str, Choice], superseded: Iterable[Choice], newer: Newer) -> None:
     """Raise newer memories to the scores of those they replaced, from the oldest on."""
     waiting = [(long_term.age(one.found.row), one.found.row.memory_id) for one in superseded]
     heapify(waiting)
@@ -143,7 +143,7 @@ def _take_scores(found: dict[str, Scored], superseded: Iterable[Scored], newer: 
                 heappush(waiting, (long_term.age(row), row.memory_id))
 
 
-def _places_behind(found: Mapping[str, Scored], newer: Newer) -> dict[str, int]:
+def _places_behind(found: Mapping[str, Choice], newer: Newer) -> dict[str, int]:
     """Return how many that took each other's place go before each memory."""
     behind: dict[str, int] = {}
     rows = [one.found.row for one in found.values() if one.found.kind is long_term.KIND]

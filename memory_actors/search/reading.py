@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
-from eventlog.core.records import OnDropped, to_datetime
+from eventlog.core.records import AnyRecorded, OnDropped, to_datetime
 from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Found, Row, is_summary, last_true_us
@@ -47,7 +47,7 @@ async def fields(
 ) -> list[dict[str, Any]]:
     """Return the fields of rows as memories, in their order."""
     events = await texts(log, stream, found)
-    read: list[dict[str, Any]] = []
+    read: list[dict[str, object]] = []
     for start in range(0, len(found), READ_AT_ONCE):
         read += [
             _memory_fields(one, events, provenance) for one in found[start : start + READ_AT_ONCE]
@@ -91,7 +91,7 @@ def _own(row: type) -> tuple[str, ...]:
     return tuple(name for name in OPTIONAL if hasattr(row, name))
 
 
-def common_fields(row: Row, provenance: Provenance) -> dict[str, Any]:
+def common_fields(row: Row, provenance: Provenance) -> dict[str, object]:
     """Return the fields that the record of any row has: its id, its times and its origins."""
     origins = provenance.of(row.memory_id)
     return {
@@ -103,7 +103,7 @@ def common_fields(row: Row, provenance: Provenance) -> dict[str, Any]:
     }
 
 
-def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
+def history(events: Sequence[Recorded[object]]) -> list[HistoryEntry]:
     """Return events as callers see them."""
     return [
         HistoryEntry(
@@ -118,13 +118,13 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
     ]
 
 
-def _event_fields(event: Any) -> dict[str, Any]:
+def _event_fields(event: object) -> dict[str, object]:
     """Return the fields of an event, or why they are gone: dropped since a time, or no key."""
     if isinstance(event, Dropped) and event.key_gone:
         return {"key_gone": True}
     if isinstance(event, Dropped):
         return {"dropped_since": event.since.isoformat()}
-    fields: dict[str, Any] = msgspec.to_builtins(event)
+    fields: dict[str, object] = msgspec.to_builtins(event)
     if isinstance(event, MemoryHeld):  # `pending` shows its words, and nothing else does
         return {name: fields[name] for name in ("memory_id", "kind", "until_us")}
     return fields
@@ -141,7 +141,7 @@ class Values:
     def __init__(self, log: EventStore, stream: str):
         self._log = log
         self._stream = stream
-        self._held: dict[int, tuple[Any, int]] = {}
+        self._held: dict[int, tuple[object, int]] = {}
         self._json_bytes = 0
 
     @property
@@ -149,7 +149,7 @@ class Values:
         """Memory held, roughly."""
         return DECODED_FACTOR * self._json_bytes
 
-    async def of(self, rows: Sequence[DocumentRow]) -> list[Any]:
+    async def of(self, rows: Sequence[DocumentRow]) -> list[object]:
         """Return the values of documents, in their order. Not to be changed."""
         held = self._held
         values = {row.version: held[row.version][0] for row in rows if row.version in held}
@@ -199,7 +199,7 @@ async def versions_about(
 
 async def pages(
     log: EventStore, stream: str, versions: Iterable[int], dropped: OnDropped = "mark"
-) -> AsyncIterator[list[Recorded[Any]]]:
+) -> AsyncIterator[list[AnyRecorded]]:
     """Yield events in order, a page at a time."""
     ordered = sorted(set(versions))
     for start in range(0, len(ordered), EVENTS_AT_ONCE):
@@ -210,7 +210,7 @@ async def pages(
 
 async def events_about(
     log: EventStore, stream: str, memory_ids: Iterable[str]
-) -> dict[str, list[Recorded[Any]]]:
+) -> dict[str, list[Recorded[object]]]:
     """Return every event about each memory."""
     return await _read(log, stream, await versions_about(log, stream, memory_ids))
 
@@ -223,7 +223,7 @@ async def first_events(log: EventStore, stream: str, memory_ids: Iterable[str]) 
     return {memory_id: first.data for memory_id, (first,) in read.items()}
 
 
-async def _read(log: EventStore, stream: str, about: About) -> dict[str, list[Recorded[Any]]]:
+async def _read(log: EventStore, stream: str, about: About) -> dict[str, list[Recorded[object]]]:
     versions = (version for each in about.values() for version in each)
     events = {one.version: one async for page in pages(log, stream, versions) for one in page}
     return {memory_id: [events[version] for version in each] for memory_id, each in about.items()}

@@ -17,7 +17,7 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import anyio.to_thread
 import numpy as np
@@ -33,8 +33,8 @@ from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery
 from memory_actors.search.choosing import (
+    Choice,
     Folding,
-    Scored,
     Searchable,
     diverse,
     newest_first,
@@ -86,8 +86,8 @@ class Searched(Protocol):
 class _Best(NamedTuple):
     """The memories chosen to be read, best first: each is looked up when it is asked for."""
 
-    memories: Iterator[Scored]
-    summaries: Iterator[Scored]
+    memories: Iterator[Choice]
+    summaries: Iterator[Choice]
     left_out: int = 0
     """Memories that diversity has not chosen."""
     answered: float = 0.0
@@ -168,7 +168,7 @@ def _as_read(embedder: Embedder, text: str, embedded: Embedded) -> tuple[Embedde
 # --- what may be found
 
 
-def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
+def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, object, Sequence[Row]]]:
     """Return the kinds without a lasting index, each as it reads now, and the rows asked for."""
     found = []
     for kind in query.kinds:
@@ -182,7 +182,7 @@ def _transient_rows(live: Searched, query: Query) -> list[tuple[Kind, Any, Seque
 class _Synced(NamedTuple):
     """A state that an index in memory is synced with, and its rows, in order."""
 
-    now: Any
+    now: object
     dense: DenseIndex
     """Rows have other numbers once it is made anew."""
     rows: Rows
@@ -256,7 +256,7 @@ def _rank(parts: Sequence[Searchable], question: EmbeddedQuery) -> _Best:
 
 def _by_score(
     ranked: Sequence[tuple[Searchable, Ranked]], query: Query, *, summaries: bool
-) -> Iterator[Scored]:
+) -> Iterator[Choice]:
     """Yield the memories that ranked passages belong to, or the summaries, best first."""
     of_each = [_rows(part, one, query, summaries=summaries) for part, one in ranked]
     if len(of_each) == 1:
@@ -269,7 +269,7 @@ def _by_score(
             yield scored
 
 
-def _rows(part: Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterator[Scored]:
+def _rows(part: Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterator[Choice]:
     """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
     seen: set[int] = set()
     find, memory_ids = part.kind.find, part.searched.traits.owners
@@ -283,10 +283,10 @@ def _rows(part: Searchable, ranked: Ranked, query: Query, *, summaries: bool) ->
             seen.add(owner)
             signals = ranked.explained(place) if query.explain else None
             shown, raw = float(ranked.shown[place]), float(scores[place])
-            yield Scored(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
+            yield Choice(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
 
 
-def _chosen(ordered: Sequence[Scored], query: Query) -> Sequence[Scored]:
+def _chosen(ordered: Sequence[Choice], query: Query) -> Sequence[Choice]:
     """Return memories in the order in which they are taken until there are enough."""
     chosen = _diverse(ordered[: query.pool], query) if query.diversity else ordered
     if not query.each_kind:
@@ -297,7 +297,7 @@ def _chosen(ordered: Sequence[Scored], query: Query) -> Sequence[Scored]:
     return [*leading, *(one for one in chosen if one.found.row.memory_id not in led)]
 
 
-def _diverse(ordered: Sequence[Scored], query: Query) -> list[Scored]:
+def _diverse(ordered: Sequence[Choice], query: Query) -> list[Choice]:
     """Choose among the best, as many as are read, or all where those were not enough."""
     if not ordered:
         return []
@@ -346,7 +346,7 @@ def within(memories: list[Hit], summaries: list[Hit], top_k: int) -> list[Hit]:
     return [*memories, *summaries]
 
 
-def _passage(scored: Scored, content: str) -> str:
+def _passage(scored: Choice, content: str) -> str:
     row = scored.found.row
     if not getattr(row, "digests", ()) or version_of(scored.label) != row.version:
         return content
@@ -356,7 +356,7 @@ def _passage(scored: Scored, content: str) -> str:
 async def _folded(
     log: EventStore,
     live: Searched,
-    best: Iterator[Scored],
+    best: Iterator[Choice],
     query: Query,
     wanted: int,
     folding: Folding | None,

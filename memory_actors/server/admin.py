@@ -21,6 +21,7 @@ from litestar.params import Body, PathParameter, QueryParameter
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import NotFoundError, UnavailableError
 from memory_actors.base.privacy import reason
+from memory_actors.base.records import JsonObject
 from memory_actors.base.reports import CompactionProgress, CompactionReport, EraseReceipt
 from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
@@ -69,9 +70,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    progress: dict[str, Any] | None = None
+    progress: JsonObject | None = None
     """The numbers of users and clusters that are done, and of all."""
-    report: dict[str, Any] | None = None
+    report: JsonObject | None = None
     """The report of a run that has ended."""
     error: JobError | None = None
 
@@ -170,7 +171,7 @@ class CompactionJobs:
             told = as_told(report, "bytes_saved", "compression_ratio")
             self._end(job_id, "cancelled" if cancelled else "done", report=told)
 
-    def _end(self, job_id: str, state: State, **more: Any) -> None:
+    def _end(self, job_id: str, state: State, **more: object) -> None:
         self._set(job_id, state=state, finished_at=_now(), **more)
         if job_id in self._to_forget:
             self._to_forget.remove(job_id)
@@ -179,14 +180,14 @@ class CompactionJobs:
         for forgotten in ended[:-FINISHED_MAX]:
             del self._jobs[forgotten]
 
-    def _set(self, job_id: str, **changes: Any) -> Job:
+    def _set(self, job_id: str, **changes: object) -> Job:
         job = self._jobs[job_id] = msgspec.structs.replace(self._jobs[job_id], **changes)
         return job
 
 
-def as_told(told: object, *properties: str) -> dict[str, Any]:
+def as_told(told: object, *properties: str) -> JsonObject:
     """Return a struct as JSON has it, with those of its properties that are named."""
-    fields: dict[str, Any] = msgspec.to_builtins(told)
+    fields: JsonObject = msgspec.to_builtins(told)
     return fields | {name: getattr(told, name) for name in properties}
 
 

@@ -11,7 +11,7 @@ from litestar.params import PathParameter
 
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Right, Trust
+from memory_actors.base.records import Item, JsonObject, Right, Trust
 from memory_actors.base.weights import weights_of
 from memory_actors.server.examples import NAMED, example
 
@@ -33,7 +33,7 @@ MemoryItem = struct_of(
     ],
     doc="One of the memories that are added at once.",
 )
-IN_HTTP: Final[Mapping[str, Any]] = {
+IN_HTTP: Final[Mapping[str, object]] = {
     "auto_prune": bool,
     "trust": Trust | None,
     "min_trust": Trust | None,
@@ -109,7 +109,7 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-def arguments(body: msgspec.Struct) -> dict[str, Any]:
+def arguments(body: msgspec.Struct) -> JsonObject:
     """Return the fields of a body by name."""
     return {name: getattr(body, name) for name in body.__struct_fields__}
 
@@ -128,7 +128,7 @@ def checked(name: str, value: Any) -> Any:
         return [Item(**arguments(item)) for item in value]
     if name == "filters" and isinstance(value, str):
         try:
-            return msgspec.json.decode(value, type=dict[str, Any])
+            return msgspec.json.decode(value, type=JsonObject)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidInputError("filters must be a JSON object") from error
     return value

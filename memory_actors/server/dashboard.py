@@ -191,7 +191,7 @@ async def _called(
 ) -> Any:
     name = asked.operation
     if name == STATISTICS:
-        told: Any = memory.statistics()
+        told: object = memory.statistics()
         return await told if isawaitable(told) else told
     operation = OPERATIONS.get(name)
     if operation is None or (operation.of_system and name not in OF_SYSTEM):
@@ -211,8 +211,8 @@ async def _called(
 
 
 def _arguments(
-    name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+    name: str, parameters: tuple[Parameter, ...], given: Mapping[str, object]
+) -> tuple[list[object], dict[str, object]]:
     taken = [one for one in parameters if one.name not in NOT_TAKEN]
     struct = struct_of(name.replace(".", "_"), taken, IN_HTTP)
     if any(one.is_required and one.name not in struct.__struct_fields__ for one in taken):
@@ -243,7 +243,7 @@ async def _result(
 
 async def _gathered(items: AsyncIterator[Any], asked: PageCall) -> list[Any]:
     wanted = min(check_count(asked.first if asked.last is None else asked.last, "first"), PAGE_MAX)
-    kept: deque[Any] = deque(maxlen=wanted)
+    kept: deque[object] = deque(maxlen=wanted)
     async for item in items:
         kept.append(item)
         if asked.last is None and len(kept) >= wanted:

@@ -11,7 +11,7 @@ from msgspec import inspect
 from memory_actors.server.problems import MEDIA_TYPE, Problem
 from memory_actors.sharing.declaration import TYPE_PREFIX
 
-NAMED: Final[Mapping[str, Any]] = {
+NAMED: Final[Mapping[str, object]] = {
     "user_id": "user_123",
     "memory_id": "mem_0605f1c5a0b4801f2e3d4c5b6a7980",
     "extraction_id": "ext_0605f1c5a0b4801f2e3d4c5b6a7980",
@@ -39,7 +39,7 @@ NAMED: Final[Mapping[str, Any]] = {
 }
 """Examples of fields by name; of others the type says enough."""
 
-_BY_TYPE: Final[Mapping[type, Any]] = {
+_BY_TYPE: Final[Mapping[type, object]] = {
     inspect.IntType: 1,
     inspect.FloatType: 0.83,
     inspect.BoolType: False,
@@ -79,7 +79,7 @@ def example_of(kind: type, **named: Any) -> Any:
     return _made(inspect.type_info(kind), "", named)
 
 
-def _made(kind: inspect.Type, name: str, named: Mapping[str, Any]) -> Any:
+def _made(kind: inspect.Type, name: str, named: Mapping[str, object]) -> object:
     if isinstance(kind, inspect.StructType):
         return {
             field.encode_name: _made(field.type, field.encode_name, named)

@@ -61,7 +61,7 @@ class Connections:
         self._all: dict[HttpConnection, None] = {}
         self._of: dict[str, dict[HttpConnection, None]] = {}
 
-    def __call__(self, *given: Any, **named: Any) -> "HttpConnection":
+    def __call__(self, *given: object, **named: object) -> "HttpConnection":
         """Return a connection that is not made yet."""
         return HttpConnection(self, *given, **named)
 

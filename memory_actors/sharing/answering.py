@@ -49,7 +49,7 @@ class _Hearing:
         self._answered = asyncio.Event()
         self._error: BaseException | None = None
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[object, None, None]:
         return self.heard().__await__()
 
     async def heard(self) -> None:
@@ -129,7 +129,7 @@ class Answering:
                 return UserMemory(RetriedScope(services, on, was))
         return self.user(on)
 
-    def carried_out(self, user: UserMemory | None, invocation: Invocation) -> Any:
+    def carried_out(self, user: UserMemory | None, invocation: Invocation) -> object:
         """Call the method of an operation; what it returns may have to be awaited."""
         name, on, args, kwargs = invocation
         if name not in DECLARED:
@@ -283,7 +283,7 @@ class ClientSession:
             self._send(frames.Yielded(number, result(item)))
         return result(None)
 
-    def _found(self, number: int, argument: int, is_event: bool) -> Any:
+    def _found(self, number: int, argument: int, is_event: bool) -> object:
         """Return the local function or event for one of the client's."""
         self.bound.add(number)
         if is_event:

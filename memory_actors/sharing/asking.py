@@ -36,7 +36,7 @@ class OwnerFailed(Exception):
     """The owner refused a call, or failed."""
 
 
-class Row(dict[str, Any]):
+class ResultRow(dict[str, Any]):
     """A struct of a result: its fields are attributes, and those that were left out are None."""
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class Row(dict[str, Any]):
         return self.get(name)
 
 
-class Owner:
+class OwnerConnection:
     """A connection to the process that has a store open. Each call blocks the thread."""
 
     def __init__(self, directory: str):
@@ -66,9 +66,9 @@ class Owner:
         self,
         on: Sequence[str | None],
         operation: str,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-    ) -> Any:
+        args: Sequence[object],
+        named: Mapping[str, object],
+    ) -> object:
         """Return the result of an operation on a handle: its user, agent and session.
 
         :raises OwnerFailed: it failed there.
@@ -84,7 +84,7 @@ class Owner:
             if tag == ANSWERED:
                 return unpacked(rest[-1])
 
-    def _send(self, message: Sequence[Any]) -> None:
+    def _send(self, message: Sequence[object]) -> None:
         said = packed(message)
         self._socket.sendall(len(said).to_bytes(4, "big") + said)
 
@@ -98,16 +98,16 @@ class Owner:
         return bytes(data)
 
 
-class Handle:
+class OwnerHandle:
     """A handle of a user in the owner. Awaiting a call of it blocks, and needs no event loop."""
 
-    def __init__(self, owner: Owner, on: Sequence[str | None], name: str = ""):
+    def __init__(self, owner: OwnerConnection, on: Sequence[str | None], name: str = ""):
         self._owner, self._on, self._name = owner, on, name
 
-    def __getattr__(self, name: str) -> "Handle":
-        return Handle(self._owner, self._on, f"{self._name}.{name}".lstrip("."))
+    def __getattr__(self, name: str) -> "OwnerHandle":
+        return OwnerHandle(self._owner, self._on, f"{self._name}.{name}".lstrip("."))
 
-    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    async def __call__(self, *args: object, **kwargs: object) -> object:
         """Carry out the operation of this name."""
         return self._owner.ask(self._on, self._name, args, kwargs)
 
@@ -157,11 +157,11 @@ class _Unpacking:
             return self._sized(kind, int.from_bytes(self._taken(width), "big"))
         return self._sized("time", _TIMES[tag]) if tag in _TIMES else _CONSTANTS[tag]
 
-    def _sized(self, kind: object, size: int) -> Any:
+    def _sized(self, kind: object, size: int) -> object:
         if kind is list:
             return [self.value() for _ in range(size)]
         if kind is dict:
-            return Row((self.value(), self.value()) for _ in range(size))
+            return ResultRow((self.value(), self.value()) for _ in range(size))
         if kind == "time":
             return _seconds(self._taken(1), self._taken(size))
         return self._taken(size).decode() if kind is str else self._taken(size)

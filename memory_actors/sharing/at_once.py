@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
@@ -44,7 +44,7 @@ OWNED_HERE: Final[dict[str, OwnedHere]] = {}
 
 def ask_at_once(
     directory: Path, choices: Choices, invocation: Invocation, find: Callable[[], Address | None]
-) -> Any:
+) -> object:
     """Return the result of an operation from the owner of a store, who is where `find` says.
 
     A change of owners is waited for, for a moment.

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
@@ -121,7 +121,7 @@ class Client:
 
     # --- operations
 
-    async def call(self, invocation: Invocation) -> Any:
+    async def call(self, invocation: Invocation) -> object:
         """Carry out an operation, and return its result.
 
         :raises DeadlineExceededError: the owner has the store and says nothing.
@@ -138,7 +138,7 @@ class Client:
 
     async def iterate(
         self, invocation: Invocation, asked: Asked | None = None
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncIterator[object]:
         """Yield what an operation does. After a change of owners it goes on where it was."""
         decoded, seen, position = DECLARED[invocation.name].decoded, set[int](), 0
         waiting = await self._asked(invocation, asked)
@@ -160,7 +160,7 @@ class Client:
         finally:
             self._done(waiting)
 
-    def at_once(self, invocation: Invocation) -> Any:
+    def at_once(self, invocation: Invocation) -> object:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
         return ask_at_once(self.directory, self.choices, invocation, self.address)

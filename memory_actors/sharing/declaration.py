@@ -27,7 +27,7 @@ class Caller(Protocol):
     async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation, and return its result."""
 
-    def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
+    def iterate(self, invocation: Invocation) -> AsyncIterator[object]:
         """Yield what an operation does."""
 
     def at_once(self, invocation: Invocation) -> Any:
@@ -66,7 +66,7 @@ class Declared(NamedTuple):
     """An operation."""
 
     how: How
-    result: Any
+    result: object
     """The type of its result, or of each item."""
     takes: Callable[..., object]
     """A function that has the same parameters and the same plain defaults, and does nothing."""
@@ -78,7 +78,7 @@ class Declared(NamedTuple):
     """The types of its parameters and of its result, as people write them."""
 
     @property
-    def decoded(self) -> Callable[[bytes], Any]:
+    def decoded(self) -> Callable[[bytes], object]:
         """Read a result."""
         return decoder(self.result)
 

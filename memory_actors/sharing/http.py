@@ -135,7 +135,7 @@ class HttpCaller:
         if answer.status_code != 200 or b'"status"' not in answer.content:
             raise self._no_server(answer)
 
-    async def call(self, invocation: Invocation) -> Any:
+    async def call(self, invocation: Invocation) -> object:
         """Carry out an operation, and return its result.
 
         :raises NotOfferedError: the server does not do that.
@@ -331,7 +331,7 @@ def _escaped(part: str) -> str:
     return "%73earch" if escaped == "search" else escaped
 
 
-def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, object]) -> dict[str, Any]:
+def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, object]) -> dict[str, object]:
     """Return arguments with what the handle says, as the server's own handle says nothing."""
     own = signature(DECLARED[name].takes).parameters
     if "auto_prune" in own and given.get("auto_prune") is None:
@@ -344,7 +344,7 @@ def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, object]) -
     return given
 
 
-def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]:
+def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, object]:
     own = signature(DECLARED[name].takes).parameters
     said = {}
     for argument, value in given.items():
@@ -359,7 +359,7 @@ def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]
     return said
 
 
-def _plain(value: object, what: str) -> Any:
+def _plain(value: object, what: str) -> object:
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, timedelta):

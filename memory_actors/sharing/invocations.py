@@ -46,9 +46,9 @@ def user_of(invocation: Invocation) -> str | None:
 
 def call_of(
     number: int, invocation: Invocation, deadline_s: float | None = None
-) -> tuple[frames.Call, list[Any]]:
+) -> tuple[frames.Call, list[object]]:
     """Return the message that asks for an operation, and what of its arguments stays here."""
-    kept: list[Any] = []
+    kept: list[object] = []
 
     def keep(one: object) -> int:
         kept.append(one)
@@ -76,7 +76,7 @@ def _absolute(invocation: Invocation) -> tuple[Sequence[object], Mapping[str, ob
     return args, {**kwargs, parameter: _whole(kwargs.get(parameter))}
 
 
-def _whole(path: object) -> Any:
+def _whole(path: object) -> object:
     return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
 
 

@@ -149,7 +149,7 @@ for _here, _there in CLIENTS.items():
 
 _owned: Final[dict[MemorySystem, tuple[OwnerServer, Callable[[], Client]]]] = {}
 """The systems that become a client's, as their handles do, in a forked child."""
-_kept: Final[list[Any]] = []
+_kept: Final[list[object]] = []
 
 
 def _become_client(memory: MemorySystem) -> None:
@@ -167,7 +167,7 @@ def _in_child() -> None:
     _owned.clear()
 
 
-def _replace_all(clients: Mapping[int, Client]) -> list[dict[str, Any]]:
+def _replace_all(clients: Mapping[int, Client]) -> list[dict[str, object]]:
     """Make the objects of some systems a client's; return what they had."""
     found = [one for one in gc.get_objects() if type(one) in CLIENTS] if clients else []
     scopes = [one._services if type(one) is MemorySystem else one._scope.services for one in found]
@@ -175,7 +175,7 @@ def _replace_all(clients: Mapping[int, Client]) -> list[dict[str, Any]]:
     return [_replaced(one, client) for one, client in asked if client is not None]
 
 
-def _replaced(one: Any, client: Client) -> dict[str, Any]:
+def _replaced(one: Any, client: Client) -> dict[str, object]:
     """Make an object a client's; return what it had."""
     kind = CLIENTS[type(one)]
     if isinstance(one, MemorySystem):

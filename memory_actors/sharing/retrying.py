@@ -11,7 +11,6 @@ call goes on as any other.
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from eventlog import Recorded, replay
 from eventlog.core.subscription import version_at
@@ -77,9 +76,9 @@ async def _folded(
 
 async def _events(
     services: Services, stream: str, name: str, after: int
-) -> dict[str, list[Recorded[Any]]]:
+) -> dict[str, list[Recorded[object]]]:
     """Return the events of a call behind a position, by the name of their command."""
-    found: dict[str, list[Recorded[Any]]] = {}
+    found: dict[str, list[Recorded[object]]] = {}
     version, mark = await version_at(services.log, stream, after), f"{name}/".encode()
     while page := await services.log.read_stream(stream, version, PAGE, dropped="mark"):
         for recorded in page:

@@ -280,7 +280,7 @@ def settings_of(memory: Operations) -> SettingStore:
     return settings
 
 
-async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> Any:
+async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> object:
     """Open a store in a database, as one of its nodes.
 
     `as_it_is` leaves the settings that nodes agree on as the store has them.
@@ -303,6 +303,6 @@ def _engine() -> Any:
     return owning
 
 
-def _remote(caller: Caller) -> Any:
+def _remote(caller: Caller) -> object:
     made: Any = MemorySystem
     return made(caller)

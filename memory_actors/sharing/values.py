@@ -24,6 +24,7 @@ from eventlog.core import errors as log_errors
 from eventlog.core import records as log_records
 from memory_actors.base import context_documents, errors, records, reports, statistics, weights
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
+from memory_actors.base.records import JsonObject
 
 MODULES: Final = (
     records, reports, context_documents, statistics, weights, errors, log_records,
@@ -64,12 +65,12 @@ def unpacked(said: bytes, found: Found) -> Any:
     :raises InvalidInputError: they were not.
     """
 
-    def known(code: int, data: memoryview) -> Any:
+    def known(code: int, data: memoryview) -> object:
         if code in (FUNCTION, EVENT):
             return found(_decode(data), code == EVENT)
         return _READ[code](_read(bytes(data)))
 
-    def _read(data: bytes) -> Any:
+    def _read(data: bytes) -> object:
         return msgspec.msgpack.decode(data, ext_hook=known)
 
     try:
@@ -78,7 +79,7 @@ def unpacked(said: bytes, found: Found) -> Any:
         raise InvalidInputError(f"arguments that cannot be read: {error}") from error
 
 
-def _plain(value: Any, kept: Kept, depth: int) -> Any:
+def _plain(value: Any, kept: Kept, depth: int) -> object:
     """Return a value in terms of what msgpack has, and of extensions."""
     kind = type(value)
     if kind in (str, bool, float, bytes, type(None)):
@@ -101,7 +102,7 @@ def _plain(value: Any, kept: Kept, depth: int) -> Any:
     return _other(value, kept)
 
 
-def _other(value: object, kept: Kept) -> Any:
+def _other(value: object, kept: Kept) -> object:
     if isinstance(value, Enum):
         return _plain(value.value, kept, 0)
     if isinstance(value, str):
@@ -127,14 +128,14 @@ def _is_event(value: object) -> bool:
     return loaded is not None and isinstance(value, loaded.Event)
 
 
-def _mapping(value: Mapping[Any, Any], kept: Kept, depth: int) -> Any:
+def _mapping(value: Mapping[Any, object], kept: Kept, depth: int) -> object:
     if all(type(key) is str for key in value):
         return {_text(key): _plain(one, kept, depth) for key, one in value.items()}
     pairs = [[_plain(key, kept, depth), _plain(one, kept, depth)] for key, one in value.items()]
     return _extension(PAIRS, pairs)
 
 
-def _text(value: str) -> Any:
+def _text(value: str) -> object:
     """Return a text; one that is not Unicode crosses all the same, to be refused there."""
     try:
         value.encode()
@@ -147,7 +148,7 @@ def _extension(code: int, value: object) -> msgspec.msgpack.Ext:
     return msgspec.msgpack.Ext(code, _encode(value))
 
 
-def _struct(said: list[Any]) -> Any:
+def _struct(said: list[Any]) -> object:
     name, fields = said
     kind = _type(name)
     if kind is None or not issubclass(kind, msgspec.Struct):
@@ -155,7 +156,7 @@ def _struct(said: list[Any]) -> Any:
     return kind(**fields)
 
 
-_READ: Final[Mapping[int, Callable[[Any], Any]]] = {
+_READ: Final[Mapping[int, Callable[[Any], object]]] = {
     TUPLE: tuple,
     STRUCT: _struct,
     DATETIME: datetime.fromisoformat,
@@ -180,7 +181,7 @@ def result(value: object) -> bytes:
     return _encode_result(value)
 
 
-def _unusual(value: object) -> Any:
+def _unusual(value: object) -> object:
     if isinstance(value, PurePath):
         return str(value)
     raise NotImplementedError(f"a {type(value).__name__} is no part of a result")
@@ -203,7 +204,7 @@ class Error(msgspec.Struct, array_like=True):
 
     name: str
     message: str
-    attributes: dict[str, Any]
+    attributes: JsonObject
 
 
 def error_bytes(error: BaseException) -> bytes:

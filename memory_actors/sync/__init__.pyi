@@ -41,9 +41,10 @@ from memory_actors.base.reports import CompactionStats
 from memory_actors.base.statistics import SystemUsage
 from memory_actors.base.statistics import SystemStatistics
 from typing import Self
-from typing import Any
 from memory_actors.base.records import Metadata
 from memory_actors.base.records import Receipt
+from typing import Any
+from memory_actors.base.records import JsonObject
 from memory_actors.base.records import Memory
 from memory_actors.base.records import Entity
 from memory_actors.base.records import Direction
@@ -223,7 +224,7 @@ class WorkingMemory:
     def set(
         self,
         key: str,
-        value: Any,
+        value: object,
         *,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
@@ -231,11 +232,11 @@ class WorkingMemory:
         ttl_s: float | None = None,
     ) -> Receipt:
         "Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.\n\nIt expires after `ttl_s` seconds; by default (None) the settings decide.\n\nWhen the sizes no longer fit, the least recently used entries go. When the number of keys is\nat its limit, a new key is refused unless `auto_prune`, which makes the least recently used\none go.\n\n:raises QuotaExceededError: too many keys, or a value that could never fit.\n:raises InvalidInputError: the key or value is not what it must be."
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         "Return a key's value, which counts as a use of it; `default` if there is none."
     def delete(self, key: str) -> Receipt:
         "Delete a key.\n\n:raises NotFoundError: there is none."
-    def items(self) -> dict[str, Any]:
+    def items(self) -> JsonObject:
         "Return all keys and values, in the order they were last set; a use of none of them."
 
 class ShortTermMemory:
@@ -329,7 +330,7 @@ class Documents:
     def put(
         self,
         collection: str,
-        document: Mapping[str, Any],
+        document: Mapping[str, object],
         *,
         key: str | None = None,
         metadata: Metadata | None = None,
@@ -345,14 +346,14 @@ class Documents:
     def find(
         self,
         collection: str = ...,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         *,
         order_by: str | Sequence[str] | None = None,
         limit: int = 100,
         offset: int = 0,
     ) -> list[Document]:
         "Return the documents of a collection that match, a page of them.\n\n`filters` is the language of filters.py, over the fields of the documents. `order_by` names\nfields, `-price` for descending; without one, in the order they were first put.\n\n:raises InvalidInputError: a bad filter, field or page."
-    def count(self, collection: str = ..., filters: Mapping[str, Any] | None = None) -> int:
+    def count(self, collection: str = ..., filters: Mapping[str, object] | None = None) -> int:
         "Return how many documents of a collection match: `filters` is as in `find`.\n\n:raises InvalidInputError: a bad filter."
     def delete(self, key: str, collection: str = ...) -> Receipt:
         "Delete a document by key, or by memory id whatever its collection.\n\n:raises NotFoundError: there is none."
@@ -471,7 +472,7 @@ class UserMemory:
         memory_types: Sequence[MemoryType | str] | None = None,
         memory_type: MemoryType | str | None = None,
         top_k: int | None = None,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
@@ -497,7 +498,7 @@ class UserMemory:
         self,
         memory_types: Sequence[MemoryType | str] | None = None,
         *,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
         limit: int = 100,
@@ -511,7 +512,7 @@ class UserMemory:
         "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the\ntime at which a memory was true, `session_id` names its session. `contains` is a text in its\ncontent, in any case: contents are read until enough are found."
     def count(
         self,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
@@ -579,7 +580,7 @@ class UserMemory:
         "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. This\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
     def delete_many(
         self,
-        filters: Mapping[str, Any],
+        filters: Mapping[str, object],
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
@@ -663,10 +664,10 @@ class UserMemory:
         content: str | None = None,
         metadata: Metadata | None = None,
         pinned: bool | None = None,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
     ) -> Receipt:
         "Replace what a memory says or its metadata (as a whole); pin it, or let it go again.\n\nPinned memories are never pruned; of working and short-term memory nothing can be pinned,\nand entries of context documents are with `user.context.pin`. With `filters` on its metadata\n(see filters.py) it is changed only if it matches them at the moment of the change: what\nsomebody else has written since it was read is not overwritten.\n\n:raises NotFoundError: there is no such memory, or it does not match.\n:raises InvalidInputError: nothing is given, or it cannot be pinned."
-    def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt:
+    def delete(self, memory_id: str, *, filters: Mapping[str, object] | None = None) -> Receipt:
         "Delete a memory: it is never returned again. The log keeps what it was, for audits.\n\nWith `filters` on its metadata it is deleted only if it matches them at that moment.\n\n:raises NotFoundError: there is no such memory, or it does not match."
     def extract(
         self,

@@ -159,8 +159,8 @@ class Blocking:
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__}>"
 
-    def _wrapped(self, value: Any) -> Any:
-        its: Any = type(value)
+    def _wrapped(self, value: object) -> Any:
+        its: object = type(value)
         kind = blocking_class(its)
         return value if kind is None else kind(self._loop, value)
 
@@ -226,7 +226,7 @@ class System(ClosableHandle):
         self._loop.close(self._handle.close)
 
 
-def on_loop(handle: Any, function: Callable[[Any], Awaitable[T]]) -> T:
+def on_loop(handle: object, function: Callable[[Any], Awaitable[T]]) -> T:
     """Call an async function with what a handle stands for in the async API, and wait.
 
     `handle` is a memory, a user's memory or any other object of this API; the function is called on

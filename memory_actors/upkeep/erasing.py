@@ -71,7 +71,7 @@ class _Past(NamedTuple):
     """False if it is damaged: then the digests are those of texts before the damage."""
 
 
-class Erasing:
+class UserErasing:
     """Erases users, one at a time or several."""
 
     def __init__(

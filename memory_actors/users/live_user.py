@@ -20,11 +20,11 @@ from eventlog import (
     EventStore,
     LogBusy,
     PoisonedStream,
-    Recorded,
     Snapshot,
     replay,
 )
 from eventlog.core.logs import get_logger
+from eventlog.core.records import AnyRecorded
 from memory_actors.actors.actor import Actor
 from memory_actors.actors.asking import Request
 from memory_actors.base.background_tasks import BackgroundTasks
@@ -179,16 +179,16 @@ class LiveUser:
 
     # --- what the actor asks
 
-    async def enrich(self, command: Any, state: UserState) -> Any:
+    async def enrich(self, command: Any, state: UserState) -> object:
         """Return a command with what it needs from outside of the state, as it declares."""
         return await command.informed(state, self)
 
-    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, object]:
         """Return the event that each memory began with, of those ids that were ever used."""
         await self._flushed()
         return await first_events(self._log, self.stream, memory_ids)
 
-    async def events_about(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+    async def events_about(self, memory_ids: Iterable[str]) -> Mapping[str, object]:
         """Return every event about each memory, in order."""
         await self._flushed()
         return await events_about(self._log, self.stream, memory_ids)
@@ -214,9 +214,7 @@ class LiveUser:
         """Give back what was claimed."""
         self._totals.release(changes)
 
-    def published(
-        self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
-    ) -> None:
+    def published(self, events: Sequence[AnyRecorded], before: UserState, after: UserState) -> None:
         """Keep the indexes and the order of use in step; snapshot now and then."""
         for recorded in events:
             kind = user_state.kind_of_event(recorded.data)

@@ -25,7 +25,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
 from eventlog import (
@@ -36,13 +35,12 @@ from eventlog import (
     EventStore,
     KeyGone,
     KeysUnavailable,
-    Recorded,
     SettingStore,
     WrongExpectedVersion,
     require,
 )
 from eventlog.core.logs import get_logger
-from eventlog.core.records import DAY_US
+from eventlog.core.records import DAY_US, AnyRecorded
 from eventlog.files.datafile import read_bytes, write_whole
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import reason
@@ -197,7 +195,7 @@ class RecallAudit:
         await self._log.flush()
         oldest_us = max(await self._kept_from_us(stream), since_us or 0)
         wanted = None if query is None else await self._spellings(query)
-        found: deque[Recorded[Any]] = deque(maxlen=limit)
+        found: deque[AnyRecorded] = deque(maxlen=limit)
         async for recorded in self._events(stream, memory_id):
             if (
                 not isinstance(recorded.data, Dropped)
@@ -219,7 +217,7 @@ class RecallAudit:
             for one in reversed(found)
         ]
 
-    async def _events(self, stream: str, memory_id: str | None) -> AsyncIterator[Recorded[Any]]:
+    async def _events(self, stream: str, memory_id: str | None) -> AsyncIterator[AnyRecorded]:
         if memory_id is not None:
             versions = set[int]()
             for one in await self._spellings(memory_id):

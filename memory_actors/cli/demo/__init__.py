@@ -11,7 +11,7 @@ from random import randint
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import anyio
@@ -20,7 +20,7 @@ import msgspec
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
-from memory_actors.base.records import Item, Relationship
+from memory_actors.base.records import Item, JsonObject, Relationship
 from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
 from memory_actors.cli.options import App
@@ -92,7 +92,7 @@ def _directory(app: App) -> Iterator[Path]:
         yield Path(scratch)
 
 
-async def _bundled(app: App, directory: Path) -> dict[str, Any]:
+async def _bundled(app: App, directory: Path) -> dict[str, object]:
     async with open_or_join(directory, asked=app.asked, embedder=app.model) as memory:
         user, said, began_s = memory.user(app.user or USER), turns(), perf_counter()
         await user.add_many(said)
@@ -123,7 +123,7 @@ async def _bundled(app: App, directory: Path) -> dict[str, Any]:
 
 
 def _print_bundled(
-    told: dict[str, Any], runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]
+    told: JsonObject, runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]
 ) -> None:
     say("1  Remember", "bold cyan")
     say(

@@ -43,7 +43,7 @@ CHAINED: Final = re.compile(r"&&|;|\n")
 ASSIGNMENT: Final = re.compile(r"^(?:\w+=\S*\s+)+")
 
 
-class Session(NamedTuple):
+class HostSession(NamedTuple):
     """A session of a host."""
 
     host: str
@@ -77,7 +77,7 @@ class Captured(NamedTuple):
 async def capture(
     memory: MemorySystem,
     project: Project,
-    session: Session,
+    session: HostSession,
     turns: Sequence[Turn],
     *,
     summarise: bool = True,
@@ -120,7 +120,7 @@ async def capture(
     return Captured(len(turns) - known - 1, memories, episodes)
 
 
-async def _newest(user: UserMemory, session: Session, kind: object) -> Memory | None:
+async def _newest(user: UserMemory, session: HostSession, kind: object) -> Memory | None:
     found = await user.list_memories(
         ["long_term"], filters={"kind": kind}, sources=[session.source], limit=1
     )
@@ -159,7 +159,7 @@ async def _renewed(user: UserMemory, items: Sequence[Item]) -> int:
 
 async def _summarise(
     user: UserMemory,
-    session: Session,
+    session: HostSession,
     last: Turn,
     known: Memory | None,
     summarizer: "Summarizer | None",
@@ -204,11 +204,13 @@ async def _summarise(
     await _added(user, [item])
 
 
-def _id(session: Session, turn: Turn) -> str:
+def _id(session: HostSession, turn: Turn) -> str:
     return f"{session.source}:{turn.prompt.id}"
 
 
-def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner) -> Iterator[Item]:
+def _items(
+    session: HostSession, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner
+) -> Iterator[Item]:
     its_id = _id(session, turn)
     item = partial(Item, session_id=session.id, occurred_at=turn.prompt.time)
     yield item(content=cleaner.clean(turn.prompt.text), role="user", memory_id=its_id)
@@ -225,7 +227,7 @@ def _items(session: Session, turn: Turn, fixes: Sequence[Fix], cleaner: Cleaner)
         yield item(content=said, memory_id=f"{its_id}:fix {number}", metadata={"kind": FIX})
 
 
-def _episode(session: Session, turn: Turn, cleaner: Cleaner) -> Episode:
+def _episode(session: HostSession, turn: Turn, cleaner: Cleaner) -> Episode:
     evicted = max(0, len(turn.runs) - STEPS_MAX)
     steps = []
     for number, run in enumerate(turn.runs[evicted:], evicted + 1):
@@ -314,7 +316,7 @@ async def backfill(
             directory = reader.working_directory(path)
             said = list(turns(reader.entries(path)))
             project = None if directory is None else project_of(directory)
-            session = Session(host, reader.session_id(path))
+            session = HostSession(host, reader.session_id(path))
         except UNREADABLE:
             project = None
         if project is None:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from memory_actors.integrations.coding_agents import FIX, SUMMARY, pausing
 from memory_actors.integrations.coding_agents.hosts import HOSTS, Moment
 from memory_actors.integrations.coding_agents.projects import Project, project_of
-from memory_actors.sharing.asking import Handle, Owner, OwnerFailed
+from memory_actors.sharing.asking import OwnerConnection, OwnerFailed, OwnerHandle
 
 START_TOKENS: Final = 2_000
 PROMPT_TOKENS: Final = 800
@@ -95,7 +95,7 @@ NAMES: Final = {
 """The names that hosts have for the name of an event, and for the id of a session."""
 
 
-class Event(NamedTuple):
+class HookEvent(NamedTuple):
     """What a host says."""
 
     host: str
@@ -108,7 +108,7 @@ class Event(NamedTuple):
     prompt: str
 
 
-class Command(NamedTuple):
+class HookCommand(NamedTuple):
     """How a hook finds the memory: the options of its command line."""
 
     data: str
@@ -126,7 +126,7 @@ class Command(NamedTuple):
         return [sys.executable, "-S", "-E", "-P", script, host, *options]
 
 
-def event_of(host: str, data: bytes) -> Event | None:
+def event_of(host: str, data: bytes) -> HookEvent | None:
     """Return the event that a host reports, or None if hooks do nothing about it.
 
     :raises ValueError: it is no JSON object.
@@ -143,7 +143,7 @@ def event_of(host: str, data: bytes) -> Event | None:
     if moment is None:
         return None
     roots = told.get("workspace_roots") or [""]
-    return Event(
+    return HookEvent(
         host,
         name,
         moment,
@@ -154,7 +154,7 @@ def event_of(host: str, data: bytes) -> Event | None:
     )
 
 
-def answer(event: Event, command: Command) -> dict[str, Any] | None:
+def answer(event: HookEvent, command: HookCommand) -> dict[str, object] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
@@ -177,14 +177,14 @@ def answer(event: Event, command: Command) -> dict[str, Any] | None:
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
 
 
-def _answered(event: Event, command: Command, project: Project) -> str | None:
+def _answered(event: HookEvent, command: HookCommand, project: Project) -> str | None:
     """Ask the process that has the store; return None if that is nobody, or nothing is asked."""
     if command.team or event.moment not in ("start", "prompt"):
         return None
     ons = ([project.user_id, event.host, event.session_id], [command.user, event.host, None])
     try:
-        owner = Owner(command.data)
-        recalled(event, [Handle(owner, on) for on in ons]).send(None)
+        owner = OwnerConnection(command.data)
+        recalled(event, [OwnerHandle(owner, on) for on in ons]).send(None)
     except StopIteration as ended:  # its calls block, so it needs no event loop
         return str(ended.value)
     except TimeoutError:
@@ -194,7 +194,7 @@ def _answered(event: Event, command: Command, project: Project) -> str | None:
     raise RuntimeError("a call did not block")
 
 
-async def recalled(event: Event, users: Sequence[Any]) -> str:
+async def recalled(event: HookEvent, users: Sequence[object]) -> str:
     """Return the memories of a project and a person for an event, as text."""
     if event.moment == "start":
         return await at_start(users)
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     host = arguments[0] if arguments else ""
     try:
         names = (name.removeprefix("--") for name in arguments[1::2])
-        command = Command(**dict(zip(names, arguments[2::2], strict=True)))
+        command = HookCommand(**dict(zip(names, arguments[2::2], strict=True)))
         event = event_of(host, sys.stdin.buffer.read(STDIN_BYTES_MAX))
         if event is not None and (event.moment not in ("turn", "end") or _goes_on_alone()):
             told = answer(event, command)

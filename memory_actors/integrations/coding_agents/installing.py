@@ -10,15 +10,16 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import platformdirs
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.processes import ended
+from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
-from memory_actors.integrations.coding_agents.hook import Command
+from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.mcp import clients, config_text
 
@@ -48,7 +49,7 @@ alone: $ARGUMENTS
 """
 
 
-def changes_of(host: str, command: Command | None) -> "list[Change]":
+def changes_of(host: str, command: HookCommand | None) -> "list[Change]":
     """Return the changes that add our hooks and our server to a host, or remove them (None).
 
     :raises InvalidInputError: a file is damaged.
@@ -73,11 +74,11 @@ def changes_of(host: str, command: Command | None) -> "list[Change]":
     return [*changes.values()]
 
 
-def _server(command: Command) -> list[str]:
+def _server(command: HookCommand) -> list[str]:
     return [*clients.program(), "mcp", "--data", command.data, "--user", command.user]
 
 
-def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
+def hooks_of(host: str, command: HookCommand) -> dict[str, list[JsonObject]]:
     """Return the hooks of a host as its configuration has them."""
     entry, hooks = HOSTS[host].entry, {}
     for event, moment in HOSTS[host].events.items():
@@ -91,7 +92,7 @@ def hooks_of(host: str, command: Command) -> dict[str, list[dict[str, Any]]]:
 # --- hosts with files
 
 
-def _with_hooks(host: str, command: Command | None, text: str) -> str:
+def _with_hooks(host: str, command: HookCommand | None, text: str) -> str:
     hooks, empty = {} if command is None else hooks_of(host, command), HOSTS[host].empty
     text = text if text.strip() or command is None else empty
     read = config_text.parsed(text, comments=True) if text.strip() else {}
@@ -118,7 +119,7 @@ def _without_ours(entry: object) -> list[object]:
     return [{**entry, "hooks": theirs}] if theirs else []
 
 
-def _with_plugin(host: str, command: Command | None, _text: str) -> str:
+def _with_plugin(host: str, command: HookCommand | None, _text: str) -> str:
     if command is None:
         return ""
     plugin = Path(__file__).with_name(f"{host}.js").read_text("utf-8")
@@ -133,10 +134,10 @@ def plugin_directory() -> Path:
     return platformdirs.user_data_path(clients.NAME) / "claude-code"
 
 
-def plugin_files(command: Command) -> dict[str, str]:
+def plugin_files(command: HookCommand) -> dict[str, str]:
     """Return the files of the plugin, by their path."""
     server = _server(command)
-    shown: dict[str, Any] = {
+    shown: dict[str, object] = {
         ".claude-plugin/marketplace.json": {
             "name": clients.NAME,
             "owner": {"name": "Memory Actors"},
@@ -164,7 +165,7 @@ def plugin_files(command: Command) -> dict[str, str]:
 class PluginChange(NamedTuple):
     """The change that adds the plugin, or removes it."""
 
-    command: Command | None
+    command: HookCommand | None
     """None: it is removed."""
     commands: Sequence[Sequence[str]]
     """The commands of Claude Code that do so."""
@@ -210,7 +211,7 @@ class PluginChange(NamedTuple):
 Change: TypeAlias = clients.ConfigurationChange | PluginChange
 
 
-def plugin_change(command: Command | None) -> PluginChange:
+def plugin_change(command: HookCommand | None) -> PluginChange:
     """Return the change that adds the plugin, or removes it (None)."""
     plugin = f"{clients.NAME}@{clients.NAME}"
     uninstall = ["claude", "plugin", "uninstall", plugin]

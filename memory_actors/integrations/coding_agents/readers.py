@@ -34,11 +34,11 @@ from eventlog.files.datafile import read_bytes
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.transcripts import (
     EPOCH,
+    AgentReply,
     Entry,
     Json,
     Prompt,
     Ran,
-    Reply,
     decoded,
     failure,
     lines,
@@ -143,7 +143,7 @@ def _of_user(line: Json, number: int, time: datetime, asked: _Asked) -> Iterator
 def _of_assistant(line: Json, time: datetime, asked: _Asked) -> Iterator[Entry]:
     content = line.at("message", "content")
     if text := content.said.strip():
-        yield Reply(text, time)
+        yield AgentReply(text, time)
     for part in content.items:
         if part.at("type").value == "tool_use":
             run = _ran(part.at("name").text, part.at("input"))
@@ -169,7 +169,7 @@ def _codex(path: Path) -> Iterator[Entry]:
             if kind == "user_message":
                 yield Prompt(str(number), message, time)
             elif kind == "agent_message":
-                yield Reply(message, time)
+                yield AgentReply(message, time)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             asked[said.at("call_id").text] = _codex_run(said)
         elif kind in ("function_call_output", "custom_tool_call_output"):
@@ -234,7 +234,7 @@ def _gemini_cli(path: Path) -> Iterator[Entry]:
                 error = failure(call.at("resultDisplay").text) if failed else ""
                 yield _ran(call.at("name").text, call.at("args"), error)
             if text:
-                yield Reply(text, time)
+                yield AgentReply(text, time)
 
 
 def _gemini_records(path: Path) -> Iterator[Json]:
@@ -268,7 +268,7 @@ def _opencode(path: Path) -> Iterator[Entry]:
         elif message.at("role").text == "assistant":
             yield from (_opencode_run(one) for one in kept if one.at("type").text == "tool")
             if text.strip():
-                yield Reply(text.strip(), time)
+                yield AgentReply(text.strip(), time)
 
 
 def _opencode_run(part: Json) -> Ran:
@@ -300,7 +300,7 @@ def _event_lines(path: Path) -> Iterator[Entry]:
         if kind in ("user.message", "user_input") and prompt.strip():
             yield Prompt(line.at("id").name_or(number), prompt.strip(), time)
         elif kind in ("assistant.message", "planner_response") and reply.strip():
-            yield Reply(reply.strip(), time)
+            yield AgentReply(reply.strip(), time)
         elif kind == "code_action":
             yield Ran(kind, file=line.at(kind, "path").text)
         elif kind == "tool.execution_start":

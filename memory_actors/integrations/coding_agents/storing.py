@@ -12,8 +12,8 @@ from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import OpenAISummarizer
-from memory_actors.integrations.coding_agents.capturing import Session, capture
-from memory_actors.integrations.coding_agents.hook import Command, Event, recalled
+from memory_actors.integrations.coding_agents.capturing import HostSession, capture
+from memory_actors.integrations.coding_agents.hook import HookCommand, HookEvent, recalled
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.pausing import log
 from memory_actors.integrations.coding_agents.projects import Project
@@ -30,12 +30,12 @@ KEY_FILE: Final = ".config/memory-actors/api-key"
 """The file of the key of a team's server, in the home directory: for its owner alone."""
 
 
-def work(event: Event, command: Command, project: Project) -> str:
+def work(event: HookEvent, command: HookCommand, project: Project) -> str:
     """Capture, or return what is brought back."""
     return asyncio.run(asyncio.wait_for(_work(event, command, project), WORK_S_MAX))
 
 
-async def _work(event: Event, command: Command, project: Project) -> str:
+async def _work(event: HookEvent, command: HookCommand, project: Project) -> str:
     async with AsyncExitStack() as stack:
         if command.team:
             shared = MemorySystem.connect(command.team, key=team_key())
@@ -53,7 +53,7 @@ async def _work(event: Event, command: Command, project: Project) -> str:
         return await recalled(event, users)
 
 
-async def _captured(event: Event, project: Project, memory: MemorySystem) -> None:
+async def _captured(event: HookEvent, project: Project, memory: MemorySystem) -> None:
     reader = reader_of(event.host)
     found = (one for one in transcripts(event.host) if reader.session_id(one) == event.session_id)
     path = Path(event.transcript) if event.transcript else next(found, None)
@@ -68,7 +68,7 @@ async def _captured(event: Event, project: Project, memory: MemorySystem) -> Non
         await capture(
             memory,
             project,
-            Session(event.host, event.session_id),
+            HostSession(event.host, event.session_id),
             ended,
             summarise=closes or "end" not in HOSTS[event.host].events.values(),
             summarizer=model,

@@ -7,7 +7,7 @@ costs itself alone.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Prompt(NamedTuple):
     time: datetime
 
 
-class Reply(NamedTuple):
+class AgentReply(NamedTuple):
     """A text of the agent."""
 
     text: str
@@ -50,7 +50,7 @@ class Ran(NamedTuple):
     """The end of what it said of its failure; empty: it did not fail."""
 
 
-Entry: TypeAlias = Prompt | Reply | Ran
+Entry: TypeAlias = Prompt | AgentReply | Ran
 
 
 class Turn(NamedTuple):
@@ -58,14 +58,14 @@ class Turn(NamedTuple):
 
     prompt: Prompt
     runs: Sequence[Ran]
-    reply: Reply | None
+    reply: AgentReply | None
 
 
 def turns(entries: Iterable[Entry]) -> Iterator[Turn]:
     """Yield the turns of a session. Entries before the first prompt are dropped."""
     prompt: Prompt | None = None
     runs: list[Ran] = []
-    reply: Reply | None = None
+    reply: AgentReply | None = None
     for entry in entries:
         if isinstance(entry, Prompt):
             if prompt is not None:
@@ -87,7 +87,7 @@ class Json:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         self.value = value
 
     def at(self, *path: str) -> "Json":

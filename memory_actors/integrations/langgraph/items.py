@@ -37,6 +37,7 @@ from langgraph.store.base import Item, PutOp, SearchItem
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import LONG_BYTES_MAX, json_copy, own_metadata
 from memory_actors.interchange.sources.langgraph import place_of
 
@@ -92,15 +93,15 @@ class StoredItem(msgspec.Struct, frozen=True):
     collection: str
     namespace: Namespace
     key: str
-    value: dict[str, Any]
-    metadata: dict[str, Any]
+    value: JsonObject
+    metadata: JsonObject
     created_at: datetime
     updated_at: datetime
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> JsonObject:
         """The properties of the item beside its value."""
-        about: dict[str, Any] = self.metadata.get("langgraph", {})
+        about: JsonObject = self.metadata.get("langgraph", {})
         return about
 
     def is_over(self, now_us: int) -> bool:
@@ -115,19 +116,19 @@ class StoredItem(msgspec.Struct, frozen=True):
         """Return the item in the form of `search`."""
         return SearchItem(**self._fields(), score=score)
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> JsonObject:
         fields = ("namespace", "key", "value", "created_at", "updated_at")
         return {name: getattr(self, name) for name in fields}
 
 
-def checked_value(value: Mapping[str, Any]) -> dict[str, Any]:
+def checked_value(value: Mapping[str, object]) -> JsonObject:
     """Return a value as JSON holds it: times, ids and the like as text.
 
     :raises InvalidInputError: a document cannot hold it: it is not JSON, too deep or too large.
     """
     try:
         _check_keys(value)
-        made: dict[str, Any] = json_copy(msgspec.to_builtins(dict(value)), "it")
+        made: JsonObject = json_copy(msgspec.to_builtins(dict(value)), "it")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of an item must be JSON: {error}") from error
     size_bytes = len(msgspec.json.encode(made))
@@ -138,7 +139,7 @@ def checked_value(value: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _check_keys(value: Any) -> None:
+def _check_keys(value: object) -> None:
     """Refuse keys that are not text: as text, 1 and "1" would be one key, and a value lost."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -150,12 +151,12 @@ def _check_keys(value: Any) -> None:
             _check_keys(inner)
 
 
-def checked_metadata(op: PutOp, now_us: int) -> dict[str, Any]:
+def checked_metadata(op: PutOp, now_us: int) -> JsonObject:
     """Return the metadata of the item that is put at a time.
 
     :raises InvalidInputError: its time to live is none, or they are too large or not JSON.
     """
-    about: dict[str, Any] = {"namespace": list(op.namespace)}
+    about: JsonObject = {"namespace": list(op.namespace)}
     if op.ttl is not None:
         if not isinstance(op.ttl, int | float) or not 0 <= op.ttl <= TTL_MINUTES_MAX:
             raise InvalidInputError(
@@ -204,7 +205,7 @@ def items_of(user_id: str, memories: Iterable[Any]) -> list[StoredItem]:
 # others be; numbers that JSON does not have are compared as they are.
 
 
-Filter = dict[str, Any]
+Filter = JsonObject
 
 _KEY = re.compile(r"[\w .-]+")
 _OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
@@ -213,7 +214,7 @@ _INT_MAX = 1 << 63  # beyond which JSON's numbers are those of floats
 _NOTHING: Filter = {"or": []}
 
 
-def documents_filter(asked: Mapping[str, Any] | None) -> Filter:
+def documents_filter(asked: Mapping[str, object] | None) -> Filter:
     """Return a filter of documents that matches what LangGraph's matches.
 
     :raises InvalidInputError: a key that is no field's name, or an unknown operator.
@@ -221,7 +222,7 @@ def documents_filter(asked: Mapping[str, Any] | None) -> Filter:
     return {"and": [one for key, value in (asked or {}).items() for one in _field(key, value)]}
 
 
-def _field(key: str, value: Any) -> Iterator[Filter]:
+def _field(key: str, value: object) -> Iterator[Filter]:
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise InvalidInputError(
             f"Invalid filter key: {key!r:.80}. Use the name of a field: letters, digits, spaces, "
@@ -236,7 +237,7 @@ def _field(key: str, value: Any) -> Iterator[Filter]:
             yield from _field(f"{key}.{inner}", operand)
 
 
-def _holds(key: str, name: str, operand: Any) -> Filter:
+def _holds(key: str, name: str, operand: object) -> Filter:
     """Return the filter of one condition; the backslash says that the rest is a path."""
     if name not in _OPERATORS:
         raise InvalidInputError(f"Unsupported operator: {name!r:.80}. Use {' '.join(_OPERATORS)}")

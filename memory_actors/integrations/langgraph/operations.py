@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from langgraph.store import base
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import MemoryType
+from memory_actors.base.records import JsonObject, MemoryType
 from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_name, check_text
 from memory_actors.integrations.langgraph import items
 from memory_actors.integrations.langgraph.items import Filter, documents_filter
@@ -234,7 +234,7 @@ class Operations:
 
     # --- writes
 
-    async def _put(self, op: base.PutOp, value: dict[str, Any] | None) -> None:
+    async def _put(self, op: base.PutOp, value: JsonObject | None) -> None:
         user_id, collection = self._names.place(op.namespace)
         user = self._memory.user(user_id)
         if value is None:
@@ -273,7 +273,7 @@ class Operations:
 
     # --- how
 
-    async def _all(self, changes: Iterator[Coroutine[Any, Any, T]]) -> list[T]:
+    async def _all(self, changes: Iterator[Coroutine[object, object, T]]) -> list[T]:
         """Make changes, many at once: they wait for the same commit. The first error is raised."""
         made: list[T] = []
         while some := list(islice(changes, AT_ONCE)):

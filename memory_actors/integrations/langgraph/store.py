@@ -9,10 +9,10 @@ with MemoryActorsStore.open("./memory") as store:
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 SWEEP_MINUTES = 5.0  # the interval where nothing is said of one
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _logger = get_logger("memory_actors.langgraph")
 
@@ -178,7 +179,7 @@ class MemoryActorsStore(BaseStore):
 
     # --- how
 
-    def _run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    def _run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         if self._sync is not None:
             return sync.on_loop(self._sync, lambda _memory: self._in_turn(function, *args))
         if self._loop is _current_loop():
@@ -188,20 +189,18 @@ class MemoryActorsStore(BaseStore):
             )
         return self._elsewhere(function, *args).result()
 
-    async def _arun(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def _arun(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         if self._sync is not None:
-            return await asyncio.to_thread(self._run, function, *args)
+            return await asyncio.to_thread(lambda: self._run(function, *args))
         if self._loop is asyncio.get_running_loop():
             return await self._in_turn(function, *args)
         return await asyncio.wrap_future(self._elsewhere(function, *args))
 
-    def _elsewhere(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any
-    ) -> "Future[T]":
+    def _elsewhere(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> "Future[T]":
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(self._in_turn(function, *args), self._loop)
 
-    async def _in_turn(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def _in_turn(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         """Run it with at most so many others: what waits its turn here is not timed out there."""
         async with self._turns:
             return await function(*args)

@@ -4,21 +4,21 @@ A model pays for each token, so what a memory does not have is left out.
 """
 
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from memory_actors.base.records import Memory, Receipt, Relationship, Trust
+from memory_actors.base.records import JsonObject, Memory, Receipt, Relationship, Trust
 from memory_actors.integrations.mcp.tool import SYNONYMS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _AnswerPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of an answer."""
 
 
-class _OfMemory(_Answer, frozen=True, kw_only=True, rename=SYNONYMS):
+class _OfMemory(_AnswerPart, frozen=True, kw_only=True, rename=SYNONYMS):
     memory_id: str
 
 
@@ -29,7 +29,7 @@ class ShownMemory(_OfMemory, frozen=True, kw_only=True):
     content: str
     occurred_at: datetime
     score: float | None = None
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
     session_id: str | None = None
     role: str | None = None
     agent_id: str | None = None
@@ -42,19 +42,19 @@ class ShownMemory(_OfMemory, frozen=True, kw_only=True):
     sources: list[str] = []
 
 
-class SearchedIn(_Answer, frozen=True, kw_only=True):
+class SearchedIn(_AnswerPart, frozen=True, kw_only=True):
     """The place and the words of a search: an empty answer names them, too."""
 
     user: str
     kinds: list[str]
-    filters: dict[str, Any]
+    filters: JsonObject
     query: str | None = None
     since: str | float | None = None
     until: str | float | None = None
     agent_id: str | None = None
 
 
-class Memories(_Answer, frozen=True, kw_only=True):
+class Memories(_AnswerPart, frozen=True, kw_only=True):
     """The memories that a search found."""
 
     searched: SearchedIn
@@ -90,7 +90,7 @@ class Relation(_OfMemory, frozen=True, kw_only=True):
     valid_to: datetime | None = None
 
 
-class About(_Answer, frozen=True, kw_only=True, rename=SYNONYMS):
+class About(_AnswerPart, frozen=True, kw_only=True, rename=SYNONYMS):
     """All facts about a person, thing or place."""
 
     searched: SearchedIn

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
@@ -22,7 +22,7 @@ NAME: Final = "memory-actors"
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
 
 
-def _plain(command: Sequence[str]) -> dict[str, Any]:
+def _plain(command: Sequence[str]) -> dict[str, object]:
     return {"command": command[0], "args": list(command[1:])}
 
 
@@ -39,7 +39,7 @@ class McpClient(NamedTuple):
     of_project: str | None
     """The file of a project's configuration, relative to its directory."""
     next_step: str
-    entry: Callable[[Sequence[str]], dict[str, Any]] = lambda command: {
+    entry: Callable[[Sequence[str]], dict[str, object]] = lambda command: {
         "type": "stdio",
         **_plain(command),
     }

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"'
 _COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -43,7 +44,7 @@ class Member(NamedTuple):
     """The place of the comma behind it, if there is one."""
 
 
-class JsonObject(NamedTuple):
+class ObjectText(NamedTuple):
     """An object, and its places in the text."""
 
     start: int
@@ -58,7 +59,7 @@ def _no_constant(name: str) -> NoReturn:
 _JSON: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
-class _Text:
+class _ConfigText:
     def __init__(self, text: str, comments: bool):
         self.text = _COMMENT.sub(_blanked, text) if comments else text
         self.json = _LAST_COMMA.sub(_blanked, self.text) if comments else text
@@ -70,7 +71,7 @@ class _Text:
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(str(error)) from error
 
-    def object(self, start: int, what: str) -> JsonObject:
+    def object(self, start: int, what: str) -> ObjectText:
         if self.text[start] != "{":
             raise InvalidInputError(f"{what} is no JSON object")
         members: dict[str, Member] = {}
@@ -85,7 +86,7 @@ class _Text:
             has_comma = self.text[comma] == ","
             members[key] = Member(at, value, end, comma if has_comma else None)
             at = self.skip(comma + has_comma)
-        return JsonObject(start, at + 1, members)
+        return ObjectText(start, at + 1, members)
 
     def skip(self, at: int) -> int:
         found = _BLANK.match(self.text, at)
@@ -97,9 +98,9 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0])
 
 
-def parsed(text: str, *, comments: bool = False) -> Any:
+def parsed(text: str, *, comments: bool = False) -> object:
     """Return the value of a text, or raise `InvalidInputError`."""
-    return _Text(text, comments).data
+    return _ConfigText(text, comments).data
 
 
 def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
@@ -112,7 +113,7 @@ def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: b
     outer, key = path
     if text is None or not text.strip():
         return (text or "") + json.dumps({outer: {key: data}}, indent=2, ensure_ascii=False)
-    read = _Text(text, comments)
+    read = _ConfigText(text, comments)
     root = read.object(read.skip(0), "the file")
     held = root.members.get(outer)
     if held is None:
@@ -125,7 +126,7 @@ def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: b
     return f"{text[: known.value]}{value}{text[known.end :]}"
 
 
-def _put(text: str, into: JsonObject, key: str, data: Any) -> str:
+def _put(text: str, into: ObjectText, key: str, data: object) -> str:
     """Put a member behind the brace of an object, before the others and the blanks before them."""
     at = into.start + 1
     found = _BLANK.match(text, at)
@@ -135,7 +136,7 @@ def _put(text: str, into: JsonObject, key: str, data: Any) -> str:
     return f"{text[:at]}{blank}{json.dumps(key)}: {_value(data, text, indent)}{comma}{text[at:]}"
 
 
-def _value(data: Any, text: str, indent: str) -> str:
+def _value(data: object, text: str, indent: str) -> str:
     """Return a value as a text has them: with its line feeds and its indentation of one level."""
     found = _INDENT.search(text)
     lines = json.dumps(data, indent=found[1] if found else "  ", ensure_ascii=False).split("\n")
@@ -157,7 +158,7 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     """
     if not text.strip():
         return text
-    read = _Text(text, comments)
+    read = _ConfigText(text, comments)
     root = read.object(read.skip(0), "the file")
     outer, key = path
     held = root.members.get(outer)
@@ -172,14 +173,14 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     return f"{text[: root.start]}{text[root.end :]}"
 
 
-def _made_for(text: str, it: JsonObject, member: Member) -> bool:
+def _made_for(text: str, it: ObjectText, member: Member) -> bool:
     """Say whether an object has one member alone, on a line of its own."""
     begin, end = text[it.start + 1 : member.start], text[member.end : it.end - 1]
     alone = len(it.members) == 1 and not begin.strip() and not end.strip(" \t\r\n,")
     return alone and "\n" in begin
 
 
-def _cut(text: str, out_of: JsonObject, member: Member) -> str:
+def _cut(text: str, out_of: ObjectText, member: Member) -> str:
     """Take a member out, with the comma that it brought and the blanks before it.
 
     A comment that ends with its line may stand before it: if nothing else ends it, the blanks stay.
@@ -206,14 +207,14 @@ def _cut(text: str, out_of: JsonObject, member: Member) -> str:
 _LINES: Final = r"(?:[^\[#\r\n][^\n]*\n?)*"  # up to a blank line, a comment or the next table
 
 
-def _tables(text: str) -> dict[str, Any]:
+def _tables(text: str) -> JsonObject:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInputError(str(error)) from error
 
 
-def _with_table(text: str | None, path: Sequence[str], data: Mapping[str, Any]) -> str:
+def _with_table(text: str | None, path: Sequence[str], data: Mapping[str, object]) -> str:
     """Return a text with a table at the end, after a line feed unless the file is new (None)."""
     had, header = text or "", f"[{'.'.join(path)}]"
     line_feed = "\r\n" if "\r\n" in had else "\n"
@@ -230,7 +231,7 @@ def _without_table(text: str, path: Sequence[str]) -> str:
     return _checked(re.sub(header, "", text, flags=re.MULTILINE), text, path, None)
 
 
-def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, Any] | None) -> str:
+def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, object] | None) -> str:
     """Return a text if it says what another one does, but for one table."""
     outer, name = path
     was, now = _tables(text), _tables(made)
@@ -246,7 +247,7 @@ def _checked(made: str, text: str, path: Sequence[str], data: Mapping[str, Any] 
 class Syntax(NamedTuple):
     """Reads and edits the texts of one syntax; a text of None is that of a new file."""
 
-    parsed: Callable[[str], Any]
+    parsed: Callable[[str], object]
     with_member: Callable[[str | None, Sequence[str], Any], str]
     without_member: Callable[[str, Sequence[str]], str]
 

@@ -7,7 +7,7 @@ type `MENTIONED`, which no tool here shows; it gives way to the real one when th
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -96,7 +96,7 @@ class DeletionDone(msgspec.Struct, frozen=True):
     message: str
 
 
-def _arguments(name: str, **fields: Any) -> type[msgspec.Struct]:
+def _arguments(name: str, **fields: object) -> type[msgspec.Struct]:
     return msgspec.defstruct(name, fields.items(), frozen=True, rename="camel")
 
 
@@ -233,5 +233,5 @@ async def forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = fr
                     await user.restore([memory_id, relation_id])
 
 
-def _metadata(memory: Memory) -> dict[str, Any]:
+def _metadata(memory: Memory) -> dict[str, object]:
     return {name: value for name, value in memory.metadata.items() if name != IS_COMPRESSED}

@@ -7,13 +7,13 @@ types and defaults. Here stand the words for models; `answers.py` has what they 
 import re
 from collections.abc import Mapping, Sequence
 from time import time
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from memory_actors.api.operations import OPERATIONS, Parameter, in_json, struct_of
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Item, MemoryType, Receipt
+from memory_actors.base.records import Item, JsonObject, MemoryType, Receipt
 from memory_actors.base.validation import check_count, check_name, content_bytes, time_us
 from memory_actors.integrations.mcp.answers import (
     About,
@@ -85,7 +85,7 @@ def _takes(operation: str, *names: str, more: Sequence[Parameter] = ()) -> type[
     return struct_of(name, [*declared, *more], worded, rename=SYNONYMS)
 
 
-def _given(call: ToolCall) -> dict[str, Any]:
+def _given(call: ToolCall) -> JsonObject:
     return {name: getattr(call.given, name) for name in call.given.__struct_fields__}
 
 

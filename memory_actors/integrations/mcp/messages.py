@@ -45,7 +45,7 @@ def repaired(text: str) -> str:
     said = decoded(text)
     if not isinstance(said, dict):
         return text
-    better: dict[str, Any] = {}
+    better: dict[str, object] = {}
     params = said.get("params")
     if isinstance(said.get("id"), float) and said["id"].is_integer():
         better["id"] = int(said["id"])

@@ -148,7 +148,7 @@ class _Serving:
             "on_unsubscribe_resource": self._unsubscribe,
             "on_subscriptions_listen": ListenHandler(self._bus),
         }
-        self.server: Server[Any] = Server(
+        self.server: Server[object] = Server(
             "memory-actors",
             version=version(),
             title="Memory Actors",
@@ -170,7 +170,7 @@ class _Serving:
 
     # --- tools
 
-    def _input_schema(self, name: str) -> Mapping[str, Any] | None:
+    def _input_schema(self, name: str) -> Mapping[str, object] | None:
         tool = self._tools.get(name)
         return None if tool is None else tools.schema(tool.takes)
 
@@ -244,7 +244,7 @@ class _Serving:
         content = types.TextResourceContents(uri=uri, mime_type=JSON, text=said)
         return types.ReadResourceResult(contents=[content])
 
-    async def _resource(self, user: UserMemory, uri: str) -> Any:
+    async def _resource(self, user: UserMemory, uri: str) -> object:
         if uri == graph.RESOURCE and "graph" in self._sets:
             return await graph.read_graph(user)
         if "memory" not in self._sets:

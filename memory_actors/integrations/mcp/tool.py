@@ -22,13 +22,13 @@ Progress: TypeAlias = Callable[[int, int], Awaitable[None]]
 class ToolAnswer(NamedTuple):
     """The result of a tool."""
 
-    structured: Any
+    structured: object
     """A struct: `structuredContent`, and as JSON the text."""
     text: str | None = None
     """The text for the model, if it is not that JSON."""
     note: str | None = None
     """A second text: what was searched, where `structured` has a shape that cannot say it."""
-    meta: Mapping[str, Any] | None = None
+    meta: Mapping[str, object] | None = None
     """The second text for programs."""
     changed: bool = False
     """True if memory may be another than before."""
@@ -62,7 +62,7 @@ class Tool(NamedTuple):
     repeats: bool = False
     """True if to call it again changes nothing more."""
 
-    def arguments(self, given: Mapping[str, Any] | None) -> msgspec.Struct:
+    def arguments(self, given: Mapping[str, object] | None) -> msgspec.Struct:
         """Return the arguments that a model gave as a struct, or raise `InvalidInputError`."""
         wanted = schema(self.takes)
         try:
@@ -78,7 +78,7 @@ SYNONYMS: Final = {"top_k": "limit", "memory_id": "id", "entity_ref": "id"}
 """Names of the Python API that a tool takes for its own."""
 
 
-def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
+def _lenient(value: object, wanted: Mapping[str, Any]) -> object:
     """Return a value without nulls for optional fields, and with JSON in texts decoded."""
     kind = wanted.get("type")
     if kind in ("integer", "number", "boolean") and isinstance(value, str):
@@ -106,7 +106,7 @@ def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
 
 
 def _reason(
-    error: msgspec.ValidationError, given: Mapping[str, Any], wanted: Mapping[str, Any]
+    error: msgspec.ValidationError, given: Mapping[str, object], wanted: Mapping[str, Any]
 ) -> str:
     fields, required = wanted["properties"], wanted.get("required", ())
     takes = [name if name in required else f"{name} (optional)" for name in fields]
@@ -132,7 +132,7 @@ def _names(wanted: Mapping[str, Any]) -> Iterator[str]:
         yield from _names(one.get("items", one))
 
 
-def schema(of: type[msgspec.Struct], *, depth: int = DEPTH) -> dict[str, Any]:
+def schema(of: type[msgspec.Struct], *, depth: int = DEPTH) -> dict[str, object]:
     """Return the JSON schema of a struct, in the subset that all clients accept.
 
     Each value has one `type`: references are replaced by what they name, a union by its first
@@ -145,7 +145,7 @@ def schema(of: type[msgspec.Struct], *, depth: int = DEPTH) -> dict[str, Any]:
     return {"properties": {}, **found}
 
 
-def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) -> dict[str, object]:
     if "$ref" in said:
         said = {**shared[said["$ref"]], "description": said.get("description")}
     members = [one for one in said.get("anyOf", ()) if one.get("type") != "null"]
@@ -164,6 +164,6 @@ def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) ->
     return kept
 
 
-def builtins(value: object) -> Any:
+def builtins(value: object) -> object:
     """Return a struct as JSON has it."""
     return msgspec.to_builtins(value, str_keys=True)

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def _blocking(
-    method: Callable[P, Coroutine[Any, Any, R]],
+    method: Callable[P, Coroutine[object, object, R]],
 ) -> Callable[P, R]:
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -38,7 +38,7 @@ class Memory(BlockingResource):
         self._end = weakref.finalize(self, self._loop.close, self._memory.aclose)
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
+    def from_config(cls, config_dict: Mapping[str, object]) -> Self:
         """Return one for a configuration of mem0's."""
         return cls(config_dict)
 

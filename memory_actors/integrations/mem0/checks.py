@@ -10,13 +10,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from memory_actors.base.records import JsonObject
 from memory_actors.extraction.llm import OpenAIExtractor
 from memory_actors.interchange.sources.mem0 import SCOPES
 
 Fields: TypeAlias = Mapping[str, Any]
-Told: TypeAlias = dict[str, Any]
+Told: TypeAlias = JsonObject
 """A memory, or an answer, as mem0 has it."""
-Filter: TypeAlias = dict[str, Any]
+Filter: TypeAlias = JsonObject
 """A filter of ours."""
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def configured(config: Fields) -> Told:
     return parts
 
 
-def scope_id(value: Any, name: str, *, wild: bool = False) -> str | None:
+def scope_id(value: object, name: str, *, wild: bool = False) -> str | None:
     """Return the id of a user, an agent or a run, without space around it.
 
     :raises ValueError: it is empty, has space in it, or is a wildcard where one is meant.
@@ -85,12 +86,12 @@ def scope_id(value: Any, name: str, *, wild: bool = False) -> str | None:
     return trimmed
 
 
-def scopes(**given: Any) -> dict[str, str]:
+def scopes(**given: object) -> dict[str, str]:
     """Return the scopes that are given, by name."""
     return {name: found for name, value in given.items() if (found := scope_id(value, name))}
 
 
-def needed_scopes(**given: Any) -> dict[str, str]:
+def needed_scopes(**given: object) -> dict[str, str]:
     """Return the scopes that are given, or raise `ValidationError` if there is none."""
     if not (found := scopes(**given)):
         raise ValidationError(
@@ -133,20 +134,20 @@ def no_more(given: Fields, method: str) -> None:
         raise TypeError(f"{method}() got an unexpected keyword argument {name!r}: is it top_k?")
 
 
-def platform_only(value: Any, name: str) -> None:
+def platform_only(value: object, name: str) -> None:
     """Refuse what only mem0's hosted platform takes."""
     if value is not None:
         raise ValueError(f"{name} is of mem0's platform: leave it out")
 
 
-def check_top_k(top_k: Any) -> int:
+def check_top_k(top_k: object) -> int:
     """Return how many are wanted, or raise `ValueError`."""
     if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 0:
         raise ValueError(f"Invalid top_k: {top_k!r:.80}. Must be a non-negative integer.")
     return top_k
 
 
-def check_threshold(threshold: Any) -> float:
+def check_threshold(threshold: object) -> float:
     """Return the least score, or raise `ValueError`."""
     if threshold is None:
         return 0.0
@@ -155,7 +156,7 @@ def check_threshold(threshold: Any) -> float:
     return float(threshold)
 
 
-def day(value: Any) -> str | None:
+def day(value: object) -> str | None:
     """Return the day on which a memory expires, or raise `ValueError`."""
     if value is None:
         return None
@@ -174,7 +175,7 @@ def day(value: Any) -> str | None:
 # --- messages
 
 
-def check_memory_type(memory_type: Any, agent_id: str | None) -> None:
+def check_memory_type(memory_type: object, agent_id: str | None) -> None:
     """Refuse a type of memory that mem0 has not either, and its procedural memory of an agent."""
     if memory_type not in (None, PROCEDURAL):
         raise ValidationError(
@@ -188,7 +189,7 @@ def check_memory_type(memory_type: Any, agent_id: str | None) -> None:
         )
 
 
-def spoken(messages: Any) -> list[Told]:
+def spoken(messages: object) -> list[Told]:
     """Return the messages that are to be kept: those with a role and a text, but the system's."""
     if isinstance(messages, str):
         messages = {"role": "user", "content": messages}
@@ -246,7 +247,7 @@ def wanted(scope: Fields, *, show_expired: bool) -> Filter:
     return {"and": parts}
 
 
-def _part(key: str, value: Any) -> Filter:
+def _part(key: str, value: object) -> Filter:
     if (group := _GROUPS.get(key)) is not None:
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
             raise ValueError(f"{group} filter value must be a list of filter dicts")

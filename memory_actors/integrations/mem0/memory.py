@@ -137,7 +137,7 @@ class AsyncMemory:
         memory_id: str,
         text: str | None = None,
         metadata: Fields | None = None,
-        expiration_date: Any = _UNSET,
+        expiration_date: object = _UNSET,
         data: str | None = None,
     ) -> dict[str, str]:
         """Replace a memory's text, add to its metadata, or both.
@@ -169,7 +169,7 @@ class AsyncMemory:
         return {"message": "Memory deleted successfully!"}
 
     async def delete_all(
-        self, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+        self, user_id: object = None, agent_id: object = None, run_id: object = None
     ) -> dict[str, str]:
         """Delete all memories of a scope, and the messages that facts were inferred from.
 
@@ -209,7 +209,7 @@ class AsyncMemory:
         filters: Fields | None = None,
         top_k: int = TOP_K,
         show_expired: bool = False,
-        **more: Any,
+        **more: object,
     ) -> dict[str, list[Told]]:
         """Return memories, the newest first.
 
@@ -235,9 +235,9 @@ class AsyncMemory:
         threshold: float | None = 0.0,
         rerank: bool = False,
         explain: bool = False,
-        reference_date: Any = None,
+        reference_date: object = None,
         show_expired: bool = False,
-        **more: Any,
+        **more: object,
     ) -> dict[str, list[Told]]:
         """Return the memories that best answer a query, the best first, with their scores.
 
@@ -285,7 +285,7 @@ class AsyncMemory:
         for user_id in await memory.users():
             yield memory.user(user_id)
 
-    async def _may_own(self, memory_id: Any) -> AsyncIterator[UserMemory]:
+    async def _may_own(self, memory_id: object) -> AsyncIterator[UserMemory]:
         if not isinstance(memory_id, str) or not memory_id:
             return
         memory = await self._opened()

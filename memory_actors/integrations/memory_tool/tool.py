@@ -13,6 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from memory_actors.base import errors
+from memory_actors.base.records import JsonObject
 from memory_actors.integrations.memory_tool import paths
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import LINES, render
@@ -22,7 +23,7 @@ from memory_actors.sharing.system import UserMemory
 # --- the parameters of the commands, and the check of what a model gave
 
 
-def _parameter(kind: Any, words: str, length: int | None = None) -> Any:
+def _parameter(kind: object, words: str, length: int | None = None) -> object:
     return Annotated[kind, msgspec.Meta(description=words, min_length=length, max_length=length)]
 
 
@@ -60,7 +61,7 @@ def command_parameters(command: str) -> dict[str, bool]:
     return {one.name: one.default is one.empty for one in parameters}
 
 
-def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
+def arguments_of(command: object) -> tuple[str, dict[str, object]]:
     """Return a command's name and its arguments, which are of the right types.
 
     Arguments that a command does not take are left out: models fill in more than they were asked
@@ -72,7 +73,7 @@ def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
         raise paths.refused(
             "bad input", what='a command is an object such as {"command": "view", …}'
         )
-    name, given = command.get("command"), dict[str, Any]()
+    name, given = command.get("command"), JsonObject()
     if name not in COMMANDS:
         raise paths.refused("bad input", what=f"Unknown command: {name}")
     for key, is_required in command_parameters(name).items():
@@ -112,12 +113,12 @@ class MemoryTool:
         self._context = user.context
 
     @staticmethod
-    def definition() -> dict[str, Any]:
+    def definition() -> dict[str, object]:
         """Return name, description and JSON schema, for models that do not have the tool built in.
 
         For those that have: `{"type": "memory_20250818", "name": "memory"}`.
         """
-        properties: dict[str, Any] = {
+        properties: dict[str, object] = {
             "command": {"type": "string", "enum": [*COMMANDS], "description": "What to do."}
         }
         properties |= {name: msgspec.json.schema(kind) for name, kind in PARAMETERS.items()}

@@ -57,7 +57,7 @@ def _notes(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, str, 
         yield f"{path}, {name}", title, note | {"permalink": fields.get("permalink") or name}
 
 
-def _key(title: str, note: port.Raw) -> list[Any]:
+def _key(title: str, note: port.Raw) -> list[object]:
     return port.entity_key("note", title, note["fields"].get("type"))
 
 
@@ -145,5 +145,5 @@ def _others(place: str, title: str, note: port.Raw) -> port.Records:
     )
 
 
-def _when(fields: port.Raw) -> Any:
+def _when(fields: port.Raw) -> object:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)

@@ -8,13 +8,13 @@ out.
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from memory_actors.interchange.files import files_in
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.json_items import Room, json_items
+from memory_actors.interchange.sources.json_items import JsonLimits, json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
@@ -47,7 +47,7 @@ def conversations(
 
     for name, file in files_in(path, wanted):
         only: port.Fields = {}
-        room = Room(f"{path}, {name}")
+        room = JsonLimits(f"{path}, {name}")
         items = json_items(file, f"{path}, {name}", CONVERSATIONS)
         for number, (member, value) in enumerate(items, start=1):
             if member not in CONVERSATIONS:
@@ -65,7 +65,7 @@ def conversations(
             yield f"{path}, {name}", name, only
 
 
-def spoken(part: Any, reading: port.SourceReading, depth: int = 0) -> Iterator[str]:
+def spoken(part: object, reading: port.SourceReading, depth: int = 0) -> Iterator[str]:
     """Yield the words of a part of a message; a part without words is told."""
     if isinstance(part, str):
         text, reminders = REMINDER.subn("", part)
@@ -87,8 +87,8 @@ def spoken(part: Any, reading: port.SourceReading, depth: int = 0) -> Iterator[s
 
 
 def message(
-    place: str, raw: port.Fields, *, role: str, text: str, conversation: Any, title: Any,
-    own_id: Any, said_at: Any, program: str, part: Any = None, **metadata: Any,
+    place: str, raw: port.Fields, *, role: str, text: str, conversation: object, title: object,
+    own_id: object, said_at: object, program: str, part: object = None, **metadata: object,
 ) -> Iterator[port.SourceRecord]:  # fmt: skip
     """Yield a message as a record; a long one as several.
 

@@ -18,7 +18,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.databases import Database, database, has_table, rows
+from memory_actors.interchange.sources.databases import SqliteDB, database, has_table, rows
 from memory_actors.interchange.sources.json_items import json_lines
 
 FILE: Final = "chroma.sqlite3"
@@ -70,7 +70,7 @@ def _read_database(path: Path) -> port.Records:
                 yield _found(record | {"metadata": metadata}, place)
 
 
-def _fields(connection: Database, table: str, number: int) -> Iterator[tuple[str, Any]]:
+def _fields(connection: SqliteDB, table: str, number: int) -> Iterator[tuple[str, Any]]:
     found = rows(connection, FIELDS.format(table), (number,))
     for count, (key, *values) in enumerate(found, start=1):
         if count > FIELDS_MAX:

@@ -8,7 +8,7 @@ itself, as browser extensions export it, is read too.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.interchange.sources.chats import MESSAGES, conversations, message, spoken
 from memory_actors.interchange.sources.markdown import facts
@@ -62,7 +62,7 @@ def _texts(said: Raw, role: str, reading: SourceReading) -> Iterator[tuple[str |
     """
     content = said.get("content")
     parts = content if isinstance(content, list) else [content] if content else []
-    others: list[Any] = []
+    others: list[object] = []
     for number, part in enumerate(parts):
         if isinstance(part, dict) and str(part.get("type")).endswith("tool_result"):
             result = part.get("content") or part.get("message")
@@ -86,7 +86,7 @@ def _attached(said: Raw, reading: SourceReading) -> Iterator[str]:
             reading.note("an attachment of a message has no text in the export: left behind")
 
 
-def _list(record: Raw, name: str) -> list[Any]:
+def _list(record: Raw, name: str) -> list[object]:
     value = record.get(name)
     return value if isinstance(value, list) else []
 

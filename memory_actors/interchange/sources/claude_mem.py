@@ -7,11 +7,11 @@ title, narrative and facts. The text of a summary is its answers, each with its 
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.json_text import decoded
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.databases import Database, columns, database, has_table, rows
+from memory_actors.interchange.sources.databases import SqliteDB, columns, database, has_table, rows
 
 FILE: Final = "claude-mem.db"
 OBSERVATIONS: Final = "observations"
@@ -56,7 +56,7 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             reading.note(NOT_COMPRESSED)
 
 
-def _rows(connection: Database, table: str) -> Iterator[port.Fields]:
+def _rows(connection: SqliteDB, table: str) -> Iterator[port.Fields]:
     if not has_table(connection, table):
         return
     names = sorted(columns(connection, table))
@@ -76,7 +76,7 @@ def _record(
     project: object,
     session: object,
     text: object,
-    **fields: Any,
+    **fields: object,
 ) -> port.SourceRecord:
     about = {name: _list(row.get(name)) if name in LISTS else row.get(name) for name in ABOUT}
     return port.SourceRecord(

@@ -22,7 +22,7 @@ STEPS: Final = 10_000  # of SQLite between two counts; a row takes about as many
 ROW_BYTES: Final = 64  # that each row counts beside its texts: so rows are bounded, too
 
 
-class Database(sqlite3.Connection):
+class SqliteDB(sqlite3.Connection):
     """An open file, with what may still be read of it."""
 
     path: Path
@@ -30,7 +30,7 @@ class Database(sqlite3.Connection):
 
 
 @contextmanager
-def database(path: Path, *tables: str) -> Iterator[Database]:
+def database(path: Path, *tables: str) -> Iterator[SqliteDB]:
     """Open a database with these plain tables, or raise `InvalidInputError`. It is not changed."""
     open_file(path).close()
     unpacking = Unpacking(path)
@@ -38,11 +38,11 @@ def database(path: Path, *tables: str) -> Iterator[Database]:
         # Without a log beside it, no lock and no other file is made.
         log = path.with_name(f"{path.name}-wal")
         way = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
-        connection: Database = sqlite3.connect(
+        connection: SqliteDB = sqlite3.connect(
             f"file:{quote(str(path.resolve()))}?{way}",
             uri=True,
             check_same_thread=False,
-            factory=Database,
+            factory=SqliteDB,
         )
         connection.path, connection.unpacking = path, unpacking
         connection.set_progress_handler(lambda: unpacking.take(STEPS), STEPS)
@@ -61,7 +61,7 @@ def database(path: Path, *tables: str) -> Iterator[Database]:
             connection.close()
 
 
-def has_table(connection: Database, name: str) -> bool:
+def has_table(connection: SqliteDB, name: str) -> bool:
     """Say whether there is such a table, with rows of its own and no values that are computed."""
     plain = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ?"
     hidden = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden"
@@ -69,12 +69,14 @@ def has_table(connection: Database, name: str) -> bool:
     return is_plain is not None and is_hidden is None
 
 
-def columns(connection: Database, table: str) -> set[str]:
+def columns(connection: SqliteDB, table: str) -> set[str]:
     """Return the names of a table's columns."""
     return {str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def rows(connection: Database, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+def rows(
+    connection: SqliteDB, query: str, values: Sequence[object] = ()
+) -> Iterator[tuple[Any, ...]]:
     """Yield the rows that a query finds, as many as the size of the file allows."""
     with telling(connection.path, connection.unpacking):
         cursor = connection.execute(query, values)

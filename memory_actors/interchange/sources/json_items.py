@@ -13,7 +13,7 @@ import io
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
@@ -30,7 +30,7 @@ _MARGIN: Final = 16  # an error so near the end of a chunk may be only the end o
 
 def json_items(
     file: IO[bytes], name: str, lists: Collection[str] = ()
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, object]]:
     """Yield values with the name of the member that they are of, "" at the top.
 
     A file that is one string, with JSON in it, is read as that JSON. One without a value has one of
@@ -66,14 +66,14 @@ def json_items(
         raise InvalidInputError(f"{name} has nothing in it, not even an empty one of {known}")
 
 
-def json_values(path: Path, lists: Collection[str]) -> Iterator[tuple[int, str, Any]]:
+def json_values(path: Path, lists: Collection[str]) -> Iterator[tuple[int, str, object]]:
     """Yield the values of a file as `json_items` does, each behind its number."""
     with open_file(path) as file:
         for number, (member, value) in enumerate(json_items(file, str(path), lists), start=1):
             yield number, member, value
 
 
-def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
+def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, object]]:
     """Yield the value of each line that is not blank, and its place. One that is no JSON is told.
 
     :raises InvalidInputError: one is too much at once.
@@ -85,14 +85,14 @@ def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
             text, place = line.decode("utf-8-sig", "replace"), f"{path}, line {number}"
             if not text.strip():
                 continue
-            Room(place).take(text)
+            JsonLimits(place).take(text)
             try:
                 yield place, json.loads(without_halves(text), parse_int=_integer, strict=False)
             except (ValueError, RecursionError) as error:
                 reading.leave_out(place, f"no JSON: {str(error)[:100]}")
 
 
-class Room:
+class JsonLimits:
     """The limits of JSON that is in memory at a time."""
 
     def __init__(self, place: str):
@@ -163,7 +163,7 @@ class _Text:
         if self.peek():
             raise self.wrong("there is more behind its end")
 
-    def value(self) -> Any:
+    def value(self) -> object:
         self.peek()
         while True:
             try:
@@ -190,7 +190,7 @@ class _Text:
         """Read on; what was looked at before goes. Return False at the end."""
         self._before += self._at
         self._text, self._at = self._text[self._at :], 0
-        Room(f"a value in {self._name}").take(self._text)
+        JsonLimits(f"a value in {self._name}").take(self._text)
         room = ITEM_CHARACTERS_MAX - len(self._text) + 1
         data = self._file.read(max(CHUNK_BYTES, min(len(self._text), room)))
         self._text += self._decoder.decode(data, final=not data)

@@ -203,7 +203,7 @@ def facts(
     text: str,
     place: str,
     metadata: port.Raw,
-    when: Any = None,
+    when: object = None,
     *,
     but: Callable[[MarkdownBlock], bool] = lambda _passage: False,
 ) -> port.Records:

@@ -58,19 +58,19 @@ def _records(path: Path, reading: port.SourceReading) -> Iterator[tuple[str, por
             reading.leave_out(place, f"of the type {record.get('type')!r:.60}")
 
 
-def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
+def _of_graph(path: Path) -> Iterator[tuple[str, object]]:
     for number, member, value in json_values(path, MEMBERS):
         named = isinstance(value, dict) and {**value, "type": MEMBERS.get(member, member)}
         yield f"{path}, {member} {number}", named or value
 
 
-def _know(record: port.Raw, keys: dict[str, list[Any]]) -> None:
+def _know(record: port.Raw, keys: dict[str, list[object]]) -> None:
     name = record.get("name")
     if isinstance(name, str):
         keys.setdefault(name_key(name), _key(record))
 
 
-def _key(record: port.Raw) -> list[Any]:
+def _key(record: port.Raw) -> list[object]:
     return port.entity_key("entity", record.get("name"), record.get("entityType"))
 
 
@@ -81,7 +81,7 @@ def _entity(record: port.Raw, place: str, reading: port.SourceReading) -> port.S
     return port.of_graph(place, record, _key(record), data, metadata=metadata)
 
 
-def _observations(record: port.Raw, reading: port.SourceReading) -> Any:
+def _observations(record: port.Raw, reading: port.SourceReading) -> object:
     """Return the observations that are texts; one that is none costs the others nothing."""
     given = record.get("observations")
     if not isinstance(given, list):
@@ -93,7 +93,7 @@ def _observations(record: port.Raw, reading: port.SourceReading) -> Any:
 
 
 def _relation(
-    record: port.Raw, place: str, keys: Mapping[str, list[Any]], reading: port.SourceReading
+    record: port.Raw, place: str, keys: Mapping[str, list[object]], reading: port.SourceReading
 ) -> port.SourceRecord:
     ends = [record.get("from"), record.get("to")]
     source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)

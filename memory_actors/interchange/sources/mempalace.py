@@ -7,7 +7,7 @@ to the user of the import.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import decoded
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources import chroma, port
-from memory_actors.interchange.sources.databases import Database, database, rows
+from memory_actors.interchange.sources.databases import SqliteDB, database, rows
 
 GRAPH: Final = "knowledge_graph.sqlite3"
 CLOSETS: Final = "mempalace_closets"
@@ -58,8 +58,8 @@ def read(path: Path, reading: port.SourceReading) -> port.Records:
             yield from _graph(connection, reading)
 
 
-def _graph(connection: Database, reading: port.SourceReading) -> port.Records:
-    keys: dict[str, tuple[str, list[Any]]] = {}
+def _graph(connection: SqliteDB, reading: port.SourceReading) -> port.Records:
+    keys: dict[str, tuple[str, list[object]]] = {}
     """The name and the key of an entity, by its id there."""
     for own_id, name, kind, properties in rows(connection, ENTITIES):
         keys[str(own_id)] = str(name), port.entity_key("entity", name, kind)

@@ -50,7 +50,7 @@ class _Machine:
         self.marks: list[int] = []
         self.kept: dict[int, Any] = {}
 
-    def run(self) -> Any:
+    def run(self) -> object:
         for _ in range(STEPS_MAX):
             opcode = OPCODES[self._program.read(1).decode("latin-1")]
             if opcode.name == "STOP":
@@ -59,20 +59,20 @@ class _Machine:
             step(self, None if opcode.arg is None else opcode.arg.reader(self._program))
         raise ValueError("a point takes too many steps")
 
-    def push(self, value: Any) -> None:
+    def push(self, value: object) -> None:
         self.stack.append(value)
 
-    def popped(self, since: int) -> list[Any]:
+    def popped(self, since: int) -> list[object]:
         if since < 0:
             raise ValueError("a point takes from an empty stack")
         popped = self.stack[since:]
         del self.stack[since:]
         return popped
 
-    def last(self, count: int) -> list[Any]:
+    def last(self, count: int) -> list[object]:
         return self.popped(len(self.stack) - count)
 
-    def marked(self) -> list[Any]:
+    def marked(self) -> list[object]:
         return self.popped(self.marks.pop())
 
     def keep(self, place: int | None) -> None:
@@ -91,12 +91,12 @@ class _Machine:
         made.state = state
         self.push(made)
 
-    def extend(self, items: list[Any]) -> None:
+    def extend(self, items: list[object]) -> None:
         if not isinstance(into := self.stack[-1], list):
             raise TypeError("a point adds to what is no list")
         into.extend(items)
 
-    def set(self, items: list[Any]) -> None:
+    def set(self, items: list[object]) -> None:
         if not isinstance(into := self.stack[-1], dict):
             raise TypeError("a point adds names to what is no object")
         if len(items) % 2 or not all(isinstance(name, str) for name in items[::2]):

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 from memory_actors.interchange.noting import SourceReading as SourceReading
 from memory_actors.kinds.entity.graph import name_key
 
@@ -22,7 +23,7 @@ OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[
 """Matches ids of memories that were added here, or by an import."""
 
 
-Fields: TypeAlias = dict[str, Any]
+Fields: TypeAlias = JsonObject
 Raw: TypeAlias = Mapping[str, Any]
 """A record as its program has it."""
 
@@ -84,7 +85,7 @@ def of_graph(
     place: str,
     raw: Raw,
     key: object,
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     *,
     user: str | None = None,
     ends: tuple[object, object] = (None, None),
@@ -111,7 +112,7 @@ def as_object(value: object, place: str, reading: SourceReading) -> Fields | Non
     return None
 
 
-def entity_key(sort: str, name: object, kind: object) -> list[Any]:
+def entity_key(sort: str, name: object, kind: object) -> list[object]:
     """Return the key of an entity: what memory takes for one entity has one."""
     return [sort, *(name_key(one) if isinstance(one, str) else one for one in (name, kind))]
 

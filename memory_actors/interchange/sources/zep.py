@@ -52,7 +52,7 @@ class ZepNode(NamedTuple):
     """A node that edges may name."""
 
     name: str
-    key: list[Any] | None
+    key: list[object] | None
     """The key of its record; it is None if the file has none."""
 
 
@@ -119,7 +119,7 @@ def _more(record: port.Raw, reading: port.SourceReading, known: frozenset[str]) 
     return metadata | port.present(zep_uuid=_uuid(record))
 
 
-def _label(record: port.Raw) -> Any:
+def _label(record: port.Raw) -> object:
     labels = record.get("labels")
     labels = labels if isinstance(labels, list) else ()
     return next((one for one in labels if one not in USUAL_LABELS), None)
@@ -135,7 +135,7 @@ def _end(record: port.Raw, end: str, nodes: Nodes) -> ZepNode | None:
     return ZepNode(name, None) if by_name is None else by_name
 
 
-def _key_of_node(record: port.Raw) -> list[Any]:
+def _key_of_node(record: port.Raw) -> list[object]:
     uuid = _uuid(record)
     by_name = port.entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]

@@ -13,7 +13,7 @@ import msgspec
 from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import JsonObject, QuotaUse
 from memory_actors.kinds.context.commands import BUDGET
 from memory_actors.kinds.context.decide import DocumentDecisions
 from memory_actors.kinds.context.events import BlockEdited, BlockInserted, BlockRemoved
@@ -120,7 +120,7 @@ class ContextKind(DocumentDecisions):
         """Return the text of an entry; of a heading, its title."""
         return entry_text(raw_of(row, events)) if row.heading is None else row.heading
 
-    def data(self, row: BlockRow, events: Events) -> dict[str, Any]:
+    def data(self, row: BlockRow, events: Events) -> JsonObject:
         """Return where a block is, its exact text, and what it stood under if it is archived."""
         if not row.rank:
             return {"document": row.document}

@@ -25,8 +25,8 @@ from memory_actors.kinds.context.events import (
 from memory_actors.kinds.context.markdown import check_entry, entry_raw, entry_text, reworded
 from memory_actors.kinds.context.state import (
     BlockRow,
+    ContextDocuments,
     ContextState,
-    Documents,
     block,
     blocks,
     everything,
@@ -38,7 +38,7 @@ from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
 
 
-class DocumentDecisions(Documents):
+class DocumentDecisions(ContextDocuments):
     """Decides about context documents."""
 
     DELETE, RESTORE = commands.DeleteEntry, commands.RestoreEntries

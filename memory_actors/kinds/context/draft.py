@@ -5,9 +5,9 @@ A new block never takes the rank of an archived entry, so that each comes back t
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.commands import refuse_id
@@ -248,7 +248,7 @@ def _is_missing(row: BlockRow, section: Section, draft: DocumentDraft) -> bool:
     return not before or before[-1].heading != section.title
 
 
-def _raw(row: BlockRow, past: Sequence[Recorded[Any]]) -> str:
+def _raw(row: BlockRow, past: Sequence[AnyRecorded]) -> str:
     if row.raw is not None:
         return row.raw
     (found,) = (recorded for recorded in past if recorded.version == row.version)

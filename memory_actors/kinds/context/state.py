@@ -5,13 +5,12 @@ Rows in the archive keep their rank, so an entry that comes back has its old pla
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.kinds import kind
 from memory_actors.kinds.context import events
 from memory_actors.kinds.context.events import ArchivedEntry, Event, Section, registry
@@ -113,12 +112,12 @@ class DocumentsDraft(KeyedDraft[BlockRow]):
         self.entries += sign * (row.heading is None)
         self.living_bytes += 0 if row.archived else sign * row.size_bytes
 
-    def fields(self) -> tuple[Any, ...]:
+    def fields(self) -> tuple[object, ...]:
         """Return the fields of the state as they have become, in their order."""
         return (*super().fields(), self.documents.finish(), self.entries, self.living_bytes)
 
 
-class Documents(KeyedKind[ContextState, BlockRow]):
+class ContextDocuments(KeyedKind[ContextState, BlockRow]):
     """Folds events into documents and their blocks. Events about unknown blocks change nothing."""
 
     DRAFT = DocumentsDraft
@@ -126,7 +125,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
     initial = ContextState()
     place = staticmethod(place)
 
-    def apply(self, draft: DocumentsDraft, recorded: Recorded[Any]) -> None:
+    def apply(self, draft: DocumentsDraft, recorded: AnyRecorded) -> None:
         """Fold one event into a draft."""
         event, now_us, documents = recorded.data, recorded.recorded_at_us, draft.documents
         if isinstance(event, events.DocumentCreated | events.DocumentSynced):
@@ -156,7 +155,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
         rows = filter(None, map(draft.rows.get, self.registry.keys(event)))
         return {row.document for row in rows}
 
-    def begun(self, recorded: Recorded[Any], _draft: Draft[BlockRow]) -> BlockRow:
+    def begun(self, recorded: AnyRecorded, _draft: Draft[BlockRow]) -> BlockRow:
         """Return the row of a block that was put into a document."""
         event: events.BlockInserted = recorded.data
         now_us = recorded.recorded_at_us
@@ -171,7 +170,7 @@ class Documents(KeyedKind[ContextState, BlockRow]):
             return _in_archive(row, event.archived)
         return row
 
-    def changed(self, row: BlockRow, recorded: Recorded[Any]) -> BlockRow:
+    def changed(self, row: BlockRow, recorded: AnyRecorded) -> BlockRow:
         """Return a block after an event about it."""
         event = recorded.data
         if isinstance(event, events.DocumentRenamed):

@@ -214,7 +214,7 @@ class EntityKind(EntityRows):
         name, observations = name_text(row.name, row.type), _observations(row, events)
         return "\n".join([f"{name}:", *observations]) if observations else name
 
-    def data(self, row: AnyRow, events: Events) -> dict[str, Any]:
+    def data(self, row: AnyRow, events: Events) -> dict[str, object]:
         """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
         if isinstance(row, EntityRow):
             return record_data(Entity, row, observations=_observations(row, events))

@@ -181,12 +181,12 @@ def _unlink(edges: Any, edge: Edge, memory_id: str) -> None:
     _put(edges, end, _set(by_relation, relation, _set(by_other, other, ids)))
 
 
-def _set(edges: Map[str, Any], key: str, value: Any) -> Map[str, Any]:
+def _set(edges: Map[str, object], key: str, value: object) -> Map[str, object]:
     """Return a map with a value; an empty one is left out, so that equal graphs are equal."""
     return edges.set(key, value) if value else edges.delete(key)
 
 
-def _put(edges: Any, key: str, value: Map[str, Any]) -> None:
+def _put(edges: Any, key: str, value: Map[str, object]) -> None:
     if value:
         edges[key] = value
     else:

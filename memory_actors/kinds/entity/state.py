@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
@@ -121,7 +122,7 @@ class EntitiesDraft(KeyedDraft[Any]):
         """Take an entity or a relationship away."""
         return super().discard(memory_id) or self.graph.drop(memory_id)
 
-    def fields(self) -> tuple[Any, ...]:
+    def fields(self) -> tuple[object, ...]:
         """Return the fields of the state as they have become, in their order."""
         return (*super().fields(), self.graph.finished())
 
@@ -138,7 +139,7 @@ class EntityRows(KeyedKind[Entities, AnyRow]):
         """Return the key that finds an entity: name and type, however they are spelled."""
         return name_key(row.name), name_key(row.type)
 
-    def begun(self, recorded: Recorded[Any], draft: Draft[AnyRow]) -> AnyRow:
+    def begun(self, recorded: AnyRecorded, draft: Draft[AnyRow]) -> AnyRow:
         """Return the row of an entity, or of a relationship, which ends those it contradicts."""
         event: EntityAdded | RelationshipAdded = recorded.data
         if isinstance(event, EntityAdded):
@@ -152,7 +153,7 @@ class EntityRows(KeyedKind[Entities, AnyRow]):
             draft.graph.put(replace(row, valid_to_us=since_us))
         return new_row(RelationshipRow, recorded, occurred_at_us=since_us)
 
-    def changed(self, row: AnyRow, recorded: Recorded[Any]) -> AnyRow:
+    def changed(self, row: AnyRow, recorded: AnyRecorded) -> AnyRow:
         """Return a row after an event about it, with the bytes that this takes, too."""
         stored = row.stored_bytes + recorded.stored_bytes
         row = replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
@@ -190,7 +191,7 @@ def _observed(
     )
 
 
-def _changed(row: EntityRow, recorded: Recorded[Any]) -> EntityRow:
+def _changed(row: EntityRow, recorded: AnyRecorded) -> EntityRow:
     event: EntityObserved | ObservationRemoved | EntityUpdated = recorded.data
     observations = row.observations
     if isinstance(event, EntityObserved):

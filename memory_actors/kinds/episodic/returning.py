@@ -5,11 +5,11 @@ ended runs again; one that it began goes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
 from memory_actors.kinds.compacting import summary_again
@@ -67,7 +67,7 @@ def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[
     return row, [goal, *told]
 
 
-def _said_again(recorded: Recorded[Any], **fields: Any) -> RowEvent:
+def _said_again(recorded: AnyRecorded, **fields: object) -> RowEvent:
     again: RowEvent = replace(recorded.data, origins=origins_of(recorded), **fields)
     return again
 
@@ -113,7 +113,7 @@ def _each_step_once(events: Sequence[Recorded[Event]]) -> Iterator[Recorded[Even
         yield one
 
 
-def _without_markers(recorded: Recorded[Event], gone: Mapping[int, Any]) -> Recorded[Event]:
+def _without_markers(recorded: Recorded[Event], gone: Mapping[int, object]) -> Recorded[Event]:
     """Return an event that does not name those steps as evicted: their words are in that, too."""
     evicted = getattr(recorded.data, "evicted", ())
     kept = tuple(one for one in evicted if one.number not in gone)

@@ -6,12 +6,12 @@ about an episode that is missing: see kinds/compacting.py for why.
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.records import Episode, EvictedStep, Step
 from memory_actors.kinds.compacting import CompactedBase, summary_row
 from memory_actors.kinds.episodic.events import (
@@ -96,7 +96,7 @@ class EpisodeRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fal
         return len(self.steps) + self.steps_evicted + 1
 
 
-def _text(recorded: Recorded[Any]) -> Text:
+def _text(recorded: AnyRecorded) -> Text:
     event = recorded.data
     return Text(
         label=label(recorded.version),
@@ -124,7 +124,7 @@ def without_steps(row: EpisodeRow, evicted: tuple[StepMarker, ...]) -> EpisodeRo
     )
 
 
-def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> EpisodeRow:
+def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: object) -> EpisodeRow:
     """Return a row with other fields, and the sizes of a `new` text in the place of the old."""
     return _resized(
         row,
@@ -134,7 +134,7 @@ def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> E
     )
 
 
-def _resized(row: EpisodeRow, **fields: Any) -> EpisodeRow:
+def _resized(row: EpisodeRow, **fields: object) -> EpisodeRow:
     changed = replace(row, **fields)
     ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
     compressed = any(text.compressed for text in (*ends, *changed.steps))
@@ -175,7 +175,7 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
     initial = Episodic()
     place = attrgetter("agent_id", "memory_id")
 
-    def begun(self, recorded: Recorded[Any], _draft: Draft[EpisodeRow]) -> EpisodeRow:
+    def begun(self, recorded: AnyRecorded, _draft: Draft[EpisodeRow]) -> EpisodeRow:
         """Return the row of an episode, or of a summary of some."""
         event: EpisodeStarted | SummaryEvent = recorded.data
         if isinstance(event, EpisodeStarted):
@@ -185,7 +185,7 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
             EpisodeRow, recorded, session_id=None, status=status, goal=_text(recorded)
         )
 
-    def changed(self, row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
+    def changed(self, row: EpisodeRow, recorded: AnyRecorded) -> EpisodeRow:
         """Return a row after an event about it."""
         event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
         if isinstance(event, StepAdded):
@@ -271,7 +271,7 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
         heading = "Result (failed)" if row.status == "failed" else "Result"
         return f"{heading}: {self.passage_text(row, row.result.label, events)}"
 
-    def data(self, row: EpisodeRow, events: Events) -> dict[str, Any]:
+    def data(self, row: EpisodeRow, events: Events) -> dict[str, object]:
         """Return an episode as JSON; its evicted steps in the order they left, as far as known.
 
         A summary is an episode without steps, and says what it was made of besides.

@@ -15,6 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Dropped, Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
@@ -133,7 +134,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], _draft: Draft[MemoryRow]) -> MemoryRow:
+    def begun(self, recorded: AnyRecorded, _draft: Draft[MemoryRow]) -> MemoryRow:
         """Return the row of a memory, or of a summary."""
         event, began = recorded.data, recorded.version
         if isinstance(event, Summary):
@@ -141,7 +142,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         parts = cut.digests(event.content, event.role)
         return new_row(MemoryRow, recorded, began=began, digests=parts)
 
-    def changed(self, row: MemoryRow, recorded: Recorded[Any]) -> MemoryRow:
+    def changed(self, row: MemoryRow, recorded: AnyRecorded) -> MemoryRow:
         """Return a row after an event about it alone."""
         event = recorded.data
         if isinstance(event, MemoryUpdated):
@@ -309,7 +310,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
             return self.summary_text(row, passage_label, events)
         return cut.passages(self.content(row, events), row.role)[index_of(passage_label)]
 
-    def data(self, row: MemoryRow, events: Events) -> Any:
+    def data(self, row: MemoryRow, events: Events) -> object:
         """Return the data of a summary; None for other memories."""
         return self.summary_data(row, events) if row.original_count else None
 

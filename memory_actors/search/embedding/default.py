@@ -43,6 +43,7 @@ from memory_actors.search.model.installed import (
     fingerprint,
     is_there,
 )
+from memory_actors.search.model.onnx_file import Array
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.onnx_minilm import Encoding, OnnxEmbedder
@@ -74,7 +75,7 @@ class DefaultEmbedder:
         self._precision: Precision = precision
         self._cache_dir = cache_dir
         self._loaded: OnnxEmbedder | None = None
-        self._numbers: dict[str, npt.NDArray[Any]] = {}
+        self._numbers: dict[str, Array] = {}
         """Arrays learned from general text, by the names of their files."""
         self._codebook: Codebook | None = None
         self._says: npt.NDArray[np.bool_] | None = None
@@ -201,8 +202,8 @@ class DefaultEmbedder:
         self,
         name: str,
         shape: tuple[int, ...],
-        compute: Callable[[], npt.NDArray[Any]],
-        kind: np.dtype[Any] = _FLOATS,
+        compute: Callable[[], Array],
+        kind: np.dtype[np.generic] = _FLOATS,
     ) -> npt.NDArray[Any]:
         if name not in self._numbers:
             path = self.folder / name
@@ -221,7 +222,7 @@ class DefaultEmbedder:
         return self._loaded
 
 
-def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any] | None:
+def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[np.generic]) -> Array | None:
     try:
         data = memoryview(path.read_bytes())
     except OSError:
@@ -233,7 +234,7 @@ def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArra
     return np.frombuffer(values, kind).reshape(shape)
 
 
-def _write(numbers: npt.NDArray[Any], path: Path) -> None:
+def _write(numbers: Array, path: Path) -> None:
     """Keep numbers; a directory that cannot be written only means computing them again."""
     values = numbers.tobytes()
     try:
@@ -288,7 +289,7 @@ class JoinedEmbedder:
     def prepare(self) -> None:
         """Load both models."""
         self._states.prepare()
-        prepare: Callable[[], Any] | None = getattr(self._vectors, "prepare", None)
+        prepare: Callable[[], object] | None = getattr(self._vectors, "prepare", None)
         if prepare is not None:
             prepare()
 

@@ -139,7 +139,7 @@ class InFlight:
         self._deadline_s = deadline_s
         self._alarm = asyncio.get_running_loop().call_later(deadline_s, self._end)
 
-    def __await__(self) -> Generator[Any, None, list[Outcome]]:
+    def __await__(self) -> Generator[object, None, list[Outcome]]:
         return self._come().__await__()
 
     async def _come(self) -> list[Outcome]:

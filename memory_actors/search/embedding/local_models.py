@@ -80,7 +80,7 @@ class OnnxFolder:
     def _is_first(self) -> bool:
         return self._said("1_Pooling", "config.json").get("pooling_mode_cls_token") is True
 
-    def _said(self, *names: str) -> Mapping[str, Any]:
+    def _said(self, *names: str) -> Mapping[str, object]:
         """Return the JSON object in a file beside the model; {} without one."""
         try:
             said = json.loads(self._folder.joinpath(*names).read_bytes())

@@ -238,7 +238,7 @@ def _session(path: Path) -> Any:
         ) from error
 
 
-def opened_session(path: Path) -> Any:
+def opened_session(path: Path) -> object:
     """Open any model from its file, as the default one is opened: one thread, on the CPU.
 
     :raises EmbedderError: the runtime cannot read it.

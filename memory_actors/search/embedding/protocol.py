@@ -6,7 +6,7 @@ index: another shape, numbers that are not finite, a vector of length 0.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +93,7 @@ class VectorForm:
         self._dimension = dimension
         self._told = False
 
-    def vectors(self, given: Any, count: int) -> Vectors:
+    def vectors(self, given: object, count: int) -> Vectors:
         """Return unit vectors float32 `[count, dimension]`.
 
         :raises WrongVectorsError: another shape, no numbers, not finite, or of length 0.
@@ -126,7 +126,7 @@ class VectorForm:
         return unit
 
 
-def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:
+def _numbers(given: object) -> npt.NDArray[np.floating] | None:
     try:
         array = np.asarray(given)
         if array.dtype == np.float32:

@@ -27,7 +27,7 @@ ASKS: Final = "query: "
 """Marks a question among texts, for models that tell those from what answers."""
 
 
-class Known(NamedTuple):
+class Facts(NamedTuple):
     """The facts about a model: none about one that is not in `MODELS`."""
 
     dimension: int | None = None
@@ -35,14 +35,14 @@ class Known(NamedTuple):
     before_text: str = ""
 
 
-MODELS: Final[Mapping[str, Known]] = {
-    "text-embedding-3-small": Known(1536),
-    "text-embedding-3-large": Known(3072),
-    "text-embedding-ada-002": Known(1536),
-    "nomic-embed-text": Known(768, "search_query: ", "search_document: "),
-    "mxbai-embed-large": Known(1024, "Represent this sentence for searching relevant passages: "),
-    "all-minilm": Known(384),
-    "bge-m3": Known(1024),
+MODELS: Final[Mapping[str, Facts]] = {
+    "text-embedding-3-small": Facts(1536),
+    "text-embedding-3-large": Facts(3072),
+    "text-embedding-ada-002": Facts(1536),
+    "nomic-embed-text": Facts(768, "search_query: ", "search_document: "),
+    "mxbai-embed-large": Facts(1024, "Represent this sentence for searching relevant passages: "),
+    "all-minilm": Facts(384),
+    "bge-m3": Facts(1024),
 }
 
 
@@ -59,7 +59,7 @@ class ServedEmbedder:
     def __init__(self, model: str, *, base_url: str, api_key: str | None):
         self.host = checked_host(base_url, "an embedder needs a URL like http://localhost:8080/v1")
         self._model = model
-        self._known = MODELS.get(model.removesuffix(":latest"), Known())
+        self._known = MODELS.get(model.removesuffix(":latest"), Facts())
         self._dimension = self._known.dimension
         self._openai = openai_client("this embedder")
         self._client = self._openai.OpenAI(

@@ -61,8 +61,8 @@ _ORDER: Final = ("eq", "in", *GROUPS, "contains", *_BOUNDS, "exists")
 """The order in which the parts of an `and` are asked."""
 _OPAQUE: Final = (list, dict)
 
-Fields = Mapping[str, Any]
-Limits = Sequence[tuple[str, Any]]
+Fields = Mapping[str, object]
+Limits = Sequence[tuple[str, object]]
 """The ends of a range: operators with what they compare with."""
 
 
@@ -239,7 +239,7 @@ class FieldIndex:
     def _all_of(self, parts: Sequence[FilterPart], most: float) -> Candidates | None:
         """Return the rows that match all parts, those asked first that leave the fewest."""
         keys: AbstractSet[int] | None = None
-        exact, ranges = True, dict[str, list[tuple[str, Any]]]()
+        exact, ranges = True, dict[str, list[tuple[str, object]]]()
         for part in parts:
             if part.name in _BOUNDS:
                 ranges.setdefault(part.path, []).append((part.name, part.operand))
@@ -270,7 +270,7 @@ class _Column:
         self._keys: dict[Hashable, tuple[int] | Posting] = {}  # for one, a quarter of a set
         self._entries = 0
         self._several = 0  # rows with more than one value
-        self._ordered: dict[type, list[Any]] = {}
+        self._ordered: dict[type, list[object]] = {}
         self.done: set[int] | None = set()
         """The rows that it has, until it has all."""
 
@@ -371,13 +371,13 @@ class _Column:
         parts = [self._between([limit]) for limit in limits] if apart else [self._between(limits)]
         return [partial(self._within, values) for values in sorted(parts, key=len)]
 
-    def _within(self, values: Sequence[Any], most: float) -> Candidates | None:
+    def _within(self, values: Sequence[object], most: float) -> Candidates | None:
         cost = len(values) * (2 + self._entries / max(1, len(self._keys)))
         if cost > most:
             return None
         return Candidates(frozenset[int]().union(*[self._keys[value] for value in values]), True)
 
-    def _between(self, limits: Limits) -> list[Any]:
+    def _between(self, limits: Limits) -> list[object]:
         """Return the values within limits of one kind: none, if it has no order."""
         kind = _limit_kind(limits[0][1])
         if kind is None:
@@ -400,21 +400,21 @@ class _Column:
         return self._keys.get(token, ())
 
 
-def _reader(path: str) -> Callable[[Fields], Sequence[Any]]:
+def _reader(path: str) -> Callable[[Fields], Sequence[object]]:
     if "." not in path:
         return lambda fields: (fields[path],) if path in fields else ()
     steps = steps_of(path)
     return lambda fields: list(values_at(fields, steps, 0))
 
 
-def _token(value: Any) -> Hashable:
+def _token(value: object) -> Hashable:
     """Return the key of a value: itself, (true,) as true would be 1, its type for others."""
     if isinstance(value, _OPAQUE):
         return list if isinstance(value, list) else dict
     return (value,) if value.__class__ is bool else value
 
 
-def _tokens(value: Any) -> Sequence[Hashable]:
+def _tokens(value: object) -> Sequence[Hashable]:
     """Return the token of a value, and (list, token) for each scalar in a list."""
     if not isinstance(value, list):
         return (_token(value),)
@@ -431,12 +431,12 @@ def _places(token: Hashable) -> Iterator[tuple[type, Any]]:
         yield TimeSpan, (span.first, token)
 
 
-def _limit_kind(limit: Any) -> type | None:
+def _limit_kind(limit: object) -> type | None:
     """Return the kind of the values that a limit is compared with."""
     return TimeSpan if time_span(limit) else _kind(_token(limit))
 
 
-def _bound(ordered: Sequence[Any], name: str, limit: Any) -> int:
+def _bound(ordered: Sequence[Any], name: str, limit: object) -> int:
     span = time_span(limit)
     if span is None:
         return _BOUNDS[name](ordered, limit)

@@ -43,7 +43,7 @@ _HAS_PRIVATE: Final = hasattr(mmap, "MAP_PRIVATE")
 _NO_LABELS: Final = np.empty(0, np.int64)
 
 Rows = npt.NDArray[np.intp]
-C = TypeVar("C", bound=npt.NDArray[Any])
+C = TypeVar("C", bound=npt.NDArray[np.generic])
 
 
 def zeros(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -23,7 +23,7 @@ many as fit `bytes_max`, one behind another; the others are fetched by whoever m
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -138,14 +138,14 @@ class _Frequencies:
         places = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
         return np.where(ids[places] == token_ids, counts[places], 0) + changes
 
-    def _take(self, ids: TokenIds, counts: npt.NDArray[np.integer[Any]]) -> None:
+    def _take(self, ids: TokenIds, counts: npt.NDArray[np.integer]) -> None:
         """Let these be the counts. Another thread may look meanwhile."""
         if len(ids) > FEW_TOKENS_MAX:
             self._many, self._few = self._column(ids, counts), None
         else:
             self._few = _Few(ids, counts.astype(np.int32), {})
 
-    def _column(self, ids: TokenIds, counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int32]:
+    def _column(self, ids: TokenIds, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         column = zeros(_TOKENS, np.int32)
         column[ids] = counts
         return column

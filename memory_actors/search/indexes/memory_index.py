@@ -37,7 +37,7 @@ from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.graph import Graph
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed
-from memory_actors.search.indexes.pending import EmbeddedText, Pending
+from memory_actors.search.indexes.pending import EmbeddedText, PendingPassages
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.traits import Trait, spoken, times
 from memory_actors.search.indexes.words import words
@@ -85,7 +85,7 @@ class MemoryIndex:
         self._find = find
         self._version = version
         self._waiting: dict[int, _Waiting] = {}  # by label
-        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
+        self.pending = PendingPassages(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
         self.synced: Any = None
         """Set by retrieval for an index in memory: the state that the index was last synced with.
@@ -150,7 +150,7 @@ class MemoryIndex:
             self._describe(row, after)
             self.fields.follow(self.traits.owners.of(row.memory_id), *fields)
 
-    def _fields(self, row: Row | None, passages: Sequence[Passage]) -> Mapping[str, Any] | None:
+    def _fields(self, row: Row | None, passages: Sequence[Passage]) -> Mapping[str, object] | None:
         return row.shown_metadata if row is not None and passages else None
 
     def _forget(self, label: int, chain: str | None) -> None:
@@ -364,7 +364,7 @@ class MemoryIndex:
 
     # --- files
 
-    async def load(self, state: Any) -> None:
+    async def load(self, state: object) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
         files = self._files
         assert files is not None, "what is not kept on disk is not loaded from it"

@@ -40,7 +40,7 @@ Settle = Callable[[Mapping[bytes, EmbeddedText]], None]
 """Indexes texts, by digest, and takes them from here."""
 
 
-class Pending:
+class PendingPassages:
     """The passages that wait for their vectors, by digest, in the order they came."""
 
     def __init__(

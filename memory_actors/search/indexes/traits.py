@@ -182,7 +182,7 @@ class Traits:
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = Columns._make(np.zeros(0, kind) for kind in _COLUMNS)
         self._years: dict[int, int] = {}  # how many passages are of a year
-        self.held: tuple[Any, Any] = (None, None)
+        self.held: tuple[object, object] = (None, None)
         """The last result of `Parts.held`, and its rows."""
 
     @property
@@ -249,7 +249,7 @@ class Traits:
         year = date.fromordinal(min(max(day, 1), _LAST_DAY)).year
         self._years[year] = self._years.get(year, 0) + change
 
-    def _values(self, trait: Trait) -> tuple[Any, ...]:
+    def _values(self, trait: Trait) -> tuple[object, ...]:
         said = trait.spoken
         speaker = NONE if said.speaker is None else self._named.of(said.speaker)
         if speaker != NONE:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from operator import is_
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -172,7 +171,7 @@ class UserIndexes:
         """Embed again what a query missed the token states of; say whether there was any."""
         return any([await index.recovered() for _, index in self.of(kinds)])
 
-    async def load(self, kind: Kind, state: Any) -> None:
+    async def load(self, kind: Kind, state: object) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
         if any(indexed(kind, row) for row in kind.indexed_rows(state)):  # the first says
             await self.made(kind).load(state)

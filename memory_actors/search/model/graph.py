@@ -33,7 +33,6 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +41,7 @@ from memory_actors.search.model.installed import DIMENSION, TOKENS_MAX, Precisio
 from memory_actors.search.model.onnx_file import (
     FLOAT,
     INT64,
+    Array,
     Attribute,
     OnnxNode,
     Port,
@@ -126,7 +126,7 @@ class _Builder:
         self.weights = weights
         self.precision = precision
         self.nodes: list[OnnxNode] = []
-        self.constants: dict[str, npt.NDArray[Any]] = {}
+        self.constants: dict[str, Array] = {}
 
     def op(self, kind: str, *inputs: str, output: str = "", **attributes: Attribute) -> str:
         output = output or f"{kind}_{len(self.nodes)}"
@@ -138,7 +138,7 @@ class _Builder:
         self.nodes.append(OnnxNode("Split", [value], outputs, {"axis": -1, "num_outputs": parts}))
         return outputs
 
-    def constant(self, name: str, array: npt.NDArray[Any]) -> str:
+    def constant(self, name: str, array: Array) -> str:
         self.constants.setdefault(name, np.asarray(array, order="C"))
         return name
 

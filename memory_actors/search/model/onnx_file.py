@@ -19,7 +19,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Attribute: TypeAlias = float | int | Sequence[int]
 
 FLOAT, INT64 = 1, 7
-TYPES: Final[Mapping[int, np.dtype[Any]]] = {
+TYPES: Final[Mapping[int, np.dtype[np.generic]]] = {
     FLOAT: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1"), 6: np.dtype("<i4"),
     INT64: np.dtype("<i8"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ Calls that are not about one user (events, totals, the past) are answered from t
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Node:
         server: OwnerServer,
         placement: LeasedPlacement,
         peers: Peers,
-        close: Callable[[], Coroutine[Any, Any, None]],
+        close: Callable[[], Awaitable[None]],
     ):
         self.answering = server.answering
         self.memory = server.answering.memory
@@ -106,11 +106,11 @@ class Node:
             return await self._purge_everywhere(**arguments(invocation))
         return await self._here(invocation, asked)
 
-    async def _carried_out(self, operation: str, on: On, given: Mapping[str, Any]) -> Any:
+    async def _carried_out(self, operation: str, on: On, given: Mapping[str, object]) -> object:
         """Carry out an operation on a user's memory for another operation that goes on here."""
         return await self.call(Invocation(operation, on, (), given))
 
-    async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
+    async def iterate(self, invocation: Invocation) -> AsyncIterator[object]:
         """Yield what an operation does; where the user moves meanwhile, what was not yielded."""
         self._check_here()
         stream = _stream(invocation)
@@ -132,11 +132,11 @@ class Node:
 
     def _items(self, route: "_Route", invocation: Invocation) -> AsyncIterator[Any]:
         if (address := route.address) is None:
-            found: AsyncIterator[Any] = self._carried_out_here(invocation)
+            found: AsyncIterator[object] = self._carried_out_here(invocation)
             return found
         return self.peers.at(address).iterate(invocation, Asked(next(self._numbers)))
 
-    def at_once(self, invocation: Invocation) -> Any:
+    def at_once(self, invocation: Invocation) -> object:
         """Carry out an operation that is not awaited: here, for it reads no user."""
         return self._carried_out_here(invocation)
 
@@ -182,7 +182,7 @@ class Node:
 
     # --- here or elsewhere
 
-    async def _anywhere(self, stream: str, invocation: Invocation, asked: Asked) -> Any:
+    async def _anywhere(self, stream: str, invocation: Invocation, asked: Asked) -> object:
         after = self.position
         route = _Route(self, stream)
         while True:
@@ -359,7 +359,7 @@ def together(one: CompactionReport, other: CompactionReport) -> CompactionReport
     )
 
 
-async def _awaited(value: object) -> Any:
+async def _awaited(value: object) -> object:
     return await value if asyncio.iscoroutine(value) else value
 
 

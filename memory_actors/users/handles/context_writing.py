@@ -86,7 +86,7 @@ class ContextWriting(Handle):
         self,
         row: BlockRow,
         content: str | None,
-        metadata: dict[str, Any] | None,
+        metadata: dict[str, object] | None,
         _pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         command = commands.EditEntry(

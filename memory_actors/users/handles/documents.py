@@ -40,7 +40,7 @@ from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_COLLECTION = "default"
 
-Valued = tuple[DocumentRow, Any]
+Valued = tuple[DocumentRow, object]
 
 
 class Documents(Handle):
@@ -53,7 +53,7 @@ class Documents(Handle):
     async def put(
         self,
         collection: str,
-        document: Mapping[str, Any],
+        document: Mapping[str, object],
         *,
         key: str | None = None,
         metadata: Metadata | None = None,
@@ -116,7 +116,7 @@ class Documents(Handle):
     async def find(
         self,
         collection: str = DEFAULT_COLLECTION,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
         *,
         order_by: str | Sequence[str] | None = None,
         limit: int = 100,
@@ -143,7 +143,7 @@ class Documents(Handle):
     async def count(
         self,
         collection: str = DEFAULT_COLLECTION,
-        filters: Mapping[str, Any] | None = None,
+        filters: Mapping[str, object] | None = None,
     ) -> int:
         """Return how many documents of a collection match: `filters` is as in `find`.
 
@@ -179,7 +179,7 @@ class Documents(Handle):
         self,
         row: DocumentRow,
         content: str | None,
-        metadata: dict[str, Any] | None,
+        metadata: dict[str, object] | None,
         pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
@@ -243,14 +243,14 @@ def _document(row: DocumentRow, value: object, provenance: Provenance) -> Docume
     )
 
 
-def checked_document(value: object) -> tuple[dict[str, Any], str]:
+def checked_document(value: object) -> tuple[dict[str, object], str]:
     """Return a copy of a document, and its JSON.
 
     :raises InvalidInputError: it is not a JSON object, or over 15 MiB.
     """
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"a document must be a dict, not {type(value).__name__}")
-    copy: dict[str, Any] = json_copy(value, "document")
+    copy: dict[str, object] = json_copy(value, "document")
     said = value_json(copy)
     # The log has it as MessagePack, which takes more than JSON for numbers.
     size_bytes = max(len(said.encode()), len(msgspec.msgpack.encode(copy)))
@@ -261,7 +261,7 @@ def checked_document(value: object) -> tuple[dict[str, Any], str]:
     return copy, said
 
 
-def _as_document(content: str) -> dict[str, Any]:
+def _as_document(content: str) -> dict[str, object]:
     try:
         value = msgspec.json.decode(plain(content))
     except (msgspec.DecodeError, RecursionError):

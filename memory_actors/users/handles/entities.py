@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import anyio.to_thread
 
@@ -11,6 +11,7 @@ from memory_actors.base.records import (
     Direction,
     Entity,
     Item,
+    JsonObject,
     Metadata,
     Neighbour,
     Receipt,
@@ -285,14 +286,14 @@ class EntityGraph(Handle):
         )
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self, row: object, content: str | None, metadata: JsonObject | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata, pinned)
         if not isinstance(row, entity.EntityRow):
             command = derived(entity.UpdateRelationship, command)
         return command, texts
 
-    def _found_by(self, row: Any, content: str) -> str:
+    def _found_by(self, row: object, content: str) -> str:
         if isinstance(row, entity.EntityRow):
             return observation_text(row.name, content)
         return content
@@ -304,7 +305,7 @@ class EntityGraph(Handle):
 
     def _walk(
         self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         at_us = time_us(as_of, "as_of")
         now_us = self._scope.now_us() if at_us is None else at_us
         return {

@@ -86,7 +86,7 @@ class Handle(Writing, metaclass=ABCMeta):
         """Add one memory, given as a text. See `_check_item`."""
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self, row: Any, content: str | None, metadata: dict[str, object] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         """Return the command that changes what is not None of a memory, and its new texts."""
         texts = [] if content is None else [self._found_by(row, content)]
@@ -131,7 +131,7 @@ class Handle(Writing, metaclass=ABCMeta):
         if not hasattr(row, "pinned"):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
-    def _updated(self, row: Any, written: Written) -> Receipt:
+    def _updated(self, row: Row, written: Written) -> Receipt:
         return self._receipt(row.memory_id, "update", written, whose=self._whose(row))
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 import msgspec
 
 from eventlog import Dropped, Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
@@ -123,7 +124,7 @@ class LongTermMemory(Summarized):
         """Return a fact of no session, ready to be added."""
         return msgspec.structs.replace(self._checked(item, now_us), session_id=None)
 
-    async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[Recorded[Any]]:
+    async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[AnyRecorded]:
         new: Sequence[MemoryAdded] = ()
         if isinstance(command, Extract):
             new = command.add.memories
@@ -156,7 +157,7 @@ class LongTermMemory(Summarized):
         self,
         row: MemoryRow,
         content: str | None,
-        metadata: dict[str, Any] | None,
+        metadata: dict[str, object] | None,
         pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata, pinned)
@@ -297,7 +298,7 @@ def _request(command: AddMemories) -> bytes:
     return hashlib.sha256(msgspec.json.encode(said)).digest()
 
 
-_CHECKS: Mapping[Any, Callable[[Any, str], Any]] = {
+_CHECKS: Mapping[object, Callable[[object, str], Any]] = {
     str | None: check_optional_name,
     bool: check_flag,
     int: partial(check_count, least=1),

@@ -74,7 +74,7 @@ class Redacting:
                 setattr(cls, name, redacting(method))
 
 
-def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[object]]:
     """Return an operation that masks its arguments."""
     returned = method.__annotations__.get("return")
     kinds = (returned, *get_args(returned))
@@ -92,7 +92,7 @@ def redacting(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
         given = [*zip(names, (*args, *kwargs.values()), strict=True)]
         key = next((value for name, value in given if name == "key"), None)
 
-        def work() -> list[Any]:
+        def work() -> list[object]:
             return [masking.field(name, value, key) for name, value in given]
 
         masked = await anyio.to_thread.run_sync(work) if _is_long(given) else work()

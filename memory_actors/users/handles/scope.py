@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from eventlog import EventStore, Recorded
+from eventlog import EventStore
+from eventlog.core.records import AnyRecorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import ActorUse, Runtime
@@ -64,7 +65,7 @@ class Services:
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
     reranking: Reranking | None = None
-    elsewhere: Callable[[str, On, Mapping[str, Any]], Awaitable[Any]]
+    elsewhere: Callable[[str, On, Mapping[str, object]], Awaitable[object]]
     """Carries out an operation on a user's memory, wherever that is."""
     redaction: "UserRedaction | None" = None
     """Masks what callers say; None: nothing is masked."""
@@ -116,7 +117,7 @@ class Scope:
         """Of the user's memories."""
         return self.services.embeddings.of(self.stream)
 
-    def changed(self, **fields: Any) -> Self:
+    def changed(self, **fields: object) -> Self:
         """Return a copy for a handle with other fields. See `On`."""
         scope = copy(self)
         scope._speak(replace(self.on, **fields))  # noqa: SLF001 - its own
@@ -194,7 +195,7 @@ class Scope:
         await self.services.log.flush()  # working memory is acknowledged before it is in the log
         return await self.services.log.versions_about(self.stream, memory_id)
 
-    async def events_about(self, memory_id: str) -> list[Recorded[Any]]:
+    async def events_about(self, memory_id: str) -> list[AnyRecorded]:
         """Return the events about a memory, in order; of a dropped one, since when it is."""
         versions = await self.versions_about(memory_id)
         return await self.services.log.read_versions(self.stream, versions, dropped="mark")
@@ -289,7 +290,7 @@ class Scope:
         stream, meta = recall_stream_of(self.user_id), self._meta("Retrieve")
         await self.services.recalls.keep(stream, query, memory_ids, meta, live.epoch)
 
-    async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
+    async def unattended(self, work: Coroutine[object, object, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
 
         def ended(task: asyncio.Task[None]) -> None:

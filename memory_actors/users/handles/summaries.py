@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
 from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Memory, Receipt
+from memory_actors.base.records import JsonObject, Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
 from memory_actors.kinds.compacting import (
     CompactedKind,
@@ -89,7 +89,7 @@ class Summarized(Handle):
         """
 
 
-def summary_text(content: str) -> dict[str, Any]:
+def summary_text(content: str) -> dict[str, object]:
     """Return the fields that follow from the text of a summary."""
     size_bytes = content_bytes(content)
     content = plain(content)
@@ -102,7 +102,7 @@ def summary_text(content: str) -> dict[str, Any]:
     }
 
 
-def checked_summary(memory: Memory, said: type[D]) -> tuple[D, dict[str, Any]]:
+def checked_summary(memory: Memory, said: type[D]) -> tuple[D, JsonObject]:
     """Return the exported data of a summary, and the fields of the `SummaryPut` of it.
 
     :raises InvalidInputError: it does not say what it was made of.

@@ -13,13 +13,12 @@ nothing is superseded, and that is all.
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from eventlog import Recorded
 from eventlog.core.logs import get_logger
-from eventlog.core.records import to_datetime
+from eventlog.core.records import AnyRecorded, to_datetime
 from memory_actors.actors.asking import Reply
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import LEVELS, least
@@ -94,7 +93,7 @@ async def _pairs(
     scope: Scope,
     live: LiveUser,
     deciding: Superseding,
-    events: Sequence[Recorded[Any]],
+    events: Sequence[AnyRecorded],
     ahead: Reach | None,
 ) -> list[Pair]:
     """Return the supersessions to record for memories with a new text."""

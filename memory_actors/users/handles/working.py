@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.records import Item, JsonObject, Metadata, Receipt
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -28,7 +28,7 @@ class WorkingMemory(Handle):
     async def set(
         self,
         key: str,
-        value: Any,
+        value: object,
         *,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
@@ -55,7 +55,7 @@ class WorkingMemory(Handle):
             await self.get(key)  # setting it to what it is was a use, too
         return receipt
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """Return a key's value, which counts as a use of it; `default` if there is none."""
         with self._scope.measured("GetKey", working.KIND.NAME):
             async with self._scope.live() as live:
@@ -74,7 +74,7 @@ class WorkingMemory(Handle):
         written = await self._write(command)
         return self._receipt(written.events[0].memory_id, "delete", written)
 
-    async def items(self) -> dict[str, Any]:
+    async def items(self) -> JsonObject:
         """Return all keys and values, in the order they were last set; a use of none of them."""
         with self._scope.measured("Items", working.KIND.NAME):
             rows = working.KIND.rows((await self._scope.state()).working)

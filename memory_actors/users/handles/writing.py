@@ -11,13 +11,12 @@ from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import msgspec
 
-from eventlog import Recorded
 from eventlog.core.logs import get_logger
-from eventlog.core.records import DAY_US
+from eventlog.core.records import DAY_US, AnyRecorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
@@ -132,7 +131,7 @@ class Writing(Redacting):
         rewords = any(getattr(command, name) for name in command.rewords)
         if not (isinstance(command, Add) or rewords) or getattr(command, "approves", None):
             return command
-        said: dict[str, Any] = {}
+        said: dict[str, object] = {}
         at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)
         if isinstance(command, Add) and at_us is not None:
             said["expires_at_us"] = at_us
@@ -270,7 +269,7 @@ class Writing(Redacting):
         return reply
 
     async def _index(
-        self, live: LiveUser, requests: Sequence[EmbeddingRequest], events: Sequence[Recorded[Any]]
+        self, live: LiveUser, requests: Sequence[EmbeddingRequest], events: Sequence[AnyRecorded]
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         lacking = list[EmbedderError]()

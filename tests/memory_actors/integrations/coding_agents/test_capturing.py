@@ -23,8 +23,13 @@ from memory_actors import sync as blocking
 from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing, storing
-from memory_actors.integrations.coding_agents.capturing import Captured, Session, backfill, capture
-from memory_actors.integrations.coding_agents.hook import Command, at_prompt, at_start, event_of
+from memory_actors.integrations.coding_agents.capturing import (
+    Captured,
+    HostSession,
+    backfill,
+    capture,
+)
+from memory_actors.integrations.coding_agents.hook import HookCommand, at_prompt, at_start, event_of
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import changes_of, plugin_directory
 from memory_actors.integrations.coding_agents.private import Cleaner
@@ -33,9 +38,9 @@ from memory_actors.integrations.coding_agents.readers import reader_of, transcri
 from memory_actors.integrations.coding_agents.transcripts import (
     EPOCH,
     LINE_BYTES_MAX,
+    AgentReply,
     Prompt,
     Ran,
-    Reply,
     Turn,
     lines,
     turns,
@@ -46,7 +51,7 @@ from memory_actors.sharing.asking import OwnerFailed
 from memory_actors.users.handles.episodes import Episodes
 from tests.memory_actors.server.helpers import serving, until
 
-HOOK = Command("", "").hook("")[:5]
+HOOK = HookCommand("", "").hook("")[:5]
 
 
 @pytest.fixture
@@ -238,14 +243,14 @@ async def test_a_backfill_stores_each_message_once(
 def said(number: int, reply: str | None = None, *runs: Ran) -> Turn:
     """Return a turn of a session."""
     time = EPOCH + timedelta(minutes=number)
-    replied = None if reply is None else Reply(reply, time)
+    replied = None if reply is None else AgentReply(reply, time)
     return Turn(Prompt(f"p{number}", f"prompt {number}", time), runs, replied)
 
 
 @pytest.mark.anyio
 async def test_a_session_is_captured_turn_by_turn(shop: Path, open_memory: Any) -> None:
     """The summary follows, and a reply that came late takes the place of the one before."""
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
 
@@ -276,7 +281,7 @@ async def test_a_summary_is_rewritten_only_where_it_is_asked_for(
     shop: Path, open_memory: Any
 ) -> None:
     """Once a session and once at its end: each version is an event of up to 1 KB."""
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
         for number in (1, 2, 3):
@@ -308,7 +313,7 @@ async def test_a_model_that_is_set_writes_a_long_summary(
 
     turns_ = [said(number, "We decided to use one writer. " * 30) for number in range(3)]
     async with open_memory() as memory:
-        session, project = Session("codex", "s"), project_of(str(shop))
+        session, project = HostSession("codex", "s"), project_of(str(shop))
         model = CallableSummarizer(asked)
         await capture(memory, project, session, turns_, summarizer=model)
         user = memory.user(project.user_id)
@@ -396,7 +401,7 @@ def test_a_team_shares_the_memory_of_a_project(
 async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) -> None:
     turns_ = [said(number, "我们决定使用单个写入者。" * 50) for number in range(3)]
     async with open_memory() as memory:
-        await capture(memory, project_of(str(shop)), Session("codex", "s"), turns_)
+        await capture(memory, project_of(str(shop)), HostSession("codex", "s"), turns_)
         user = memory.user(project_of(str(shop)).user_id)
         (summary,) = await user.list_memories(filters={"kind": "session summary"})
 
@@ -405,7 +410,7 @@ async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) ->
 
 @pytest.mark.anyio
 async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) -> None:
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
         await capture(memory, project, session, [said(1, "my salary", Ran("sh", "ls"))])
@@ -419,7 +424,7 @@ async def test_what_was_purged_does_not_come_back(shop: Path, open_memory: Any) 
 @pytest.mark.anyio
 async def test_a_text_that_is_refused_costs_itself_alone(shop: Path, open_memory: Any) -> None:
     """For example, a prompt changes if `.env` gets a value that has to be removed from it."""
-    session, project = Session("codex", "s"), project_of(str(shop))
+    session, project = HostSession("codex", "s"), project_of(str(shop))
     odd = said(1, "done", Ran("sh", "  "), Ran("", file="a.py"))
     async with open_memory() as memory:
         user = memory.user(project.user_id)
@@ -445,7 +450,7 @@ async def test_where_no_episodes_are_taken_turns_are(
     monkeypatch.setattr(Episodes, "put", refused)
     async with open_memory() as memory:
         turn = said(1, "done", Ran("sh", "ls"))
-        done = await capture(memory, project_of(str(shop)), Session("codex", "s"), [turn])
+        done = await capture(memory, project_of(str(shop)), HostSession("codex", "s"), [turn])
 
     assert done == Captured(turns=1, memories=2, episodes=0)
 
@@ -455,7 +460,7 @@ async def test_an_episode_keeps_the_last_of_many_steps(shop: Path, open_memory: 
     runs = [Ran("sh", f"make {number}") for number in range(1, 71)]
     async with open_memory() as memory:
         await capture(
-            memory, project_of(str(shop)), Session("codex", "s"), [said(1, "done", *runs)]
+            memory, project_of(str(shop)), HostSession("codex", "s"), [said(1, "done", *runs)]
         )
         (episode,) = await memory.user(project_of(str(shop)).user_id).episodes.recent("codex")
 
@@ -527,7 +532,7 @@ def test_a_project_is_named_by_the_host_and_path_of_its_remote(
 @pytest.mark.parametrize("host", [name for name in HOSTS if name != "claude-code"])
 def test_uninstalling_leaves_the_files_of_a_host_as_they_were(host: str, home: Path) -> None:
     """Also where somebody has hooks, servers and rules of their own in them."""
-    command = Command("/data", "ada")
+    command = HookCommand("/data", "ada")
     paths = [change.path for change in files_of(host, command)]
     assert all(path.is_relative_to(home) for path in paths)
     theirs = {
@@ -553,7 +558,7 @@ def test_uninstalling_leaves_the_files_of_a_host_as_they_were(host: str, home: P
     assert [path.read_text() for path in kept] == [theirs[path.suffix] for path in kept]
 
 
-def files_of(host: str, command: Command | None) -> list[Any]:
+def files_of(host: str, command: HookCommand | None) -> list[Any]:
     return [*changes_of(host, command)]
 
 
@@ -565,7 +570,7 @@ def test_hooks_of_others_stay(host: str, home: Path) -> None:
     path.write_text(json.dumps({"hooks": {"SessionStart": [other]}}, indent=2) + "\n")
     before = path.read_bytes()
 
-    for change in changes_of(host, Command("/data", "ada", "https://team.example")):
+    for change in changes_of(host, HookCommand("/data", "ada", "https://team.example")):
         change.write()
     installed = json.loads(path.read_text())["hooks"]
     for change in changes_of(host, None):
@@ -579,7 +584,7 @@ def test_hooks_of_others_stay(host: str, home: Path) -> None:
 
 def test_each_host_is_configured_in_its_own_form(home: Path) -> None:
     """As its documentation shows it."""
-    command = Command("/data", "ada")
+    command = HookCommand("/data", "ada")
 
     def written(host: str, number: int) -> str:
         change = files_of(host, command)[number]
@@ -600,7 +605,7 @@ def test_each_host_is_configured_in_its_own_form(home: Path) -> None:
 def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> None:
     """Somebody put a hook of their own beside ours; and into a member that holds no list."""
     path = config_path("codex").with_name("hooks.json")
-    for change in changes_of("codex", Command("/data", "ada")):
+    for change in changes_of("codex", HookCommand("/data", "ada")):
         change.write()
     read = json.loads(path.read_text())
     theirs = {"type": "command", "command": "theirs"}
@@ -612,7 +617,7 @@ def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> Non
 
     assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
     path.write_text('{"hooks": {"Stop": {"command": "theirs"}}}')
-    for command in (None, Command("/data", "ada")):
+    for command in (None, HookCommand("/data", "ada")):
         with pytest.raises(InvalidInputError, match="'Stop' of its hooks is no list"):
             changes_of("codex", command)
 
@@ -620,7 +625,7 @@ def test_hooks_that_were_edited_by_hand_keep_what_is_not_ours(home: Path) -> Non
 def test_codex_is_configured_where_it_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
 
-    paths = [change.path for change in files_of("codex", Command("/data", "ada"))]
+    paths = [change.path for change in files_of("codex", HookCommand("/data", "ada"))]
 
     assert paths == [home / "elsewhere" / name for name in ("config.toml", "hooks.json")]
 
@@ -781,7 +786,7 @@ async def test_what_does_not_fit_makes_room_for_what_does(shop: Path, open_memor
         user = memory.user(project.user_id)
         await user.context.add("Rules", "Another rule. " * 400)
         await user.context.add("Rules", "Be brief.")
-        await capture(memory, project, Session("codex", "s"), [said(1, "done one")])
+        await capture(memory, project, HostSession("codex", "s"), [said(1, "done one")])
         started = await at_start([user])
         told = await at_prompt([user], "done one " * 20_000, "other", 0.0)
 
@@ -797,13 +802,13 @@ def test_a_hook_opens_the_store_if_its_owner_is_about_to_close(
     def closing(_: object) -> None:
         raise OwnerFailed("SystemClosedError: the memory system is closing: try again")
 
-    monkeypatch.setattr(hook, "Owner", closing)
+    monkeypatch.setattr(hook, "OwnerConnection", closing)
     monkeypatch.setattr(storing, "work", lambda *_: "from the store")
     sent = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
     event = event_of("claude-code", json.dumps(sent).encode())
     assert event is not None
 
-    told = hook.answer(event, Command(str(home / "memory")))
+    told = hook.answer(event, HookCommand(str(home / "memory")))
 
     assert told is not None
     assert told["hookSpecificOutput"]["additionalContext"] == "from the store"
