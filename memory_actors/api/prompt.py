@@ -5,15 +5,14 @@ sentences where they fit.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from memory_actors.base.errors import NotFoundError
+from eventlog.core.records import to_us
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.reports import QUOTED, Context, ContextPart
 from memory_actors.base.tokens import TokenCounter, most
@@ -26,7 +25,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.choosing import Folding
+from memory_actors.search.choosing import Folding, asked_until_us
 from memory_actors.search.indexes.words import words
 from memory_actors.search.query import asks_of_past
 
@@ -37,7 +36,6 @@ CONTEXT_MESSAGES = 6  # what was said last: three exchanges
 CONTEXT_MEMORIES = 5
 MEMORY_TOKENS = 32  # of one in a prompt, at least, with its time and its quotes
 ITEM_SHARE = 2  # an item takes at most a half of a budget, unless somebody says how much
-SUMMARY_SCORE_MIN = 0.05  # a summary that answers less likely than this is noise
 FILLED = 0.9  # of a budget: if whole texts fill less, a part of one fills the rest
 ORDER: Final = ("document", "message", "memory", "compressed")
 
@@ -51,6 +49,7 @@ class Ask(NamedTuple):
     token_budget: int | None
     max_item_tokens: int | None
     document: ContextPart | None
+    now_us: int
 
 
 class _Said(NamedTuple):
@@ -70,7 +69,7 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
     folding = Folding()
     folding.leave_out(ask.query)
     messages = await user.short_term.messages(ask.session_id, last=2 * CONTEXT_MESSAGES)
-    newest = [one for one in reversed(messages) if folding.is_new(one)][:CONTEXT_MESSAGES]
+    newest = islice(filter(folding.is_new, reversed(messages)), CONTEXT_MESSAGES)
     said = [_Said(_part(one, "message"), one.role) for one in newest]
     found = await _remembered(user, ask, folding, len(messages))
     wanted = [] if ask.document is None else [_Said(ask.document)]
@@ -84,7 +83,7 @@ async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context
 
 async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:
     """Return the best memories and summaries; those that are over only where the past is asked."""
-    limit, past = CONTEXT_MEMORIES, asks_of_past(ask.query)
+    limit = CONTEXT_MEMORIES
     if ask.limit is not None:
         limit = check_top_k(ask.limit)
     elif ask.token_budget is not None:
@@ -92,44 +91,39 @@ async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: 
     asked = min(limit + messages + 1, TOP_K_MAX)  # some of what is found was just said
     while True:
         hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
-        current = [hit for hit in hits if past or hit.superseded_by is None]
+        current = _held(ask, hits)
         if len(current) >= limit or len(hits) < asked or asked == TOP_K_MAX:
             break
         asked = min(4 * asked, TOP_K_MAX)
-    heard = [hit for hit in current if hit.source != "compressed" or hit.score >= SUMMARY_SCORE_MIN]
-    best = sorted(filter(folding.is_new, heard), key=attrgetter("score"), reverse=True)[:limit]
-    known: dict[tuple[str | None, str], Memory] = {(hit.scope, hit.memory_id): hit for hit in hits}
-    found = []
-    for hit in best:
-        part = _part(hit, hit.source, hit.score)
-        if (newer := hit.superseded_by) is not None:
-            with suppress(NotFoundError):  # it went meanwhile
-                there = hit.scope, newer
-                known[there] = known.get(there) or await _of_scope(user, *there)
-                until = known[there].occurred_at
-                part = replace(part, superseded_by=newer, held_until=until)
-        found.append(_Said(part, hit.role))
-    return found
+    best = sorted(filter(folding.is_new, current), key=attrgetter("score"), reverse=True)[:limit]
+    return [_Said(_part(hit, hit.source), hit.role) for hit in best]
 
 
-async def _of_scope(user: "UserMemory", scope: str | None, memory_id: str) -> Memory:
-    if scope is None:
-        return await user.get(memory_id)
-    found: Memory = await user._scope.elsewhere("get", scope, memory_id=memory_id)  # noqa: SLF001
-    return found
+def _held(ask: Ask, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that hold, or held at the earlier time that a query asks about."""
+    over_us = {hit.memory_id: to_us(hit.held_until) for hit in hits if hit.held_until is not None}
+    if not over_us or asks_of_past(ask.query):
+        return list(hits)
+    times_us = [to_us(hit.occurred_at) for hit in hits if hit.memory_id in over_us]
+    until_us = asked_until_us(ask.query, ask.now_us, times_us)
+    if until_us is None:
+        return [hit for hit in hits if hit.memory_id not in over_us]
+    return [hit for hit in hits if over_us.get(hit.memory_id, until_us) >= until_us]
 
 
-def _part(memory: Memory, source: str, score: float | None = None) -> ContextPart:
-    return ContextPart(
+def _part(memory: Memory, source: str) -> ContextPart:
+    part = ContextPart(
         source=source,
         memory_id=memory.memory_id,
-        text=memory.passage if isinstance(memory, Hit) else memory.content,
+        text=memory.content,
         occurred_at=memory.occurred_at,
-        score=score,
         origins=memory.origins,
         trust=memory.trust,
-        scope=memory.scope if isinstance(memory, Hit) else None,
     )
+    if not isinstance(memory, Hit):
+        return part
+    own = ("score", "scope", "superseded_by", "held_until")
+    return replace(part, text=memory.passage, **{name: getattr(memory, name) for name in own})
 
 
 def _fitting(wanted: Sequence[_Said], counter: TokenCounter, ask: Ask) -> list[ContextPart]:

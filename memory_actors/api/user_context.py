@@ -49,14 +49,15 @@ class UserContext(ContextDocument):
         handle's, if none is named) and of no other, oldest first; then, of all sessions, the
         `limit` best long-term memories and summaries (None: 5, or what a budget holds). Duplicates
         and the query itself are left out. Facts that no longer hold are left out, unless the query
-        asks about the past: then `until` says until when it was true. `.text` is the prompt.
+        asks about an earlier time: then `until` says until when it was true. `.text` is the prompt.
 
         `.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as
         the most that they may be. A text of more than `max_item_tokens` (None: half of the budget)
         is cut at sentences around what the query is about, and so is the last one that has room.
         """
         part = None if document is None else await self._part(document)
-        ask = Ask(query, session_id, limit, token_budget, max_item_tokens, part)
+        now_us = self._scope.now_us()
+        ask = Ask(query, session_id, limit, token_budget, max_item_tokens, part, now_us)
         return await prompt(self._user, self._budget.counter, ask)
 
     async def _part(self, name: str) -> ContextPart | None:

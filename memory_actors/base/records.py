@@ -221,9 +221,11 @@ class Hit(Memory, frozen=True, kw_only=True):
     near_duplicates: tuple[str, ...] = ()
     """Ids of others that were found and say the same: they are no hits of their own."""
     superseded_by: str | None = None
-    """The newer memory that says otherwise of the same: this one held before it."""
+    """The newest memory that says otherwise of the same."""
     scope: str | None = None
     """The user or scope that it is of, where several were asked: see `UserMemory.reads`."""
+    held_until: datetime | None = None
+    """The time of the first memory that says otherwise."""
 
 
 class Hits(list[Hit]):

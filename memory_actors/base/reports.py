@@ -417,7 +417,7 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     score: float | None = None
     """The score of a memory or a summary. See `Hit`."""
     superseded_by: str | None = None
-    """The memory that says otherwise since `held_until`; only where the query asks of the past."""
+    """The newest memory that says otherwise; only where the query asks about the past."""
     held_until: datetime | None = None
     scope: str | None = None
     """The user or scope that it is of, where several were asked."""

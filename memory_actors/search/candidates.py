@@ -17,7 +17,7 @@ from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.labels import in_order
 from memory_actors.search.indexes.lexical import Windows
-from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.parts import ASKING, Parts
 from memory_actors.search.indexes.traits import NONE, Columns
 from memory_actors.search.mixtures import (
     AROUND,
@@ -29,7 +29,7 @@ from memory_actors.search.mixtures import (
     Mixture,
     between,
 )
-from memory_actors.search.query import Query, asks_for_replies
+from memory_actors.search.query import Query, asks_for_questions, asks_for_replies
 
 Numbers = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.intp]
@@ -93,7 +93,9 @@ def candidates(
     firsts = [_first(parts, rows, question) for parts, rows in searched]
     if not firsts:
         return []
-    if asks_for_replies(question.query.text):
+    if asks_for_questions(question.query.text):
+        firsts = [_for_questions(first) for first in firsts]
+    elif asks_for_replies(question.query.text):
         firsts = _for_replies(firsts)
     counts = [len(first.words) for first in firsts]
     scores = _joined(
@@ -142,6 +144,12 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
         asks=columns.asks[taken],
         reply=replies.astype(np.float32) if replies.any() else None,
     )
+
+
+def _for_questions(first: FirstStage) -> FirstStage:
+    """Let turns that ask nothing lose, as turns of others do where replies are asked for."""
+    stating = first.columns.said[first.taken] & (first.asks < ASKING)
+    return first._replace(asks=np.zeros_like(first.asks), reply=np.float32(ASKED_FOR) * stating)
 
 
 def _for_replies(firsts: list[FirstStage]) -> list[FirstStage]:

@@ -4,8 +4,8 @@ Superseded facts. One that holds no more is often the better match: "I live in H
 "where do I live?" word by word, and "I moved to Vienna for the new job" does not. If such a fact is
 found, the newer one that contradicts it takes its score, if its own is lower, and goes before it;
 also one that was not among the best, for it answers the same. This does not apply if the newer fact
-is outside the query's filters or times, or if the query asks about the time before it: names a time
-that it came after, or says so ("used to", "previous", "before").
+is outside the query's filters or times. If the query asks about the time before it (names a time
+that it came after, or says "used to", "previous", "before"), the older fact goes first.
 
 Equals. Two hits say the same if their words do, one after another: whatever their spaces, Unicode
 forms, capitals, articles and the marks around words. And if nobody else says them, as far as that
@@ -18,7 +18,7 @@ and documents are never folded: their texts do not have their keys.
 Alike ones. If diversity is asked for, a memory that is like a better one gives way to others (MMR).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
@@ -77,52 +77,62 @@ class Choice(NamedTuple):
 # --- superseded facts
 
 
-def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None:
-    """Return the newest memory that says otherwise than a row of any kind."""
+def superseding(row: Any, state: LongTerm, as_of_us: int | None) -> dict[str, Any]:
+    """Return the fields of a hit that say what supersedes a row of any kind, if anything does."""
     if not getattr(row, "superseded", ()):
-        return None
+        return {}
     newer = long_term.newer_ones(row, state.held.rows, as_of_us)
-    return newer[0].memory_id if newer else None
+    if not newer:
+        return {}
+    held_until = to_datetime(newer[-1].occurred_at_us)
+    return {"superseded_by": newer[0].memory_id, "held_until": held_until}
 
 
-def newest_first(ordered: Iterable[Choice], state: LongTerm, query: Query) -> Iterator[Choice]:
-    """Yield scored memories, best first, each superseded one behind its successor.
+def newest_first(ordered: Iterable[Choice], state: LongTerm, query: Query) -> list[Choice]:
+    """Return scored memories, best first, each superseded one behind its successor.
 
-    Memories before the first superseded one keep their place, so that no more than these are looked
-    at if no more are wanted.
+    If the query asks about an earlier time, it is before those that came after that time.
     """
-    seen, waiting = list[Choice](), iter(ordered)
-    for one in waiting:
-        seen.append(one)
-        if getattr(one.found.row, "superseded", ()) and not asks_of_past(query.text):
-            yield from _reordered([*seen, *waiting], state, query)[len(seen) - 1 :]
-            return
-        yield one
-
-
-def _reordered(ordered: Sequence[Choice], state: LongTerm, query: Query) -> list[Choice]:
+    ordered = list(ordered)
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
-    counted = _newer_before(query, state, [one.found.row for one in superseded])
+    if not superseded:
+        return ordered
+    times_us = [one.found.row.occurred_at_us for one in superseded]
+    until_us, past = asked_until_us(query.text, query.asked_us, times_us), asks_of_past(query.text)
+
+    def newer(row: MemoryRow) -> list[MemoryRow]:
+        return long_term.newer_ones(row, state.held.rows, query.as_of_us)
+
+    def is_later(row: MemoryRow) -> bool:
+        after = until_us is not None and row.occurred_at_us >= until_us
+        return after or (past and not newer(row))
+
     found = {one.found.row.memory_id: one for one in ordered}
-    _take_scores(found, superseded, counted)
-    behind = _places_behind(found, counted)
+    _take_scores(found, superseded, lambda row: [n for n in newer(row) if not is_later(n)])
+    for one in superseded:
+        _take_later_scores(found, one, filter(is_later, newer(one.found.row)))
+    related = {
+        row.memory_id: row for one in superseded for row in (one.found.row, *newer(one.found.row))
+    }
+    by_time = sorted(related.values(), key=long_term.age, reverse=True)
+    places = {row.memory_id: place for place, row in enumerate(sorted(by_time, key=is_later), 1)}
     return sorted(
-        found.values(), key=lambda one: (-one.score, behind.get(one.found.row.memory_id, 0))
+        found.values(), key=lambda one: (-one.score, places.get(one.found.row.memory_id, 0))
     )
 
 
-def _newer_before(query: Query, state: LongTerm, rows: Iterable[MemoryRow]) -> Newer:
-    """Return a function that finds newer memories, true by the end of the times a query names."""
-    years = {to_datetime(row.occurred_at_us).year for row in rows}
-    spans = named_spans(query.text, query.asked_us, years)
+def asked_until_us(text: str, asked_us: int, times_us: Iterable[int]) -> int | None:
+    """Return the end of the last time that a query names, in the years of memories, if any."""
+    spans = named_spans(text, asked_us, {to_datetime(time_us).year for time_us in times_us})
+    return spans[-1].end_us if spans else None
 
-    def newer(row: MemoryRow) -> list[MemoryRow]:
-        if not getattr(row, "superseded", ()):
-            return []
-        ones = long_term.newer_ones(row, state.held.rows, query.as_of_us)
-        return [one for one in ones if not spans or one.occurred_at_us < spans[-1].end_us]
 
-    return newer
+def _take_later_scores(found: dict[str, Choice], older: Choice, later: Iterable[MemoryRow]) -> None:
+    """Raise an older memory to the scores of those that came after the time that is asked about."""
+    own = found[older.found.row.memory_id]
+    known = [found[row.memory_id] for row in later if row.memory_id in found]
+    best = max((own, *known), key=lambda one: one.score)
+    found[own.found.row.memory_id] = own._replace(score=best.score, raw=best.raw)
 
 
 def _take_scores(found: dict[str, Choice], superseded: Iterable[Choice], newer: Newer) -> None:
@@ -141,16 +151,6 @@ def _take_scores(found: dict[str, Choice], superseded: Iterable[Choice], newer: 
             found[row.memory_id] = known._replace(score=older.score, raw=older.raw)
             if row.superseded:
                 heappush(waiting, (long_term.age(row), row.memory_id))
-
-
-def _places_behind(found: Mapping[str, Choice], newer: Newer) -> dict[str, int]:
-    """Return how many that took each other's place go before each memory."""
-    behind: dict[str, int] = {}
-    rows = [one.found.row for one in found.values() if one.found.kind is long_term.KIND]
-    for row in sorted(rows, key=long_term.age, reverse=True):
-        before = [behind[one.memory_id] for one in newer(row) if one.memory_id in behind]
-        behind[row.memory_id] = 1 + max(before) if before else 0
-    return behind
 
 
 # --- equals

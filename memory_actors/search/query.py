@@ -46,12 +46,15 @@ _WORD: Final = re.compile(r"\w+")
 
 _FULL_STOPS: Final = (".", "!", "。", "！", "…")  # noqa: RUF001 - they are meant
 _EARLIER: Final = (
-    "used to|previous(?:ly)?|former(?:ly)?|before|earlier|originally|in the past|back then"
-    "|no longer|history"
+    r"used to|did (?:\w+ ){1,3}use to|previous(?:ly)?|former(?:ly)?|originally"
+    "|in the past|back then|no longer|history of"
 )
 _OF_EARLIER: Final = re.compile(rf"\b(?:{_EARLIER})\b", re.IGNORECASE)
+_BEFORE: Final = re.compile(r"\b(?:before|earlier)\b", re.IGNORECASE)
+_DOES: Final = re.compile(r"\b(?:am|is|are|do|does|can|should|will|would|must)\b", re.IGNORECASE)
 _PAST: Final = re.compile(
-    rf"\b(?:{_EARLIER}|did|was|were|had|when|first|ago|antes|früher|damals|avant|vorher)\b",
+    rf"\b(?:{_EARLIER}|before|earlier|history|did|was|were|had|when|first|ago"
+    r"|antes|früher|damals|avant|vorher)\b",
     re.IGNORECASE,
 )
 _PRESENT: Final = re.compile(
@@ -67,11 +70,23 @@ _REPLIES: Final = re.compile(
     r"|\bhast du\b|\bhaben sie (?:mir|uns)\b",
     re.IGNORECASE,
 )
+_QUESTIONS: Final = re.compile(
+    r"\b(?:did|have|had) i (?:\w+ )?(?:asked|ask|wanted to know|want to know)"
+    r"(?: (?:you|about|if|whether|how|what|when|where|who|why)\b|\s*\?)"
+    r"|\bwh(?:at|ich) (?:was|were) my (?:\w+ )?questions?\b"
+    r"|\bhabe ich (?:dich |sie )?(?:\w+ ){0,4}gefragt\b",
+    re.IGNORECASE,
+)
 
 
 def asks_of_past(text: str) -> bool:
-    """Say whether a query asks for what holds no longer: "used to", "previously"."""
-    return _OF_EARLIER.search(text) is not None
+    """Say whether a query asks for what holds no longer: "used to", "previously".
+
+    "Do I eat before a run?" asks about the present.
+    """
+    before = _BEFORE.search(text)
+    said = before is not None and _DOES.search(text, 0, before.start()) is None
+    return said or _OF_EARLIER.search(text) is not None
 
 
 def is_about_now(text: str) -> bool:
@@ -87,6 +102,11 @@ def is_about_past(text: str) -> bool:
 def asks_for_replies(text: str) -> bool:
     """Say whether a query asks what an assistant has said."""
     return bool(_REPLIES.search(text))
+
+
+def asks_for_questions(text: str) -> bool:
+    """Say whether a query asks what the user has asked."""
+    return bool(_QUESTIONS.search(text))
 
 
 class Query(NamedTuple):

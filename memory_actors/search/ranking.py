@@ -18,8 +18,9 @@ Signals. The score of a passage is their weighed sum; `mixtures.py` has the weig
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
   1 for any turn of a user that is the query; among memories that nobody said, also for like ones,
   unless the query asks
-- reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others; -4
-  for a reply if turns of others are in an index without replies, which is no chat
+- reply: 1 for a reply of an assistant; if the query asks for one, 0, and 4 for turns of others; if
+  it asks for a question of the user, 0, and 4 for turns that ask nothing; -4 for a reply if turns
+  of others are in an index without replies, which is no chat
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
@@ -27,8 +28,9 @@ Newer texts. If a query asks about the present, a newer text about the same thin
 older one, even if the older one has more words of the query: "I'm back on coffee" before "I stopped
 drinking coffee". The more alike both are, the more the newer one may gain, in the unit of scores.
 If two differ in one thing only ("is a citizen of Spain", "is a citizen of Denmark"), the newer one
-gains whatever the query asks. Replies, questions and summaries gain nothing. Turns between people
-gain only if they are nearly the same, or if the query names the present.
+gains whatever the query asks. If it asks what was "before" or "previously", older texts gain
+instead. Replies, questions and summaries gain nothing. Turns between people gain only if they are
+nearly the same, or if the query names the present.
 """
 
 from collections.abc import Sequence
@@ -60,7 +62,7 @@ from memory_actors.search.mixtures import (
     plain_chance_line,
     weighed,
 )
-from memory_actors.search.query import is_about_now, is_about_past
+from memory_actors.search.query import asks_of_past, is_about_now, is_about_past
 
 Labels = npt.NDArray[np.int64]
 
@@ -336,16 +338,17 @@ def gains_of_newer(
     best = best[may & ~first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]])]
     if len(best) < 2 or mixture.foreign == 1 or mixture.statement:
         return gained
-    times = columns.occurred_us[rows[best]]
-    by_age = best[np.argsort(times, kind="stable")]
-    times = columns.occurred_us[rows[by_age]]
+    earlier = asks_of_past(query.text)
+    times = columns.occurred_us[rows[best]] * (-1 if earlier else 1)
+    oldest_first = np.argsort(times, kind="stable")
+    by_age, times = best[oldest_first], times[oldest_first]
     if times[-1] - times[0] < LATER_US:
         return gained
     vectors = first.parts.dense.vectors(rows[by_age])
     usual = float(question.centre @ question.centre)  # the cosine of two texts about nothing alike
     alike = (vectors @ vectors.T - usual) / max(1 - usual, 1e-6)
     present = 1.0 if is_about_now(query.text) else 1 - mixture.people
-    if is_about_past(query.text):
+    if is_about_past(query.text) and not earlier:
         present = 0.0
     gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
     one_thing, several = BRIEF_WORDS

@@ -38,7 +38,7 @@ from memory_actors.search.choosing import (
     Searchable,
     diverse,
     newest_first,
-    superseded_by,
+    superseding,
 )
 from memory_actors.search.embedding.default import JoinedEmbedder
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
@@ -241,7 +241,7 @@ def _rank(parts: Sequence[Searchable], question: EmbeddedQuery) -> _Best:
     memories = _by_score(ranked, query, summaries=False)
     facts = next((part.state for part in parts if part.kind is long_term.KIND), None)
     if facts is not None:
-        memories = newest_first(memories, facts, query)
+        memories = iter(newest_first(memories, facts, query))
     memories = (one for one in memories if one.score >= query.min_score)
     left_out = 0
     if query.diversity or query.each_kind:
@@ -375,7 +375,7 @@ async def _folded(
                 answered=answer,
                 passage=_passage(scored, told["content"]),
                 signals=scored.signals,
-                superseded_by=superseded_by(scored.found.row, facts, query.as_of_us),
+                **superseding(scored.found.row, facts, query.as_of_us),
             )
             for told, scored in zip(read, some, strict=True)
         )

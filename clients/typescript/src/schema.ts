@@ -1065,6 +1065,7 @@ export interface components {
             near_duplicates?: string[];
             superseded_by?: string | null;
             scope?: string | null;
+            held_until?: string | null;
         };
         /** Hits */
         Hits: {

@@ -3,6 +3,7 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { call, keptKey, ownKey, useKey } from "./api.js";
 import { Empty, Failed, HELP, useAction } from "./parts.js";
+import { LANGUAGES, chooseLanguage, language } from "./language.js";
 import { T } from "./texts.js";
 
 const VIEWS = Object.keys(T.views);
@@ -53,7 +54,7 @@ function UserPicker({ user, users, offer, go }) {
     if (text) go(text);
   };
   return html`<form onSubmit=${submit}><label class="check">${T.user}<input
-    list="users" value=${text} onInput=${(event) => write(event.target.value)} onChange=${submit} onFocus=${offer} />
+    list="users" dir="auto" value=${text} onInput=${(event) => write(event.target.value)} onChange=${submit} onFocus=${offer} />
     <datalist id="users">${users.slice(0, 500).map((id) => html`<option key=${id} value=${id} />`)}</datalist>
   </label></form>`;
 }
@@ -135,6 +136,8 @@ function Page() {
         : html`<span>${T.user}: <b dir="auto">${user}</b></span>`)}
       <span class="room"></span>
       ${me && html`<span class="quiet small">${me.version}</span>`}
+      <select class="small" aria-label=${T.language} onChange=${(event) => chooseLanguage(event.target.value)}>${Object.entries(LANGUAGES).map(
+        ([name, own]) => html`<option key=${name} value=${name} lang=${name} selected=${name === language}>${own}</option>`)}</select>
       <button class="icon" aria-label=${T.theme} title=${T.theme} aria-pressed=${theme === "dark"}
         onClick=${() => paint(theme === "dark" ? "light" : "dark")}>${icon(ICONS[theme === "dark" ? "light" : "dark"])}</button>
       ${me && html`<button class="icon" aria-label=${T.leave} title=${T.leave} onClick=${leave}>${icon(ICONS.leave)}</button>`}

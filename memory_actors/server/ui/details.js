@@ -3,13 +3,14 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { call } from "./api.js";
 import { Failed, Said, Tags, Waiting, json, named, useAction, useCall, when } from "./parts.js";
+import { bytes, seconds } from "./language.js";
 import { T } from "./texts.js";
 
 const TIMES = ["created_at", "occurred_at", "last_seen_at"];
 const shown = (name, value) => {
   if (TIMES.includes(name)) return when(value);
-  if (name === "size_bytes") return T.bytes(value);
-  if (name === "ttl_s") return T.seconds(value);
+  if (name === "size_bytes") return bytes(value);
+  if (name === "ttl_s") return seconds(value);
   return String(value);
 };
 const FIELDS = [
@@ -51,9 +52,9 @@ export function Details({ user, memory, changed, asOf, toast }) {
 function Why({ user, id, asOf, turn }) {
   const why = useCall("why", { user_id: user, as_of: asOf }, { memory_id: id }, { depends: turn });
   return html`<${Waiting} of=${why} />
-    ${why.result && html`<p><${Said} text=${why.result.says} /></p>
+    ${why.result && html`<p><${Said} text=${why.result.says} lang="en" /></p>
       <ol class="steps">${why.result.steps.map((step) => html`<li key=${step.position + step.memory_id}>
-        <${Said} text=${step.says} /><br /><span class="small quiet">${when(step.at)} · ${T.position(step.position)} · ${step.event}</span>
+        <${Said} text=${step.says} lang="en" /><br /><span class="small quiet">${when(step.at)} · ${T.position(step.position)} · ${step.event}</span>
       </li>`)}</ol>`}`;
 }
 

@@ -2,21 +2,28 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { call } from "./api.js";
-import { T, locale } from "./texts.js";
+import { bytes, clock, day, moment, number, percent, thousandths } from "./language.js";
+import { T } from "./texts.js";
 
 const PAGE = 100;
 const TALLEST = 12e6; // pixels: a browser draws nothing in an element that is much taller
 const SETTLES_MS = 200;
 const SNIPPET = 300; // characters of a text in a row
 
-const dates = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
-export const when = (iso) => (iso ? dates.format(new Date(iso)) : T.never);
+export const when = (iso) => (iso ? moment(new Date(iso)) : T.never);
 export const json = (value) => JSON.stringify(value, null, 2);
 export const snippet = (text) => (text.length > SNIPPET ? `${text.slice(0, SNIPPET)}…` : text);
 export const named = (names, key) => names[key] ?? key;
 
+/** How full a quota is; its name is that of the log, as in `long_term.bytes`. */
+export const fullness = ({ quota, unit, used, limit }) => {
+  const [kind, limited] = quota.split(".");
+  const size = unit === "bytes" ? bytes : number;
+  return T.userFull(T.quotaOf(named(T.kinds, kind), named(T.quotas, limited)), size(used), size(limit));
+};
+
 /** Somebody's words: shown as they are, whatever direction they run in. */
-export const Said = ({ text }) => html`<span class="text" dir="auto">${text}</span>`;
+export const Said = ({ text, lang }) => html`<span class="text" dir="auto" lang=${lang}>${text}</span>`;
 
 /** Ask for an operation whenever it, or what else it depends on, changes; the last answer counts. */
 export function useCall(operation, on, args, { isWanted = true, depends } = {}) {
@@ -91,7 +98,7 @@ export function useAction() {
 export const Failed = ({ error, again }) =>
   error &&
   html`<p class="bad" role="alert">
-    ${T.failed}${error.message} ${again && html`<button onClick=${again}>${T.again}</button>`}
+    ${T.failed}<${Said} text=${error.message} lang="en" /> ${again && html`<button onClick=${again}>${T.again}</button>`}
   </p>`;
 
 export const HELP = { add: "docs" }; // the manual that the server has
@@ -202,7 +209,7 @@ export function because(signals) {
   const sum = lifting.reduce((total, [, value]) => total + value, 0);
   if (!sum) return null;
   const [name, most] = lifting.reduce((best, one) => (one[1] > best[1] ? one : best));
-  return T.rankBecause(signalName(name), `${Math.round((100 * most) / sum)} %`);
+  return T.rankBecause(signalName(name), percent(most / sum));
 }
 
 const strongest = (values) => Math.max(0, ...Object.values(values).map(Math.abs));
@@ -216,7 +223,7 @@ export function Bars({ values, label, most }) {
   return html`<table class="bars" aria-label=${label}><tbody>${sorted.map(
     ([name, value]) => html`<tr key=${name}>
       <th scope="row">${signalName(name)}</th>
-      <td class="figure">${value.toFixed(3)}</td>
+      <td class="figure">${thousandths(value)}</td>
       <td><div class=${value < 0 ? "bar minus" : "bar"}
         style=${{ width: `${(100 * Math.abs(value)) / most}%` }}></div></td>
     </tr>`,
@@ -225,8 +232,6 @@ export function Bars({ values, label, most }) {
 
 const MARGIN = { left: 52, right: 12, top: 8, bottom: 22 };
 const TALL = 180;
-const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric" });
-const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 
 /** The next of 2, 4, 10, 20, 40, 100, …: its half is round, too. */
 const roundUp = (value) => {
@@ -235,7 +240,7 @@ const roundUp = (value) => {
 };
 
 /** A curve over time: points are [milliseconds since 1970, value], in order. */
-export function Chart({ title, points, format = T.number }) {
+export function Chart({ title, points, format = number }) {
   const box = useRef(null);
   const [width, measure] = useState(400);
   useLayoutEffect(() => {
@@ -249,7 +254,7 @@ export function Chart({ title, points, format = T.number }) {
   const x = (at) => MARGIN.left + ((at - from) / (until - from || 1)) * (width - MARGIN.left - MARGIN.right);
   const y = (value) => TALL - MARGIN.bottom - (value / most) * (TALL - MARGIN.top - MARGIN.bottom);
   const line = points.map(([at, value]) => `${x(at)} ${y(value)}`).join("L");
-  const named = until - from > 86400000 ? day : clock;
+  const written = until - from > 86400000 ? day : clock;
   const latest = points.at(-1);
   const said = latest ? `${title}: ${format(latest[1])}, ${T.atMost(format(Math.max(...points.map(([, value]) => value))))}` : `${title}: ${T.noFigure}`;
   return html`<h3>${title}</h3><div ref=${box} class="chart" role="img" aria-label=${said}>
@@ -258,8 +263,8 @@ export function Chart({ title, points, format = T.number }) {
         <text x=${MARGIN.left - 6} y=${y(value) + 4} text-anchor="end">${format(value)}</text></g>`)}
       <path class="area" d=${`M${x(from)} ${y(0)}L${line}L${x(until)} ${y(0)}z`} /><path class="curve" d=${`M${line}`} />
       ${points.length === 1 && html`<circle cx=${x(until)} cy=${y(latest[1])} r="3" />`}
-      <text x=${MARGIN.left} y=${TALL - 6}>${named.format(from)}</text>
-      ${points.length > 1 && html`<text x=${width - MARGIN.right} y=${TALL - 6} text-anchor="end">${named.format(until)}</text>`}
+      <text x=${MARGIN.left} y=${TALL - 6}>${written(from)}</text>
+      ${points.length > 1 && html`<text x=${width - MARGIN.right} y=${TALL - 6} text-anchor="end">${written(until)}</text>`}
     </svg>`}</div>`;
 }
 
@@ -273,7 +278,7 @@ export const Select = ({ label, value, options, change, wide }) =>
 
 export const Field = ({ label, value, change, type = "text", wide, ...more }) =>
   html`<label class=${wide ? "wide" : ""}>${label}<input
-    type=${type} value=${value} onInput=${(event) => change(event.target.value)} ...${more} /></label>`;
+    type=${type} dir="auto" value=${value} onInput=${(event) => change(event.target.value)} ...${more} /></label>`;
 
 export const KINDS = ["long_term", "short_term", "working", "entity", "episodic", "structured", "context"];
 export const kindOptions = [["", T.allKinds], ...KINDS.map((kind) => [kind, T.kinds[kind]])];

@@ -105,6 +105,18 @@ async def test_a_document_that_is_too_long_leaves_room_for_memories(open_memory:
         assert CalibratedEstimate().most(prompt.text) <= 500
 
 
+async def test_a_turn_before_the_last_messages_of_a_session_is_remembered(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada", session_id="s")
+        await user.turn("I moved my desk to the attic")
+        for number in range(8):
+            await user.turn(f"Message {number} is about something else")
+        prompt = await user.context("Where is my desk in the attic?")
+        (desk,) = [part for part in prompt.parts if "attic" in part.text]
+        assert desk.source == "memory"
+        assert [part.source for part in prompt.parts].count("message") == 6
+
+
 async def test_what_is_over_is_left_out_unless_the_past_is_asked(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada")

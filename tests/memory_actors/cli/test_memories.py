@@ -23,6 +23,7 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
     assert hit.pop("signals") is None
     assert hit.pop("near_duplicates") == []
     assert hit.pop("superseded_by") is None
+    assert hit.pop("held_until") is None
     assert hit.pop("passage") == hit["content"]
     assert 0 < hit.pop("answered") <= 1
     assert hit.pop("scope") is None

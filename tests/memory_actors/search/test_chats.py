@@ -290,6 +290,98 @@ async def test_the_newer_turn_is_before_the_older_one_when_the_present_is_asked(
         assert found.index(new) < found.index(old), question
 
 
+async def test_the_older_turn_is_before_the_newer_one_when_the_past_is_asked(memory) -> None:
+    changes = [
+        (
+            "I work at Nordwind as a tester.", "I started at Seaborne last week.",
+            "Where did I work before Seaborne?",
+        ),
+        ("My phone is a Pixel 7.", "My phone is an iPhone 16.", "Which phone did I use to have?"),
+        (
+            "Our rent is 900 euros.", "The landlord raised the rent to 990 euros.",
+            "How much was our rent before?",
+        ),
+        (
+            "I take the bus to work.", "I cycle to work these days.",
+            "How did I get to work previously?",
+        ),
+    ]  # fmt: skip
+    user = memory.user("ada")
+    for side, day in enumerate((0, 60)):
+        at = START + timedelta(days=day)
+        await user.add_many(
+            [Item(content=one[side], role="user", occurred_at=at) for one in changes]
+        )
+    for old, new, question in changes:
+        found = await contents(user, question, 8)
+        assert found.index(old) < found.index(new), question
+
+
+async def test_a_prompt_has_what_was_true_at_a_time_that_is_named(memory) -> None:
+    user = memory.user("ada")
+    for text, at in (
+        ("I live in Ghent.", "2023-03-01"),
+        ("I live in Turku now.", "2025-03-01"),
+    ):
+        await user.add(text, role="user", occurred_at=at)
+    for question, then in (
+        ("Where did I live in 2024?", True),
+        ("Where was I living in June 2023?", True),
+        ("Where did I use to live?", True),
+        ("Where did I live in May 2025?", False),
+        ("Where do I live?", False),
+        ("Do I have to leave Ghent before noon?", False),
+        ("Does the history museum where I live open earlier?", False),
+    ):
+        prompt = await user.context(question)
+        held = [part.held_until for part in prompt.parts if "Ghent" in part.text]
+        assert held == ([datetime(2025, 3, 1, tzinfo=UTC)] if then else []), question
+        assert "Turku" in prompt.text
+        if then:
+            assert (await contents(user, question))[0] == "I live in Ghent."
+
+
+async def test_of_three_jobs_each_held_until_the_next(memory) -> None:
+    user = memory.user("ada")
+    jobs = (
+        ("I work at Alpha.", 2020),
+        ("I work at Beta now.", 2022),
+        ("I work at Gamma now.", 2024),
+    )
+    for text, year in jobs:
+        await user.add(text, role="user", occurred_at=f"{year}-01-10")
+    for question, texts in (
+        ("Where do I work?", {"Gamma": None}),
+        ("Where did I work in 2023?", {"Beta": 2024, "Gamma": None}),
+        ("Where did I work before?", {"Alpha": 2022, "Beta": 2024, "Gamma": None}),
+    ):
+        parts = (await user.context(question)).parts
+        until = {part.text.split()[4].strip("."): part.held_until for part in parts}
+        assert {name: at and at.year for name, at in until.items()} == texts, question
+    hits = await user.retrieve("Where did I work before?", memory_types=["long_term"])
+    assert hits[0].content == "I work at Beta now."
+    assert {hit.superseded_by for hit in hits} == {None, hits[-1].memory_id}, "the newest"
+
+
+async def test_an_earlier_question_is_found_where_it_is_asked_for(memory) -> None:
+    turns = [
+        ("user", "How long do lentils have to cook?"),
+        ("assistant", "That depends on their colour."),
+        ("user", "My grandmother's lentil soup has cumin in it."),
+        ("user", "Is the library open on Mondays?"),
+        ("assistant", "It opens at ten."),
+        ("user", "I returned the library books."),
+    ]
+    user = await chatted(memory, turns)
+    for query, first in (
+        ("What did I ask about lentils?", turns[0][1]),
+        ("Have I asked you about lentils before?", turns[0][1]),
+        ("What was my question about the library?", turns[3][1]),
+        ("What did I return to the library?", turns[5][1]),
+    ):
+        assert (await contents(user, query))[0] == first, query
+
+
 async def test_a_turn_of_the_user_supersedes_an_older_one(memory) -> None:
     user = memory.user("ada")
     old = await user.add("I live in Bern.", role="user", occurred_at=START)

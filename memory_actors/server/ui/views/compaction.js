@@ -3,6 +3,7 @@
 import { html, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Card, Failed, Field, Said, Waiting, snippet, useAction, useCall, when } from "../parts.js";
+import { bytes, number } from "../language.js";
 import { T } from "../texts.js";
 
 const LISTED = 500;
@@ -37,8 +38,8 @@ export default function Compaction({ user, toast }) {
     </section>
     <section class="box"><h3>${T.compactTitle}</h3><${Waiting} of=${stats} />
       ${told && html`<div class="cards">
-        <${Card} name=${T.summaries} value=${T.number(told.summaries)} /><${Card} name=${T.originals} value=${T.number(told.originals)} />
-        <${Card} name=${T.saved_} value=${T.bytes(told.bytes_before - told.bytes_after)} />
+        <${Card} name=${T.summaries} value=${number(told.summaries)} /><${Card} name=${T.originals} value=${number(told.originals)} />
+        <${Card} name=${T.saved_} value=${bytes(told.bytes_before - told.bytes_after)} />
         <${Card} name=${T.lastRun} value=${when(told.last_run_at)} /><${Card} name=${T.schedule} value=${told.schedule ?? T.onlyAsked} />
       </div>`}</section>
     <section class="box"><h3>${T.compressedList}</h3><${Waiting} of=${kept} />
@@ -59,7 +60,7 @@ function Summary({ on, memory, changed, toast }) {
   return html`<li><p><${Said} text=${snippet(memory.content)} /></p>
     <div class="row"><button disabled=${action.busy} aria-expanded=${originals !== null}
         onClick=${() => (originals ? show(null) : action.run(async () => show(await call("expand", on, id))))}>${T.expand}</button>
-      <button disabled=${action.busy} onClick=${undo}>${T.undoCompaction}</button></div>
+      <button disabled=${action.busy} onClick=${undo}>${T.undo}</button></div>
     <${Failed} error=${action.error} />
     ${originals && html`<ul>${originals.map((one) => html`<li key=${one.memory_id}><${Said} text=${snippet(one.content)} /> <span class="small quiet">${when(one.occurred_at)}</span></li>`)}</ul>`}
   </li>`;

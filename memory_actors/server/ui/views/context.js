@@ -77,7 +77,7 @@ function Entry({ entry, change }) {
   if (text !== null)
     return html`<li><form onSubmit=${save}><label>${T.entryText}<textarea dir="auto" value=${text} onInput=${(event) => write(event.target.value)}></textarea></label>
       <div class="row"><button class="main">${T.save}</button><button type="button" onClick=${() => write(null)}>${T.cancel}</button></div></form></li>`;
-  return html`<li><p><span class="tag">${entry.section}</span>${entry.pinned && html`<span class="tag">${T.pinned}</span>`}<${Said} text=${entry.text} /></p>
+  return html`<li><p><bdi class="tag">${entry.section}</bdi>${entry.pinned && html`<span class="tag">${T.pinned}</span>`}<${Said} text=${entry.text} /></p>
     <div class="row">
       <button onClick=${() => write(entry.text)}>${T.edit}</button>
       <button onClick=${() => change("context.pin", { entry_ids: [entry.entry_id], pinned: !entry.pinned })}>${entry.pinned ? T.unpin : T.pin}</button>

@@ -3,7 +3,7 @@
 import { html, useMemo, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Empty, Said, Select, Waiting, useCall, useLoaded, when } from "../parts.js";
+import { Empty, Said, Select, Waiting, useLoaded, when } from "../parts.js";
 import { T } from "../texts.js";
 
 const LISTED = 1000; // of the newest memories: their sessions are offered
@@ -69,7 +69,8 @@ export default function Conversations({ user, params, set, toast }) {
   const [chosen, choose] = useState(params.session ?? "");
   const { named = [], summaries } = sessions.result ?? {};
   const session = chosen || named[0]?.[0];
-  const options = named.map(([id, at]) => [id, T.sessionOf(id, when(at))]);
+  // Unicode isolates, because an option has no elements in it.
+  const options = named.map(([id, at]) => [id, `\u2068${id}\u2069 · ${when(at)}`]);
   if (session && !named.some(([id]) => id === session)) options.unshift([session, session]);
   if (sessions.result && !session) return html`<${Empty} text=${T.noSessions} link=${T.seeMemories} to=${`#/memories?user=${encodeURIComponent(user)}`} />`;
   return html`<${Waiting} of=${sessions} />
@@ -92,7 +93,7 @@ function Session({ user, session, summaries, toast }) {
           <${Said} text=${turn.content} />
           ${fates.length > 0 && html`<ul class="plain fates">${fates.map((fate, at) => html`<li key=${at}><span class="tag">${fate.text}</span>
             ${fate.to && html`<button class="link small" onClick=${() => open(fate.to)}>${fate.said ? html`<${Said} text=${fate.said} />` : T.show}</button>`}</li>`)}</ul>`}
-          <button class="link small" aria-pressed=${chosen?.memory_id === turn.memory_id} onClick=${() => choose(turn)}>${T.whyTurn}</button>
+          <button class="link small" aria-pressed=${chosen?.memory_id === turn.memory_id} onClick=${() => choose(turn)}>${T.details}</button>
         </div></li>`)}</ol>
     </section>
     <section class="box aside" tabindex="0" aria-label=${T.details}>${chosen ? html`<${Details} user=${user} memory=${chosen} toast=${toast} />` : html`<p class="quiet">${T.chooseTurn}</p>`}</section>

@@ -103,7 +103,7 @@ export default function Graph({ user, params, set, toast }) {
   const edges = graph.edges.filter((edge) => holds(edge, at) && known.has(edge.source_id) && known.has(edge.target_id));
   const part = chosenPart({ nodes: graph.nodes, edges }, edges.length > DRAWN ? chosen : null);
   const open = (id) => { choose(id); set({ id }); };
-  const row = (edge) => html`<${Said} text=${`${edge.source} — ${edge.relation} → ${edge.target}`} />
+  const row = (edge) => html`<span class="text"><bdi>${edge.source}</bdi> — <bdi>${edge.relation}</bdi> → <bdi>${edge.target}</bdi></span>
     <span class="small quiet">${T.validFrom} ${when(edge.valid_from)} · ${edge.valid_to ? `${T.validTo} ${when(edge.valid_to)}` : T.stillValid}</span>`;
   return html`<p class="quiet" role="status">${T.graphTitle(graph.nodes.length, edges.length)} ${edges.length > DRAWN && T.graphLarge(DRAWN)}</p>
     ${span && html`<label>${T.graphAt}: ${when(at)}<input type="range" min="0" max=${STEPS} value=${step}
@@ -122,7 +122,7 @@ function Entity({ user, edges, chosen, open, toast }) {
     ${!near.length && html`<p class="quiet">${T.noNeighbours}</p>`}
     <ul class="plain">${near.map((edge) => {
       const isOut = edge.source_id === chosen;
-      return html`<li key=${edge.memory_id}>${isOut ? "→" : "←"} <span class="tag">${edge.relation}</span>
+      return html`<li key=${edge.memory_id}>${isOut ? "→" : "←"} <bdi class="tag">${edge.relation}</bdi>
         <button class="link" onClick=${() => open(isOut ? edge.target_id : edge.source_id)}><${Said} text=${isOut ? edge.target : edge.source} /></button></li>`;
     })}</ul><${Waiting} of=${memory} />${memory.result && html`<${Details} user=${user} memory=${memory.result} toast=${toast} />`}`;
 }

@@ -3,6 +3,7 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Card, Chart, Failed, Waiting, named, useAction, useCall, useEvery } from "../parts.js";
+import { bytes, number } from "../language.js";
 import { T } from "../texts.js";
 
 const EVERY_MS = 2000;
@@ -22,19 +23,19 @@ export default function Health() {
   const usage = useCall("system.usage");
   return html`<section class="box"><h3>${T.statistics}</h3><${Failed} error=${error} />
       ${now && html`<div class="cards">
-        <${Card} name=${T.logPosition} value=${T.number(now.log.last_position)} /><${Card} name=${T.logBytes} value=${T.bytes(now.log.used_bytes)} />
-        <${Card} name=${T.actors} value=${T.number(now.runtime.live)} /><${Card} name=${T.actorsBytes} value=${T.bytes(now.runtime.live_bytes)} />
-        <${Card} name=${T.processMemory} value=${T.bytes(now.memory.current_bytes)} /><${Card} name=${T.processPeak} value=${T.bytes(now.memory.peak_bytes)} />
-        <${Card} name=${T.vectors} value=${T.number(now.embeddings.computed)} /><${Card} name=${T.vectorsWaiting} value=${T.number(now.embeddings.waiting)} />
-        <${Card} name=${T.notIndexed} value=${T.number(now.passages_wanting)} /><${Card} name=${T.alertsPosted} value=${T.number(now.alerts.posted)} />
-        <${Card} name=${T.alertsFailed} value=${T.number(now.alerts.failed)} />
+        <${Card} name=${T.logPosition} value=${number(now.log.last_position)} /><${Card} name=${T.logBytes} value=${bytes(now.log.used_bytes)} />
+        <${Card} name=${T.actors} value=${number(now.runtime.live)} /><${Card} name=${T.actorsBytes} value=${bytes(now.runtime.live_bytes)} />
+        <${Card} name=${T.processMemory} value=${bytes(now.memory.current_bytes)} /><${Card} name=${T.processPeak} value=${bytes(now.memory.peak_bytes)} />
+        <${Card} name=${T.vectors} value=${number(now.embeddings.computed)} /><${Card} name=${T.vectorsWaiting} value=${number(now.embeddings.waiting)} />
+        <${Card} name=${T.notIndexed} value=${number(now.passages_wanting)} /><${Card} name=${T.alertsPosted} value=${number(now.alerts.posted)} />
+        <${Card} name=${T.alertsFailed} value=${number(now.alerts.failed)} />
       </div>`}
       <${Chart} title=${T.chartTitle} points=${rates} /></section>
     <div class="split even"><section class="box"><h3>${T.usage}</h3><${Waiting} of=${usage} />
       ${usage.result && html`<p>${T.usersCount(usage.result.users)}</p><div class="scroll" tabindex="0" role="region" aria-label=${T.usage}><table class="lined"><thead><tr><th scope="col">${T.kind}</th>
         <th scope="col">${T.views.memories}</th><th scope="col">${T.sizes}</th></tr></thead><tbody>
         ${Object.entries(usage.result.counts).map(([kind, count]) => html`<tr key=${kind}><th scope="row">${named(T.kinds, kind)}</th>
-          <td>${T.number(count)}</td><td>${T.bytes(usage.result.stored_bytes[kind] ?? 0)}</td></tr>`)}</tbody></table></div>`}
+          <td>${number(count)}</td><td>${bytes(usage.result.stored_bytes[kind] ?? 0)}</td></tr>`)}</tbody></table></div>`}
     </section>
     <section class="box"><${Verify} />
       <h3>${T.slowCalls}</h3>${now && html`<${Slow} violations=${now.latency_violations} />`}</section></div>`;
@@ -43,7 +44,7 @@ export default function Health() {
 const Slow = ({ violations }) => {
   const rows = Object.entries(violations).filter(([, count]) => count > 0);
   if (!rows.length) return html`<p class="quiet">${T.noSlow}</p>`;
-  return html`<table><tbody>${rows.map(([kind, count]) => html`<tr key=${kind}><th scope="row">${named(T.kinds, kind)}</th><td class="figure">${T.number(count)}</td></tr>`)}</tbody></table>`;
+  return html`<table><tbody>${rows.map(([kind, count]) => html`<tr key=${kind}><th scope="row">${named(T.kinds, kind)}</th><td class="figure">${number(count)}</td></tr>`)}</tbody></table>`;
 };
 
 function Verify() {

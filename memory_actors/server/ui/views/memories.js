@@ -62,7 +62,7 @@ export default function Memories({ user, params, set, toast }) {
   };
   const isAll = Object.values(asked).every((value) => value === "");
   return html`<form onSubmit=${(event) => event.preventDefault()}><div class="row">
-      <${Field} label=${T.textFilter} value=${asked.text} change=${change("text")} type="search" wide dir="auto" />
+      <${Field} label=${T.textFilter} value=${asked.text} change=${change("text")} type="search" wide />
       <${Field} label=${T.fields.session_id} value=${asked.session} change=${change("session")} placeholder=${T.anySession} />
       <${Select} label=${T.kind} value=${asked.kind} options=${kindOptions} change=${change("kind")} />
       <button type="button" aria-expanded=${adding} onClick=${() => add(!adding)}>${T.addMemory}</button></div>

@@ -3,7 +3,8 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
-import { Card, Chart, Empty, Failed, HELP, Meter, Said, Waiting, named, useCall, useEvery, when } from "../parts.js";
+import { Card, Chart, Empty, Failed, HELP, Meter, Said, Waiting, fullness, named, useCall, useEvery, when } from "../parts.js";
+import { bytes, ms, number } from "../language.js";
 import { T } from "../texts.js";
 
 const EVERY_MS = 5000;
@@ -48,22 +49,20 @@ export default function Overview({ go }) {
   const slow = Object.values(now.result?.latency_violations ?? {}).reduce((sum, count) => sum + count, 0);
   return html`<${Failed} error=${now.error} /><${Waiting} of=${usage} />
     <div class="cards">
-      <${Card} name=${T.users} value=${T.number(usage.result?.users ?? 0)} /><${Card} name=${T.views.memories} value=${T.number(memories)} />
-      <${Card} name=${T.searchesNow} value=${T.number(searches.at(-1)[1])} /><${Card} name=${T.searchTime} value=${speed.length ? T.ms(speed.at(-1)[1]) : T.noFigure} more=${slowest && T.atMost(T.ms(slowest))} />
-      <${Card} name=${T.logBytes} value=${T.bytes(now.result?.log.used_bytes ?? 0)} /><${Card} name=${T.processMemory} value=${T.bytes(now.result?.memory.current_bytes ?? 0)} />
-      <${Card} name=${T.slow} value=${T.number(slow)} /><${Card} name=${T.alertsPosted} value=${T.number(now.result?.alerts.posted ?? 0)} />
+      <${Card} name=${T.views.users} value=${number(usage.result?.users ?? 0)} /><${Card} name=${T.views.memories} value=${number(memories)} />
+      <${Card} name=${T.searchesNow} value=${number(searches.at(-1)[1])} /><${Card} name=${T.searchTime} value=${speed.length ? ms(speed.at(-1)[1]) : T.noFigure} more=${slowest && T.atMost(ms(slowest))} />
+      <${Card} name=${T.logBytes} value=${bytes(now.result?.log.used_bytes ?? 0)} /><${Card} name=${T.processMemory} value=${bytes(now.result?.memory.current_bytes ?? 0)} />
+      <${Card} name=${T.slow} value=${number(slow)} /><${Card} name=${T.alertsPosted} value=${number(now.result?.alerts.posted ?? 0)} />
     </div>
     <div class="charts">
       <section class="box"><${Chart} title=${T.growthChart} points=${curve ?? []} /></section>
       <section class="box"><${Chart} title=${T.searchesChart} points=${searches} /></section>
       <section class="box"><${Chart} title=${T.writesChart} points=${writes} /></section>
-      <section class="box"><${Chart} title=${T.searchTimeChart} points=${speed} format=${T.ms} /></section>
+      <section class="box"><${Chart} title=${T.searchTimeChart} points=${speed} format=${ms} /></section>
     </div>
     <div class="split even">
       <section class="box"><h3>${T.roomTitle}</h3>${(usage.result?.quotas ?? []).map((one) => {
-        const size = one.unit === "bytes" ? T.bytes : T.number;
-        const [kind, what] = one.quota.split(".");
-        const said = T.userFull(`${named(T.kinds, kind)} ${what.replace("_bytes", "")}`, size(one.used), size(one.limit));
+        const said = fullness(one);
         return html`<div key=${one.quota}><span class="small">${said}</span><${Meter} label=${said} used=${one.used} limit=${one.limit} /></div>`;
       })}</section>
       <section class="box"><h3>${T.alertsTitle}</h3><${Waiting} of=${events} />
@@ -71,7 +70,7 @@ export default function Overview({ go }) {
         <ul class="plain">${alerts.slice(0, SHOWN).map((one) => html`<li key=${one.position}>
           <span class=${one.data.level === "critical" ? "tag bad" : "tag"}>${named(T.levels, one.data.level)}</span>
           <button class="link" onClick=${() => go("memories", { user: one.user_id })}><${Said} text=${one.user_id} /></button>
-          <span class="small"> ${T.userFull(one.data.quota, T.number(one.data.used), T.number(one.data.limit))} · ${when(one.recorded_at)}</span></li>`)}</ul>
+          <span class="small"> ${fullness(one.data)} · ${when(one.recorded_at)}</span></li>`)}</ul>
       </section>
     </div>`;
 }

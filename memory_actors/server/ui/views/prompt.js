@@ -4,6 +4,7 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Empty, Failed, Field, Meter, Said, SaidBy, because, snippet, useAction, when } from "../parts.js";
+import { thousandths } from "../language.js";
 import { T } from "../texts.js";
 
 const CONSIDERED = 20;
@@ -12,9 +13,9 @@ const LEFT_OUT = 5;
 function reason(part, hit) {
   if (part.source === "document") return T.becauseDocument;
   if (part.source === "message") return T.becauseMessage;
-  const ranked = T.becauseScore(part.score.toFixed(3));
+  const ranked = T.becauseScore(thousandths(part.score));
   const signal = hit?.signals && because(hit.signals);
-  return signal ? `${ranked} ${signal}.` : ranked;
+  return signal ? `${ranked} ${signal}` : ranked;
 }
 
 /** A text, and before it its speaker, who may write in the other direction. */
@@ -49,7 +50,7 @@ export default function Prompt({ user, params, set }) {
   const ofParts = (found?.parts ?? []).reduce((sum, part) => sum + part.tokens, 0);
   const most = Math.max(1, ...(found?.parts ?? []).map((part) => part.tokens));
   return html`<form onSubmit=${submit}><div class="row">
-      <${Field} label=${T.question} value=${form.q} change=${change("q")} type="search" required wide dir="auto" />
+      <${Field} label=${T.question} value=${form.q} change=${change("q")} type="search" required wide />
       <${Field} label=${T.fields.session_id} value=${form.session} change=${change("session")} placeholder=${T.noSession} />
       <${Field} label=${T.budget} value=${form.budget} change=${change("budget")} type="number" min="1" placeholder=${T.noBudget} />
       <button class="main" disabled=${action.busy}>${T.makePrompt}</button></div></form>
@@ -67,5 +68,5 @@ export default function Prompt({ user, params, set }) {
           <div class="track"><div class="bar" style=${{ width: `${(100 * part.tokens) / most}%` }}></div></div></div>
       </li>`)}</ol>
       ${found.left.length > 0 && html`<section class="box"><h3>${T.leftOut}</h3><ul class="plain">${found.left.map((hit) => html`<li key=${hit.memory_id}>
-        <${Said} text=${snippet(hit.content)} /><p class="small quiet"><${SaidBy} memory=${hit} /> · ${T.fields.score} ${hit.score.toFixed(3)}${hit.superseded_by && html` · ${T.fates.superseded}`}</p></li>`)}</ul></section>`}`}`;
+        <${Said} text=${snippet(hit.content)} /><p class="small quiet"><${SaidBy} memory=${hit} /> · ${T.fields.score} ${thousandths(hit.score)}${hit.superseded_by && html` · ${T.fates.superseded}`}</p></li>`)}</ul></section>`}`}`;
 }

@@ -8,6 +8,7 @@ import {
   Bars, Failed, Field, MemoryRow, Said, SaidBy, Select, Tags, because, kindOptions, scaleOf, snippet,
   trustOptions, useAction,
 } from "../parts.js";
+import { thousandths } from "../language.js";
 import { T } from "../texts.js";
 
 const UNANSWERED = 0.2; // a chance below it: nothing that is found answers
@@ -65,7 +66,7 @@ export default function Search({ user, params, set, toast }) {
   };
   useEffect(() => { if (form.query) submit(); }, []); // the address says what is asked
   return html`<form onSubmit=${submit}><div class="row">
-      <${Field} label=${T.query} value=${form.query} change=${change("query")} type="search" required wide dir="auto" />
+      <${Field} label=${T.query} value=${form.query} change=${change("query")} type="search" required wide />
       <${Field} label=${T.topK} value=${form.top_k} change=${change("top_k")} type="number" min="1" max="100" />
       <button class="main" disabled=${action.busy}>${T.search}</button></div>
       <details open=${form.kind || form.trust || form.since || form.until || form.asOf ? true : undefined}><summary>${T.filters}</summary><div class="row">
@@ -102,7 +103,7 @@ function Hits({ hits, side, most, other, choose, chosen }) {
     ${answered < UNANSWERED && html`<p class="note" role="status">${hits.length ? T.nothingRelevant : T.nothingFound}</p>`}
     <ol class="hits">${hits.map((hit, at) => html`<li key=${hit.memory_id}>
       <div><b>${at + 1}.</b> <${Said} text=${snippet(hit.content)} /></div>
-      <p class="small quiet"><${Tags} memory=${hit} /><${SaidBy} memory=${hit} /> · ${T.fields.score} ${hit.score.toFixed(3)}
+      <p class="small quiet"><${Tags} memory=${hit} /><${SaidBy} memory=${hit} /> · ${T.fields.score} ${thousandths(hit.score)}
         ${side !== null && html` · ${T.rankMoved(rank(hit.memory_id))}`}</p>
       ${hit.signals && html`<p class="small">${because(hit.signals)}</p>
         <${Bars} values=${hit.signals} most=${most} label=${T.signalsOf} />`}

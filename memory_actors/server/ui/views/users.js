@@ -1,15 +1,16 @@
 // Users: how full each one's memory is, when it was last written to, and what runs short.
 
-import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { html, useRef, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
-import { Field, Meter, Said, VirtualList, Waiting, useCall, when } from "../parts.js";
+import { Field, Meter, Said, VirtualList, Waiting, fullness, useCall, when } from "../parts.js";
+import { percent } from "../language.js";
 import { T } from "../texts.js";
 
 const SHORT = 0.8; // of a limit: the usual threshold of alerts
 
 const quotas = (usage) =>
   Object.entries(usage.kinds).flatMap(([kind, one]) =>
-    one.quotas.map((quota) => ({ ...quota, name: `${T.kinds[kind]} ${quota.quota}`, part: quota.limit ? quota.used / quota.limit : 0 })),
+    one.quotas.map((one) => ({ ...one, quota: `${kind}.${one.quota}`, part: one.limit ? one.used / one.limit : 0 })),
   );
 
 export default function Users({ go }) {
@@ -48,10 +49,9 @@ function UserRow({ id, told }) {
   const fullest = all.reduce((most, one) => (one.part > most.part ? one : most), all[0]);
   const short = all.filter((one) => one.part >= SHORT);
   const count = Object.values(told.usage.kinds).reduce((sum, one) => sum + one.count, 0);
-  const size = (value) => (fullest.unit === "bytes" ? T.bytes(value) : T.number(value));
-  const full = T.userFull(fullest.name, size(fullest.used), size(fullest.limit));
+  const full = fullness(fullest);
   return html`<b><${Said} text=${id} /></b>
-    <span class="small quiet">${T.userMemories(count)} · ${T.userTier}: ${told.usage.tier} · ${T.userLast}: ${when(told.at)}
-      ${short.length > 0 && html` <span class="tag bad" title=${short.map((one) => T.userAlert(one.name, `${Math.round(one.part * 100)} %`)).join("\n")}>${T.userAlerts(short.length)}</span>`}</span>
+    <span class="small quiet">${T.memoriesCount(count)} · ${T.userTier}: ${told.usage.tier} · ${T.userLast}: ${when(told.at)}
+      ${short.length > 0 && html` <span class="tag bad" title=${short.map((one) => `${fullness(one)} (${percent(one.part)})`).join("\n")}>${T.userAlerts(short.length)}</span>`}</span>
     <div class="small quiet">${full}</div><${Meter} label=${full} used=${fullest.used} limit=${fullest.limit} />`;
 }

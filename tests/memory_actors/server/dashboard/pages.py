@@ -45,7 +45,7 @@ class Dashboard:
         dashboard = cls(opened.new_page(), url)
         try:
             dashboard.page.goto(f"{url}/ui#key={key}")
-            dashboard.page.get_by_role("navigation", name="Views").wait_for()
+            dashboard.page.get_by_role("navigation").wait_for()
             yield dashboard
             dashboard.check()
         except Exception as error:
