@@ -24,8 +24,6 @@ from memory_actors.sharing.system import MemorySystem, open_or_join
 
 WORK_S_MAX: Final = 20.0
 """A hook that would take longer is given up; the next one goes on where it was."""
-RECALL_S_MAX: Final = 8.0
-"""The same while a person waits: a server of a team may say nothing."""
 MODEL_VARIABLE: Final = "MEMORY_ACTORS_LLM_MODEL"
 KEY_VARIABLE: Final = "MEMORY_ACTORS_API_KEY"
 KEY_FILE: Final = ".config/memory-actors/api-key"
@@ -34,8 +32,7 @@ KEY_FILE: Final = ".config/memory-actors/api-key"
 
 def work(event: HookEvent, command: HookCommand, project: Project) -> str:
     """Capture, or return what is brought back."""
-    within_s = RECALL_S_MAX if event.moment in ("start", "prompt") else WORK_S_MAX
-    return asyncio.run(asyncio.wait_for(_work(event, command, project), within_s))
+    return asyncio.run(asyncio.wait_for(_work(event, command, project), WORK_S_MAX))
 
 
 async def _work(event: HookEvent, command: HookCommand, project: Project) -> str:

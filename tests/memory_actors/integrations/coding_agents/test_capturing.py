@@ -858,25 +858,6 @@ def test_a_hook_opens_the_store_if_its_owner_is_about_to_close(
     assert told["hookSpecificOutput"]["additionalContext"] == "from the store"
 
 
-def test_a_prompt_waits_less_for_a_silent_server_than_a_capture(
-    home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(storing, "_work", lambda *_: anyio.sleep(0.5))
-    monkeypatch.setattr(storing, "RECALL_S_MAX", 0.01)
-    given = HookCommand("", team="https://memory.example"), project_of(str(shop))
-    sent = {"session_id": "s", "cwd": str(shop), "prompt": "Why?"}
-    prompt, turn = (
-        event_of("claude-code", json.dumps({**sent, "hook_event_name": name}).encode())
-        for name in ("UserPromptSubmit", "Stop")
-    )
-    assert prompt is not None
-    assert turn is not None
-
-    with pytest.raises(TimeoutError):
-        storing.work(prompt, *given)
-    storing.work(turn, *given)
-
-
 @pytest.mark.parametrize("sent", [b"", b"[]", b"\xff", b'{"hook_event_name": 3}'])
 def test_a_hook_never_fails_its_host(home: Path, sent: bytes) -> None:
     done = subprocess.run(
