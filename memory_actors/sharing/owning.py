@@ -53,8 +53,8 @@ from memory_actors.users.handles.long_term import LongTermMemory
 
 _logger = get_logger("memory_actors.sharing")
 
-GIVEN_UP_LOOKS: Final = 50
-"""A second: in that time a process that takes a store over opens it, or gives up."""
+GIVEN_UP_LOOKS: Final = 250
+"""Five seconds: in that time a process that takes a store over opens it, or gives up."""
 
 
 async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
