@@ -61,7 +61,7 @@ class Slot(Generic[L]):
     epoch: int | None = None
     users: int = 0
     waiting: int = 0
-    """How many wait for the activation. Who comes later goes behind them."""
+    """The number of calls that wait for the activation. Later calls queue behind them."""
     moved: asyncio.Event | None = None
     """There once another process may have it; set when nobody holds it any more."""
     last_used_s: float = 0.0

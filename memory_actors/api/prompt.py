@@ -25,9 +25,9 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.choosing import Folding, asked_until_us
+from memory_actors.search.choosing import Folding
 from memory_actors.search.indexes.words import words
-from memory_actors.search.query import asks_of_past
+from memory_actors.search.query import asked_until_us, asks_of_past
 
 if TYPE_CHECKING:
     from memory_actors.api.user import UserMemory

@@ -34,9 +34,8 @@ from memory_actors.kinds import long_term, passages
 from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
 from memory_actors.kinds.phrasing import composed, normalised, spoken
-from memory_actors.search.dates import named_spans
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.query import Query, Rows, Test, asks_of_past
+from memory_actors.search.query import Query, Rows, Test, asked_until_us, asks_of_past
 
 Numbers = npt.NDArray[np.float32]
 NEAR_DUPLICATES_MAX = 100  # named in a hit
@@ -119,12 +118,6 @@ def newest_first(ordered: Iterable[Choice], state: LongTerm, query: Query) -> li
     return sorted(
         found.values(), key=lambda one: (-one.score, places.get(one.found.row.memory_id, 0))
     )
-
-
-def asked_until_us(text: str, asked_us: int, times_us: Iterable[int]) -> int | None:
-    """Return the end of the last time that a query names, in the years of memories, if any."""
-    spans = named_spans(text, asked_us, {to_datetime(time_us).year for time_us in times_us})
-    return spans[-1].end_us if spans else None
 
 
 def _take_later_scores(found: dict[str, Choice], older: Choice, later: Iterable[MemoryRow]) -> None:

@@ -7,12 +7,13 @@ state or a vector of such pieces says little, so there a text's own words should
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.core.records import to_datetime
 from memory_actors.base.filters import FilterPart
 from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
@@ -20,6 +21,7 @@ from memory_actors.base.tokens import CalibratedEstimate, TokenCounter
 from memory_actors.base.weights import Weights
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.dates import named_spans
 from memory_actors.search.indexes.field_columns import as_numbers
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
@@ -97,6 +99,12 @@ def is_about_now(text: str) -> bool:
 def is_about_past(text: str) -> bool:
     """Say whether a query asks how things were or what happened, not how things are."""
     return bool(_PAST.search(text)) and not is_about_now(text)
+
+
+def asked_until_us(text: str, asked_us: int, times_us: Iterable[int]) -> int | None:
+    """Return the end of the last time that a query names, in the years of memories, if any."""
+    spans = named_spans(text, asked_us, {to_datetime(time_us).year for time_us in times_us})
+    return spans[-1].end_us if spans else None
 
 
 def asks_for_replies(text: str) -> bool:

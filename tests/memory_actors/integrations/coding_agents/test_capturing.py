@@ -727,7 +727,7 @@ def test_a_session_is_captured_and_told_to_the_next_one(home: Path, shop: Path) 
 
 @pytest.mark.anyio
 async def test_the_installed_server_recalls_what_was_captured(home: Path, shop: Path) -> None:
-    """Where hooks bring nothing back at a prompt, the tool `recall` does."""
+    """The tool `recall` finds captured memories on hosts without a hook for prompts."""
     mcp = pytest.importorskip("mcp", reason="needs mcp, of the extra dev")
     WRITERS["codex"](home, shop)
     async with MemorySystem.open(home / "memory") as memory:
