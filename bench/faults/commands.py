@@ -244,8 +244,13 @@ def _without_arguments(operation: Operation) -> Command:
     return Command(call)
 
 
-async def _held_and_released(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
-    return await user.release((await user.hold(f"case {n}")).hold_id)
+async def _a_hold(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.hold(f"case {n}")
+
+
+async def _release(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+    (*_, newest) = await user.holds()
+    return await user.release(newest.hold_id)
 
 
 def _add(kind: MemoryType) -> Command:
@@ -274,8 +279,8 @@ _SAID: dict[str, Command] = {
     "grant": Command(lambda m, u, n: u.grant(f"person {n}", "write")),
     "revoke": Command(lambda m, u, n: u.revoke(f"person {n}"), _a_grant),
     "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
-    "hold": Command(_held_and_released),
-    "release": Command(_held_and_released),
+    "hold": Command(lambda m, u, n: u.hold(f"case {n}")),
+    "release": Command(_release, _a_hold),
     "retrieve": Command(lambda m, u, n: u.retrieve(f"what is known of {n}")),
     "context": Command(lambda m, u, n: u.context(f"context {n}")),
     "expand": Command(_expand, _a_summary),
