@@ -6,7 +6,15 @@ A line belongs to the method that it calls.
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from memory_actors import Conversation, EditBlock, Item, MemorySystem, Proposal, Settings, UserMemory
+from memory_actors import (
+    Conversation,
+    EditBlock,
+    Item,
+    MemorySystem,
+    Proposal,
+    Settings,
+    UserMemory,
+)
 
 
 def extractor(conversation: Conversation) -> list[Proposal]:
@@ -19,7 +27,8 @@ def extractor(conversation: Conversation) -> list[Proposal]:
 async def of_a_user(user: UserMemory) -> None:
     receipt = await user.add("Ada likes green tea", metadata={"topic": "drinks"})
     old = datetime.now(UTC) - timedelta(days=200)
-    await user.add_many([Item(content=f"Walked the dog at {hour}", occurred_at=old) for hour in range(8)])
+    walks = [f"Walked the dog at {hour} " + "in the park by the river " * 15 for hour in range(8)]
+    await user.add_many([Item(content=walk, occurred_at=old) for walk in walks])
     await user.add_with_auto_prune("Ada moved to Leeds")
     await user.turn("Is there any tea left?", role="user", session_id="monday")
     hits = await user.retrieve("What does Ada drink?", top_k=3)
@@ -138,9 +147,10 @@ async def of_the_system(memory: MemorySystem, directory: Path) -> None:
     users = await memory.users()
     report = await memory.compact("ada", older_than="90d")
     print((await memory.compaction_stats("ada")).compression_ratio)
-    (summary, *_) = [one for one in await memory.user("ada").list_memories() if one.source == "compressed"]
-    originals = await memory.user("ada").expand(summary.memory_id)
-    await memory.user("ada").undo_compaction(summary.memory_id)
+    user = memory.user("ada")
+    summary = next(one for one in await user.list_memories() if one.source == "compressed")
+    originals = await user.expand(summary.memory_id)
+    await user.undo_compaction(summary.memory_id)
     async for entry in memory.events("ada"):
         print(entry.position, entry.event)
     changes = await memory.diff("ada", 1)
@@ -149,6 +159,7 @@ async def of_the_system(memory: MemorySystem, directory: Path) -> None:
     assert await memory.check_replay() == []
     heads = await memory.heads()
     totals = await memory.usage()
+    await memory.switch_model("default")  # or "multilingual"
     saved = await memory.backup(directory / "backup")
     await memory.user("bob").add("Bob likes coffee")
     await memory.export_since(saved.position, directory / "since")
@@ -159,17 +170,14 @@ async def of_the_system(memory: MemorySystem, directory: Path) -> None:
     await MemorySystem.import_events(directory / "since", directory / "restored")
 
 
-async def every_call(directory: Path, embedder: object, other: object) -> None:
+async def every_call(directory: Path) -> None:
     """Run all of them on a store in a directory."""
     settings = Settings(review="extracted")
-    memory = await MemorySystem.open(
-        directory / "store", embedder=embedder, extractor=extractor, settings=settings
-    )
+    memory = await MemorySystem.open(directory / "store", extractor=extractor, settings=settings)
     user = memory.user("ada", session_id="monday")
     for calls in (
         of_a_user, of_working_memory, of_a_session, of_what_is_kept, of_entities, of_episodes,
         of_documents, of_context,
     ):  # fmt: skip
         await calls(user)
-    await memory.switch_model(other)
     await of_the_system(memory, directory)
