@@ -55,11 +55,11 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "keeping": "erase purge",
     },
     "The past": {"past": "why replay diff", "log": "history log"},
-    "In and out": {"transfer": "import export export-since import-since"},
+    "In and out": {"transfer": "import export"},
     "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
     "The store": {
         "log": "stats verify",
-        "keeping": "backup restore-backup move repair heads heads-key",
+        "keeping": "backup copy repair heads heads-key",
         "doctor": "doctor",
         "model": "model",
     },

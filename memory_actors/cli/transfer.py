@@ -1,4 +1,4 @@
-"""import, export; export-since, import-since: memories as lines, a store's log to its copy."""
+"""import, export: memories as lines, and as files of other programs."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, is_given
+from memory_actors.cli.options import App, is_given
 from memory_actors.cli.output import (
     counted,
     print_for_programs,
@@ -15,7 +15,6 @@ from memory_actors.cli.output import (
     progress_bar,
     progress_bars,
     say,
-    size,
     write_bytes,
 )
 from memory_actors.cli.running import (
@@ -24,7 +23,6 @@ from memory_actors.cli.running import (
     has_store,
     opened,
     run,
-    with_system,
     with_user,
 )
 from memory_actors.interchange import (
@@ -41,7 +39,6 @@ from memory_actors.interchange import (
     plan_import,
 )
 from memory_actors.interchange.importing import OURS
-from memory_actors.sharing.system import MemorySystem
 
 STDIN = Path("/dev/stdin")
 
@@ -191,41 +188,3 @@ def _for_others(app: App, file: Path, program: str) -> None:
 async def _to_stdout(user: UserMemory) -> None:
     async for line in export_lines(user):
         write_bytes(line)
-
-
-INCREMENT = click.Path(path_type=Path, dir_okay=False)
-
-
-@options.command("export-since", shared=options.OF_STORE)
-@click.argument("position", type=Count(min=0))
-@click.argument("file", type=INCREMENT)
-def export_since(app: App, /, position: int, file: Path) -> None:
-    """Write the events of all users after POSITION to a new FILE, for `import-since` of a copy.
-
-    0 is the beginning. It says at which position the next one goes on. The history goes with it,
-    and who was erased; API keys do not. `export` writes one user's memories as JSON lines instead.
-    """
-    with progress_bar("Exporting", quiet=app.json) as moved:
-        made = with_system(app, lambda memory: memory.export_since(position, file, progress=moved))
-    if not print_for_programs(app, made):
-        say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.file}", "green")
-        say(f"The next one goes on at {made.position}.")
-
-
-@options.command("import-since", shared=(*options.OF_STORE, "encrypt"))
-@click.argument("file", type=INCREMENT)
-def import_since(app: App, /, file: Path) -> None:
-    """Append what `export-since` of another store wrote to FILE. Run it again if it was cut off.
-
-    The store must be closed, and have the very same past: a restored backup of the other one, or
-    what was imported from it before. A new store takes what was exported from 0 on.
-    """
-    directory = app.directory_or("replicate the database that it comes from")
-    with progress_bar("Importing", quiet=app.json) as moved:
-        how: dict[str, Any] = {"key_file": app.key_file, "progress": moved}
-        done = run(lambda: MemorySystem.import_events(file, directory, **how))
-    if print_for_programs(app, done):
-        return
-    say(f"✓ {done.events:,} events added: the store is at position {done.position:,}", "green")
-    if done.erased_streams:
-        say("Who was erased in the other store is erased here, too.")
