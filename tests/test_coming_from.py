@@ -16,7 +16,7 @@ from memory_actors.interchange import SOURCES, TARGETS
 from memory_actors.search.embedding.default import DefaultEmbedder
 
 PAGES = Path(__file__).parents[1] / "docs/coming-from"
-WRITTEN = {name: foreign.SAMPLES[name][1] for name in SOURCES} | {"mem0": foreign.mem0_store}
+WRITTEN = {name: foreign.SAMPLES[name][1] for name in SOURCES}
 
 
 def blocks(page: str, language: str) -> list[str]:

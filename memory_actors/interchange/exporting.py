@@ -16,7 +16,6 @@ from typing import IO, Final
 
 import msgspec
 
-from memory_actors.base.errors import importing
 from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.validation import check_choice
 from memory_actors.interchange.files import replacing
@@ -29,10 +28,7 @@ PROGRESS_MEMORIES: Final = 200
 
 
 class TargetWriter(ABC):
-    """Writes memories to one file.
-
-    :raises MissingExtraError: it takes a package that is not installed.
-    """
+    """Writes memories to one file."""
 
     def __init__(self, file: IO[bytes]):
         self._file = file
@@ -77,7 +73,6 @@ async def export_to(
     is left out, and the report says why.
 
     :raises InvalidInputError: there is no such program, or the file cannot be written.
-    :raises MissingExtraError: it takes a package that is not installed.
     """
     target = TARGETS[check_choice(program, tuple(TARGETS), "program")]
     return await _export(user, target, path, progress)
@@ -270,76 +265,9 @@ class ChromaWriter(TargetWriter):
             self._begin()
 
 
-# --- Parquet: a table with a row for each memory. Takes pyarrow (extra `parquet`).
-#
-# Fields without a column of their own, metadata and data, are JSON in a text.
-
-ROWS_AT_ONCE: Final = 10_000
-CHARACTERS_AT_ONCE: Final = 32 << 20
-COLUMNS: Final = {
-    "memory_id": "string", "user_id": "string", "memory_type": "string", "content": "string",
-    "occurred_at": "time", "created_at": "time", "session_id": "string", "role": "string",
-    "key": "string", "pinned": "bool_", "trust": "string", "sources": "list",
-    "times_seen": "int64", "metadata": "string", "data": "string",
-}  # fmt: skip
-
-
-class ParquetWriter(TargetWriter):
-    """Writes groups of rows."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        with importing("Parquet needs pyarrow", "parquet"):
-            import pyarrow as pa
-            from pyarrow import parquet
-        self._arrow = pa
-        types = {
-            "time": self._arrow.timestamp("us", tz="UTC"),
-            "list": self._arrow.list_(self._arrow.string()),
-        }
-        self._schema = self._arrow.schema(
-            [
-                (name, types[of] if of in types else getattr(self._arrow, of)())
-                for name, of in COLUMNS.items()
-            ]
-        )
-        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
-        self._rows: list[dict[str, object]] = []
-        self._characters = 0
-
-    def write(self, memory: Memory, user_id: str) -> str | None:
-        """Write any memory."""
-        own = {name: getattr(memory, name, None) for name in COLUMNS}
-        data = None if memory.data is None else msgspec.json.encode(memory.data).decode()
-        row = own | {
-            "user_id": user_id,
-            "memory_type": str(memory.memory_type),
-            "trust": memory.trust.value,
-            "sources": [one.source for one in memory.origins if one.source],
-            "metadata": msgspec.json.encode(memory.metadata).decode(),
-            "data": data,
-        }
-        self._rows.append(row)
-        self._characters += len(memory.content) + len(data or "")
-        if len(self._rows) >= ROWS_AT_ONCE or self._characters >= CHARACTERS_AT_ONCE:
-            self._flush()
-        return None
-
-    def _flush(self) -> None:
-        self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=self._schema))
-        self._rows, self._characters = [], 0
-
-    def end(self) -> None:
-        """Write the rows that are left, and the end of the file."""
-        if self._rows:
-            self._flush()
-        self._writer.close()
-
-
 TARGETS: Final[Mapping[str, type[TargetWriter]]] = {
     "mem0": Mem0Writer,
     "mcp-memory": GraphWriter,
     "chroma": ChromaWriter,
-    "parquet": ParquetWriter,
 }
 """The programs that memories go to, and the writer of each."""

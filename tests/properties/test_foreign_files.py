@@ -146,7 +146,6 @@ def test_json_of_wrong_types(sample: str, data: st.DataObject) -> None:
 TABLES = {
     "langgraph": ("store.sqlite", ["store"]),
     "chroma": ("chroma/chroma.sqlite3", ["collections", "embeddings", "embedding_metadata"]),
-    "mem0 store": ("qdrant/collection/mem0/storage.sqlite", ["points"]),
 }
 CELLS = (
     st.none()

@@ -158,9 +158,7 @@ async def test_it_works_through_the_owner_of_a_store(
         assert (await import_from(memory, program, path, user_id="me")).added == 0
 
 
-@pytest.mark.parametrize(
-    "sample", ["mem0", "mem0 store", "chroma", "chatgpt", "claude", "memory-md"]
-)
+@pytest.mark.parametrize("sample", ["mem0", "chroma", "chatgpt", "claude", "memory-md"])
 @pytest.mark.parametrize("through", ["http"], indirect=True)
 async def test_facts_and_messages_are_imported_over_http(
     store, tmp_path: Path, sample: str, through: str
