@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import click
+from rich.bar import Bar
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
@@ -21,7 +22,6 @@ from memory_actors.cli.output import (
     size,
     table,
 )
-from memory_actors.cli.plotting import Bar, draw, drawn, plot_option
 from memory_actors.cli.running import with_system, with_user
 
 BAR_CELLS = 12
@@ -48,34 +48,12 @@ _PLAIN = {
 
 @options.command()
 @click.option("--all", "everybody", is_flag=True, help="Of all users together.")
-@plot_option
-def usage(app: App, /, everybody: bool, plot: str | None) -> None:
+def usage(app: App, /, everybody: bool) -> None:
     """Show how much memory is held, and how full each limit is."""
-    if plot is not None and not app.json:
-        _plot(app, plot, everybody=everybody)
-    elif everybody:
+    if everybody:
         print_result(app, with_system(app, lambda memory: memory.usage()), _print_all)
     else:
         print_result(app, with_user(app, lambda user: user.usage()), _print_usage)
-
-
-def _plot(app: App, where: str, *, everybody: bool) -> None:
-    if everybody:
-        of_all = with_system(app, lambda memory: memory.usage())
-        title, quotas = counted(of_all.users, "user"), [(use.quota, use) for use in of_all.quotas]
-    else:
-        used = with_user(app, lambda user: user.usage())
-        title, quotas = f"User {used.user_id}, tier {used.tier}", _quotas(used)
-    bars = [
-        Bar(
-            _named(name),
-            use.percent / 100,
-            f"{of_unit(use.used, use.unit)} of {of_unit(use.limit, use.unit)}",
-            _colour(use),
-        )
-        for name, use in quotas
-    ]
-    draw(title, bars, where)
 
 
 def _print_usage(used: Usage) -> None:
@@ -130,7 +108,7 @@ def _print_limits(quotas: Sequence[tuple[str, QuotaUse]]) -> None:
         limits.add_row(
             _named(name), of_unit(use.used, use.unit), of_unit(use.limit, use.unit),
             EACH.get(name, ""), percent,
-            drawn(Bar("", use.percent / 100, colour=_colour(use)), BAR_CELLS),
+            Bar(100, 0, use.percent, width=BAR_CELLS, color=_colour(use)),
         )  # fmt: skip
     print_table(limits)
 

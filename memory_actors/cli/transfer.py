@@ -21,7 +21,6 @@ from memory_actors.cli.output import (
 from memory_actors.cli.running import (
     chosen_user,
     ensure_model,
-    has_store,
     opened,
     run,
     with_system,
@@ -74,7 +73,7 @@ def _pair(argument: str) -> tuple[str, str]:
     multiple=True,
     help="With --from: their field is our content, occurred_at, session_id, role or user_id.",
 )
-@click.option("--dry-run", is_flag=True, help="With --from: only say what would be added.")
+@click.option("--dry-run", is_flag=True, help="With --from: only read FILE, and count its records.")
 @options.said_by
 def import_(app: App, /, file: Path, program: str | None, **foreign: Any) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
@@ -121,24 +120,23 @@ def _foreign(
                 program, path, user_field=user_field, fields=dict(mapped), source=app.source,
                 trust=app.trust, progress=was_read,
             )  # fmt: skip
-            if dry_run and not has_store(app):
-                return await plan.report(app.user_id)
-            if not dry_run:
-                ensure_model(app)
-            async with opened(app, create=not dry_run) as memory:
+            if dry_run:
+                return plan.report(app.user_id)
+            ensure_model(app)
+            async with opened(app, create=True) as memory:
                 user_id = await chosen_user(app, memory) if plan.nobodys else None
-                return await plan.add(
-                    memory, user_id=user_id, dry_run=dry_run, progress=was_added
-                )  # fmt: skip
+                return await plan.add(memory, user_id=user_id, progress=was_added)
 
     return run(work)
 
 
 def _say_imported(report: ImportReport) -> None:
     users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
-    added = "Would add" if report.dry_run else "Added"
     to = f" to {users}" if users else ""
-    say(f"{added} {report.added:,} memories{to}; {report.unchanged:,} were there already.")
+    if report.dry_run:
+        say(f"Would add {report.added:,} memories{to}, without those that are there already.")
+    else:
+        say(f"Added {report.added:,} memories{to}; {report.unchanged:,} were there already.")
     _say_notes(report.notes)
     if report.unindexed:
         say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")

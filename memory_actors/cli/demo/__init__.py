@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import anyio
 import click
 import msgspec
+from rich.bar import Bar
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
@@ -24,9 +25,8 @@ from memory_actors.base.records import Hit, Item, JsonObject, Relationship
 from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
 from memory_actors.cli.options import App
-from memory_actors.cli.output import print_json, say, shortened
+from memory_actors.cli.output import print_json, print_table, say, shortened, table
 from memory_actors.cli.past import print_why
-from memory_actors.cli.plotting import TERMINAL, Bar, draw
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.cli.serve import show_dashboard
 from memory_actors.interchange import Line
@@ -39,6 +39,7 @@ SHOWN: Final = "What is the name of Maya's dog?"
 """The first question that the dashboard is asked."""
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 VECTORS_ALONE: Final = Weights(**{name: float(name == "meaning") for name in SIGNALS})
+BAR_CELLS: Final = 30
 NAMES: Final = ("all signals", "meaning alone")
 WRITERS: Final = 8
 WRITES: Final = (20, 60)
@@ -204,7 +205,8 @@ def _print_asked(number: int, asked: AskedQuestion) -> None:
 
 
 def _draw_recall(runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]) -> None:
-    bars: list[Bar] = []
+    bars = table("", " ", "  ", right=("  ",))
+    bars.show_header = False
     for name, colour, (asked, row) in zip(NAMES, ("green", "blue"), runs, strict=True):
         first = sum(one.hits[0].memory_id in one.evidence for one in asked) / len(asked)
         for what, part in (
@@ -212,8 +214,9 @@ def _draw_recall(runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]) 
             ("recall@5", row.turn_recall_at_5),
             ("recall@10", row.turn_recall_at_10),
         ):
-            bars.append(Bar(f"{what}, {name}", part, f"{part:.2f}", colour))
-    draw("", bars, TERMINAL)
+            bar = Bar(1, 0, part, width=BAR_CELLS, color=colour)
+            bars.add_row(f"{what}, {name}", bar, f"{part:.2f}")
+    print_table(bars)
 
 
 def _say_whether(good: bool, what: str) -> None:
