@@ -1,13 +1,13 @@
-"""usage, cost, tier."""
+"""usage, cost, tier; grant, revoke, grants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 from rich.bar import Bar
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
-from memory_actors.base.records import MemoryType, QuotaUse, Tier
+from memory_actors.base.records import MemoryType, QuotaUse, Right, Tier
 from memory_actors.base.statistics import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
@@ -21,6 +21,7 @@ from memory_actors.cli.output import (
     say,
     size,
     table,
+    text,
 )
 from memory_actors.cli.running import with_system, with_user
 
@@ -206,3 +207,28 @@ def tier(app: App, /, tier: str | None) -> None:
     if not print_for_programs(app, {"user_id": used.user_id, "tier": used.tier}):
         say(f"Tier of {used.user_id}: {used.tier}")
         _say_over(used)
+
+
+# --- grants
+
+RIGHT = click.argument("right", type=click.Choice([right.value for right in Right]), default="read")
+
+
+def _show(found: Mapping[str, Right]) -> None:
+    rows = table("subject", "right")
+    for subject, right in found.items():
+        rows.add_row(text(subject), right)
+    print_table(rows, "Nobody has a grant.")
+
+
+grants = mirrors("grants", name="grants", help="List who may do what in the memory of --user.")(
+    _show
+)
+revoke = mirrors("revoke", name="revoke", help="Take the right of SUBJECT.")(_show)
+grant = mirrors(
+    "grant", name="grant", new=True, right=RIGHT,
+    help="""Give SUBJECT a right in the memory of --user: read, write or manage.
+
+    SUBJECT is a person, agent:NAME or key:ID. From the first grant on, nobody else gets in.
+    """,
+)(_show)  # fmt: skip
