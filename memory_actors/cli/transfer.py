@@ -7,7 +7,7 @@ import click
 
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, is_given
+from memory_actors.cli.options import App
 from memory_actors.cli.output import (
     counted,
     print_for_programs,
