@@ -38,17 +38,14 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Memories": {"memories": "add search list count get update delete delete-many restore"},
     "Review": {"memories": "pending approve reject"},
     "Other kinds of memory": {
-        "entities": "entity",
-        "episodes": "episode",
-        "documents": "document",
+        "kinds": "entity episode document",
         "context": "context",
         "extracting": "extract extractions undo",
         "compaction": "compact compaction",
     },
     "Users and quotas": {
         "log": "users",
-        "quotas": "usage cost tier",
-        "grants": "grant revoke grants",
+        "quotas": "usage cost tier grant revoke grants",
     },
     "Data protection": {
         "data_protection": "forget forgotten unforget hold release holds retention recalls",

@@ -198,7 +198,7 @@ def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> Non
         (["document", "find", "c", "--filter", "{"], "not JSON"),
         (["add", "x", "--type", "working", "--role", "r"], "--role does not go"),
         (["search", "x", "--filter", "novalue"], "not key=value"),
-        (["import", "f", "--format", "xml"], "'xml' is not one of"),
+        (["import", "f", "--from", "xml"], "'xml' is not one of"),
         (["model", "install", "--precision", "int4"], "'int4' is not one of"),
         ([], "Missing command"),
     ],
