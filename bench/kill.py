@@ -66,7 +66,7 @@ from bench.kill_child import (
 from bench.opened import services_of
 from eventlog import EventLog, Heads
 from memory_actors import MemorySystem, NotFoundError
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.user_state import event_registry
 
 ROOT = Path(__file__).parents[1]

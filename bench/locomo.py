@@ -26,7 +26,7 @@ from memory_actors.interchange.locomo import (
     questions,
     read_locomo,
 )
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 

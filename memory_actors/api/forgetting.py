@@ -30,7 +30,7 @@ from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (

@@ -24,7 +24,7 @@ from memory_actors.base.validation import (
     text_bytes,
 )
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.search.choosing import Folding
 from memory_actors.search.indexes.words import words
 from memory_actors.search.query import asked_until_us, asks_of_past

@@ -51,7 +51,7 @@ from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.kind import Found
-from memory_actors.kinds.phrasing import composed
+from memory_actors.kinds.passages import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval

@@ -18,8 +18,7 @@ from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
 from memory_actors.kinds.effects import Decision, Event, TaintedPast
 from memory_actors.kinds.keyed import Compactable, Keyed, KeyedKind, Sized
 from memory_actors.kinds.kind import Decide, Events, Life, Updated
-from memory_actors.kinds.passages import Passage, index_of, label, spans
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import Passage, index_of, label, spans, text_digest
 from memory_actors.kinds.rows import derived, new_row, update_of
 
 R = TypeVar("R", bound=Compactable)

@@ -33,7 +33,7 @@ from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
 from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
-from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.kinds.passages import normalised, spoken, text_digest
 from memory_actors.kinds.purging import Purge, Purging
 from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes

@@ -19,8 +19,7 @@ from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known,
 from memory_actors.kinds.effects import Decision, Effect, Event, KindRegistry, TaintedPast
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
-from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import Passage, label, spoken
 from memory_actors.kinds.rows import Draft, derived, new_row, update_of, updated_row
 
 SECOND_US = 1_000_000

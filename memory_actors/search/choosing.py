@@ -33,7 +33,7 @@ from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds import long_term, passages
 from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
-from memory_actors.kinds.phrasing import composed, normalised, spoken
+from memory_actors.kinds.passages import composed, normalised, spoken
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.query import Query, Rows, Test, asked_until_us, asks_of_past
 

@@ -26,7 +26,7 @@ from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import BlockEdited, BlockInserted, EntriesArchived
 from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, everything, text
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 SOFT, HARD = 14, 20
 NOW_US = 1 << 60

@@ -25,8 +25,7 @@ from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.episodic.events import EpisodeCompactionUndone, EpisodesCompressed
 from memory_actors.kinds.kind import ROW_BYTES, Kind
-from memory_actors.kinds.passages import version_of
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest, version_of
 from memory_actors.kinds.structured import PutDocument, UpdateDocument, value_json
 
 

@@ -53,7 +53,7 @@ from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Kind, Pruned, is_summary
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.long_term.state import identity
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState

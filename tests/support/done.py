@@ -25,7 +25,7 @@ from memory_actors.kinds.context.commands import DeleteEntry
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.kind import last_true_us
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.rows import same_json
 from memory_actors.kinds.structured import document_text
 from memory_actors.kinds.user_state import UserState

@@ -33,7 +33,7 @@ from memory_actors.kinds.long_term import (
     SupersedeMemories,
     UndoCompaction,
 )
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.structured import PutDocument, document_text, value_json
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some, some_relate

@@ -34,7 +34,7 @@ from memory_actors.kinds.context.state import (
 )
 from memory_actors.kinds.effects import Decision
 from memory_actors.kinds.kind import Decide
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.rows import same_json
 
 

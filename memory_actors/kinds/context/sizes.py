@@ -22,7 +22,7 @@ from memory_actors.kinds.context.state import (
     text,
     under_sections,
 )
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 NAME = "context"
 

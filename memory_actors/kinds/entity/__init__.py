@@ -59,8 +59,15 @@ from memory_actors.kinds.entity.state import (
     observation_at,
 )
 from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally, oldest_first
-from memory_actors.kinds.passages import Passage, index_of, label, version_of
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
+from memory_actors.kinds.passages import (
+    Passage,
+    fact_text,
+    index_of,
+    label,
+    name_text,
+    observation_text,
+    version_of,
+)
 from memory_actors.kinds.rows import HeldRows, derived, record_data
 
 Restored: TypeAlias = EntityRestored | RelationshipRestored

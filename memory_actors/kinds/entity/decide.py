@@ -1,7 +1,7 @@
 """The commands of entities, and what each of them decides.
 
 An entity is its name and type: adding one that is there adds what is new of it. The caller embeds
-the texts that `phrasing` makes, and gives their digests.
+the texts that `passages` makes, and gives their digests.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ from memory_actors.kinds.entity.state import (
     oldest_entities,
 )
 from memory_actors.kinds.keyed import Sized
-from memory_actors.kinds.passages import EVENT_PASSAGES_MAX
-from memory_actors.kinds.phrasing import observation_text, text_digest
+from memory_actors.kinds.passages import EVENT_PASSAGES_MAX, observation_text, text_digest
 from memory_actors.kinds.rows import update_of
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name

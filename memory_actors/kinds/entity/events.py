@@ -18,7 +18,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
     size_bytes: int
     digest: bytes
-    """Digest of `phrasing.observation_text`, with the entity's name."""
+    """Digest of `passages.observation_text`, with the entity's name."""
 
 
 # --- entities
@@ -32,7 +32,7 @@ class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     name: str
     type: str
     digest: bytes
-    """Of `phrasing.name_text`."""
+    """Of `passages.name_text`."""
     size_bytes: int
     """Bytes of name, type and observations."""
     occurred_at_us: int
@@ -107,7 +107,7 @@ class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     target: str
     """Its name."""
     digest: bytes
-    """Of `phrasing.fact_text`."""
+    """Of `passages.fact_text`."""
     size_bytes: int
     """Of the same text."""
     valid_from_us: int

@@ -21,7 +21,7 @@ from immutables import Map
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Direction
 from memory_actors.kinds.kind import Row
-from memory_actors.kinds.phrasing import composed, normalised
+from memory_actors.kinds.passages import composed, normalised
 from memory_actors.kinds.rows import Draft, HeldRows
 
 Edge: TypeAlias = tuple[str, str, str]

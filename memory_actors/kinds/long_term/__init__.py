@@ -62,8 +62,7 @@ from memory_actors.kinds.long_term.state import (
     newer_ones,
 )
 from memory_actors.kinds.packed import PackedRows
-from memory_actors.kinds.passages import Passage, index_of, label
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import Passage, index_of, label, spoken
 from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded

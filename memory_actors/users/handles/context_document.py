@@ -33,7 +33,7 @@ from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import BlockRow, archive, blocks, text, under_sections
 from memory_actors.kinds.kind import Found
-from memory_actors.kinds.phrasing import composed, text_digest
+from memory_actors.kinds.passages import composed, text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
 from memory_actors.search.reading import texts

@@ -44,7 +44,7 @@ from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.handle import Adding, Handle, taken
 from memory_actors.users.handles.redacting import OF_HANDLES
 from memory_actors.users.handles.writing import After

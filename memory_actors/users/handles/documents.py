@@ -24,7 +24,7 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import structured
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import (
     DocumentPut,

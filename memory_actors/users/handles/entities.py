@@ -35,7 +35,7 @@ from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
 from memory_actors.users.handles.handle import Adding, Handle, New, taken
 

@@ -29,7 +29,7 @@ from memory_actors.kinds.episodic.events import (
     StepTexts,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.handle import Adding, taken
 from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
 from memory_actors.users.handles.writing import Written

@@ -40,8 +40,7 @@ from memory_actors.kinds.long_term import (
     UpdateMemory,
 )
 from memory_actors.kinds.long_term.state import Identity, identity
-from memory_actors.kinds.passages import passages
-from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.kinds.passages import normalised, passages, spoken, text_digest
 from memory_actors.kinds.review import MemoryHeld
 from memory_actors.kinds.short_term import AddMessage
 from memory_actors.kinds.tombstones import refusing

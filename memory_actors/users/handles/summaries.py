@@ -19,7 +19,7 @@ from memory_actors.kinds.compacting import (
     passages_of,
 )
 from memory_actors.kinds.kind import Row
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.writing import Written
 

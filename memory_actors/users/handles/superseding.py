@@ -31,8 +31,7 @@ from memory_actors.kinds.long_term import (
     Pair,
     SupersedeMemories,
 )
-from memory_actors.kinds.passages import label
-from memory_actors.kinds.phrasing import USER
+from memory_actors.kinds.passages import USER, label
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.reading import texts

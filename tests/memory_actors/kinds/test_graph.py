@@ -11,8 +11,7 @@ from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
 from memory_actors.kinds.kind import Events
-from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.phrasing import observation_text, text_digest
+from memory_actors.kinds.passages import Passage, label, observation_text, text_digest
 
 HOUR_US = 3_600_000_000
 
