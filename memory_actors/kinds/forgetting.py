@@ -32,9 +32,11 @@ from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
-from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
+from memory_actors.kinds.kind import Found, Kind, tentative
 from memory_actors.kinds.passages import normalised, spoken, text_digest
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.purging import Purge, Purging
+from memory_actors.kinds.rows import is_summary
 from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes
 
@@ -175,15 +177,15 @@ def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int)
         return SetKey(now_us=now_us, entry=KeySet(**of, value=left, size_bytes=size_bytes))
     if kind is structured.KIND:
         said = structured.value_json(left)
-        change = structured.DocumentUpdated(
-            memory_id=row.memory_id,
+        text = structured.document_text(row.collection, row.key, left)
+        return structured.UpdateDocument(
+            **about,
+            content=said,
             value=left,
             size_bytes=len(said.encode()),
-            digest=text_digest(structured.document_text(row.collection, row.key, left)),
+            digest=text_digest(text),
             value_digest=text_digest(said),
-            metadata=metadata,
         )
-        return structured.UpdateDocument(now_us=now_us, change=change)
     if kind is context.KIND:
         return EditEntry(**about, text=left)
     if kind not in (short_term.KIND, long_term.KIND):

@@ -23,10 +23,12 @@ from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.effects import ENDS, Decision, Event, TaintedPast, effect, says
+from memory_actors.kinds.effects import ENDS, Decision, Event, effect, says
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import Found, Kind, Row, is_summary
+from memory_actors.kinds.kind import Found, Kind
+from memory_actors.kinds.past import TaintedPast
 from memory_actors.kinds.provenance import Provenance, SourcePurged
+from memory_actors.kinds.rows import Row, is_summary
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
 _PURGED_SOURCE, _PURGED_TRUST = "purged_source", "purged_trust"
@@ -227,7 +229,7 @@ class Purging:
 
     def _bring_back(self, kind: CompactedKind, memory_id: str) -> None:
         past = self._past(memory_id)
-        events = kind.returning(past, self._limits)
+        events = kind.told_again(past, self._limits)
         if events is None:
             # Its text is lost, and so is its source; else all of it was the source's.
             if not past.events or any(isinstance(one.data, Dropped) for one in past.events):

@@ -81,7 +81,7 @@ def restore(*ids: str, after: Sequence[Any]) -> RestoreEntities:
 
 
 def validity(state: Any, memory_id: str) -> tuple[int, int | None]:
-    row = state.graph.held.rows[memory_id]
+    row = state.graph.rows[memory_id]
     return row.valid_from_us, row.valid_to_us
 
 

@@ -13,7 +13,7 @@ import msgspec
 from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import JsonObject, QuotaUse
+from memory_actors.base.records import JsonObject
 from memory_actors.kinds.context.commands import BUDGET
 from memory_actors.kinds.context.decide import DocumentDecisions
 from memory_actors.kinds.context.events import BlockEdited, BlockInserted, BlockRemoved
@@ -21,16 +21,15 @@ from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.sizes import NAME, check_document
 from memory_actors.kinds.context.state import (
     BlockRow,
-    ContextDump,
     ContextState,
     DocumentState,
     archive,
     block,
     everything,
 )
-from memory_actors.kinds.effects import TaintedPast
-from memory_actors.kinds.kind import Events, Nature, Tally
+from memory_actors.kinds.kind import Bound, Nature, Tally
 from memory_actors.kinds.passages import Passage, label
+from memory_actors.kinds.past import Events, TaintedPast
 from memory_actors.kinds.rows import derived
 
 
@@ -42,8 +41,12 @@ class ContextKind(DocumentDecisions):
     """A document is loaded whole, and its archive has a search of its own."""
     NOUN = "entry"
     MISSING = "it was never there, or it was removed"
+    BOUNDS = (
+        Bound("entries", "context_entries"),
+        Bound("documents", "context_documents"),
+        Bound("bytes", "context_bytes"),
+    )
     DELETED = BlockRemoved
-    Dump = ContextDump
 
     # --- purges
 
@@ -70,19 +73,15 @@ class ContextKind(DocumentDecisions):
 
     def tally(self, state: ContextState) -> Tally:
         """Return counts and bytes: entries are counted, the bytes of headings too."""
-        return Tally(state.entries, state.held.size_bytes, state.held.stored_bytes)
+        return Tally(state.entries, state.size_bytes, state.stored_bytes)
 
     def held_bytes(self, state: ContextState) -> int:
         """Return the memory that the state takes: the texts of what lives are in it."""
         return super().held_bytes(state) + state.living_bytes
 
-    def quotas(self, state: ContextState, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
-        """Return how full each limit is."""
-        return (
-            QuotaUse("entries", "count", state.entries, limits.context_entries),
-            QuotaUse("documents", "count", len(state.documents), limits.context_documents),
-            QuotaUse("bytes", "bytes", state.held.size_bytes, limits.context_bytes),
-        )
+    def used(self, state: ContextState, _whose: str | None) -> tuple[int, ...]:
+        """Return the entries, the documents, and the bytes."""
+        return state.entries, len(state.documents), state.size_bytes
 
     def rows(self, state: ContextState) -> Iterable[BlockRow]:
         """Yield every entry, living or archived."""

@@ -5,8 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Deleted
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry
 
 registry = KindRegistry()
 

@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Entity, QuotaUse, Relationship
+from memory_actors.base.records import Entity, Relationship
 from memory_actors.kinds.commands import Command, Restore
-from memory_actors.kinds.effects import Decision, Event, TaintedPast
-from memory_actors.kinds.entity import decide, relationships
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
     OBSERVATIONS_MAX,
     AddEntity,
     DeleteEntity,
+    EntityDecisions,
     RemoveObservation,
     RestoreEntities,
     UpdateEntity,
@@ -41,24 +41,22 @@ from memory_actors.kinds.entity.relationships import (
     DeleteRelationship,
     EndRelationship,
     Relate,
+    RelationshipDecisions,
     UpdateRelationship,
     known_as,
+    placed,
 )
 from memory_actors.kinds.entity.state import (
-    NAME,
     AnyRow,
     Entities,
     EntityRow,
-    EntityRows,
-    Room,
     as_it_was,
     fact_in,
     find_named,
-    make_room,
     named,
     observation_at,
 )
-from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally, oldest_first
+from memory_actors.kinds.kind import Decide, Nature, Tally
 from memory_actors.kinds.passages import (
     Passage,
     fact_text,
@@ -68,18 +66,17 @@ from memory_actors.kinds.passages import (
     observation_text,
     version_of,
 )
-from memory_actors.kinds.rows import HeldRows, derived, record_data
+from memory_actors.kinds.past import Events, Life, TaintedPast
+from memory_actors.kinds.rows import derived, oldest_first, record_data
 
 Restored: TypeAlias = EntityRestored | RelationshipRestored
 
 
-class EntityKind(EntityRows):
+class EntityKind(EntityDecisions, RelationshipDecisions):
     """The entities of a user, and their relationships."""
 
-    NAME = NAME
     NATURE = Nature(is_reviewed=True)
     NOUN = "entity or relationship"
-    MISSING = "it was never there, or it was deleted"
     UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
 
     # --- decide
@@ -88,13 +85,13 @@ class EntityKind(EntityRows):
         """Return the decision function for each command type."""
         return {
             **super().decisions(),
-            AddEntity: decide.add,
-            UpdateEntity: decide.update,
-            RemoveObservation: decide.remove_observation,
-            Relate: relationships.relate,
-            EndRelationship: relationships.end,
-            UpdateRelationship: relationships.update,
-            DeleteRelationship: relationships.delete,
+            AddEntity: self._add,
+            UpdateEntity: self._update,
+            RemoveObservation: self._remove_observation,
+            Relate: self._relate,
+            EndRelationship: self._end,
+            UpdateRelationship: self._update_relationship,
+            DeleteRelationship: self._delete_relationship,
             RestoreEntities: self._restore,
         }
 
@@ -103,8 +100,8 @@ class EntityKind(EntityRows):
         gone = [as_it_was(life) for life in self.gone(command, state)]
         entities = [it for it in gone if isinstance(it, EntityRestored)]
         related = [it for it in gone if isinstance(it, RelationshipRestored)]
-        need = Room(len(entities), len(related), sum(it.size_bytes for it in gone))
-        make_room(state, limits, need, None)
+        size_bytes = sum(it.size_bytes for it in gone)
+        self.make_room(state, limits, len(entities), len(related), size_bytes)
         events: list[Event] = []
         for entity in entities:
             other = named(state, entity.name, entity.type)
@@ -117,12 +114,12 @@ class EntityKind(EntityRows):
             state = self.after(state, [entity])
         for relationship in related:
             for end_id in (relationship.source_id, relationship.target_id):
-                if end_id not in state.held.rows:
+                if end_id not in state.rows:
                     raise NotFoundError(
                         f"relationship {relationship.memory_id!r} has an endpoint in {end_id!r}, "
                         "which has gone: restore that one too, in the same call"
                     )
-            events.append(relationships.placed(relationship, state.graph))
+            events.append(placed(relationship, state.graph))
             state = self.after(state, events[-1:])
         return events
 
@@ -169,28 +166,20 @@ class EntityKind(EntityRows):
     def tally(self, state: Entities) -> Tally:
         """Return counts and bytes."""
         return Tally(
-            len(state.held),
-            state.size_bytes,
-            state.held.stored_bytes + state.graph.held.stored_bytes,
+            len(state.rows),
+            state.size_bytes + state.graph.size_bytes,
+            state.stored_bytes + state.graph.stored_bytes,
             pruned=state.pruned,
-            relationships=len(state.graph.held),
-        )
-
-    def quotas(self, state: Entities, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
-        """Return how full each limit is."""
-        return (
-            QuotaUse("entities", "count", len(state.held), limits.entities),
-            QuotaUse("relationships", "count", len(state.graph.held), limits.relationships),
-            QuotaUse("bytes", "bytes", state.size_bytes, limits.entity_bytes),
+            relationships=len(state.graph.rows),
         )
 
     def rows(self, state: Entities) -> Iterable[AnyRow]:
         """Return the living entities, then the living relationships."""
-        return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
+        return itertools.chain(state.rows.values(), state.graph.rows.values())
 
     def exported(self, state: Entities) -> Iterable[AnyRow]:
         """Return the entities, then the relationships between them, each oldest first."""
-        entities, relationships = state.held.rows.values(), state.graph.held.rows.values()
+        entities, relationships = state.rows.values(), state.graph.rows.values()
         return [*oldest_first(entities), *oldest_first(relationships)]
 
     def passages(self, row: AnyRow) -> Sequence[Passage]:

@@ -23,16 +23,8 @@ from memory_actors.kinds.entity.events import (
     ObservationRemoved,
 )
 from memory_actors.kinds.entity.graph import name_key
-from memory_actors.kinds.entity.state import (
-    NAME,
-    Entities,
-    EntityRow,
-    Room,
-    make_room,
-    named,
-    oldest_entities,
-)
-from memory_actors.kinds.keyed import Sized
+from memory_actors.kinds.entity.state import Entities, EntityRow, EntityRows, named
+from memory_actors.kinds.kind import Sized
 from memory_actors.kinds.passages import EVENT_PASSAGES_MAX, observation_text, text_digest
 from memory_actors.kinds.rows import update_of
 
@@ -68,28 +60,73 @@ DeleteEntity = plain(Delete, "DeleteEntity")
 RestoreEntities = plain(Restore, "RestoreEntities")
 
 
-# --- add
+# --- decide
 
 
-def add(command: AddEntity, state: Entities, limits: Limits) -> Decision:
-    """Add an entity, or merge it into the one that has its name and type."""
-    new, like = command.entity, (EntityAdded, EntityRow)
-    living = state.find(new.memory_id)
-    was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
-    known = named(state, new.name, new.type)
-    if known is not None:
-        return _merge(command, known, state, limits)
-    if command.must_exist:
-        raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
-    if was_added:  # and deleted since
-        return []
-    observations = _new(new.observations, set())
-    size_bytes = len(new.name.encode()) + len(new.type.encode()) + _bytes(observations)
-    added = replace(new, size_bytes=size_bytes, observations=observations)
-    _check_observations(new.name, added.observations, None, limits)
-    victims = oldest_entities if command.auto_prune else None
-    need = Room(entities=1, size_bytes=added.size_bytes)
-    return [*make_room(state, limits, need, victims), added]
+class EntityDecisions(EntityRows):
+    """Decides about entities."""
+
+    def _add(self, command: AddEntity, state: Entities, limits: Limits) -> Decision:
+        """Add an entity, or merge it into the one that has its name and type."""
+        new, like = command.entity, (EntityAdded, EntityRow)
+        living = state.find(new.memory_id)
+        was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
+        known = named(state, new.name, new.type)
+        if known is not None:
+            return self._merge(command, known, state, limits)
+        if command.must_exist:
+            raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
+        if was_added:  # and deleted since
+            return []
+        observations = _new(new.observations, set())
+        size_bytes = len(new.name.encode()) + len(new.type.encode()) + _bytes(observations)
+        added = replace(new, size_bytes=size_bytes, observations=observations)
+        _check_observations(new.name, added.observations, None, limits)
+        victims = partial(self.oldest_entities, state) if command.auto_prune else None
+        return [*self.make_room(state, limits, 1, 0, size_bytes, victims=victims), added]
+
+    def _merge(
+        self, command: AddEntity, row: EntityRow, state: Entities, limits: Limits
+    ) -> Decision:
+        said, known = command.entity, {observation.digest for observation in row.observations}
+        new = _new(_as_named(row, said), known)
+        metadata = relationships.merged(row.metadata, said.metadata)
+        pinned = said.pinned and not row.pinned
+        if not new and metadata is None and not pinned:
+            return []
+        _check_observations(row.name, new, row, limits)
+        oldest = partial(self.oldest_entities, state, keep=row.memory_id)
+        victims = oldest if command.auto_prune else None
+        observed = EntityObserved(
+            memory_id=row.memory_id,
+            occurred_at_us=said.occurred_at_us,
+            observations=new,
+            metadata=metadata,
+            pinned=pinned,
+        )
+        return [*self.make_room(state, limits, 0, 0, _bytes(new), victims=victims), observed]
+
+    def _update(self, command: Update, state: Entities, limits: Limits) -> Decision:
+        """Replace all observations by one, or the metadata."""
+        row = state.living("entity", command.memory_id)
+        only = [observation.digest for observation in row.observations] == [command.digest]
+        updated = update_of(EntityUpdated, command, row, same_content=only)
+        if updated is None:
+            return []
+        if updated.content is not None:
+            self.make_room(state, limits, 0, 0, command.size_bytes, instead_of=row.observations)
+        return [updated]
+
+    def _remove_observation(
+        self, command: RemoveObservation, state: Entities, _limits: Limits
+    ) -> Decision:
+        """Delete one observation."""
+        row = state.living("entity", command.memory_id)
+        if all(observation.digest != command.digest for observation in row.observations):
+            raise NotFoundError(
+                f"entity {row.name!r:.80} has no such observation: give one as it reads in `data`"
+            )
+        return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
 
 
 def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
@@ -129,27 +166,8 @@ def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limit
     raise QuotaExceededError(
         f"Entity {row.name!r:.80} has {has}{'' if unit == 'count' else ' of'} observations (max: "
         f"{most}). Remove old observations, or update it with a summary of them.",
-        kind=NAME, used=used, limit=limit, unit=unit, tier=limits.tier,
+        kind=EntityRows.NAME, used=used, limit=limit, unit=unit, tier=limits.tier,
     )  # fmt: skip
-
-
-def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Decision:
-    said, known = command.entity, {observation.digest for observation in row.observations}
-    new = _new(_as_named(row, said), known)
-    metadata = relationships.merged(row.metadata, said.metadata)
-    pinned = said.pinned and not row.pinned
-    if not new and metadata is None and not pinned:
-        return []
-    _check_observations(row.name, new, row, limits)
-    victims = partial(oldest_entities, keep=row.memory_id) if command.auto_prune else None
-    observed = EntityObserved(
-        memory_id=row.memory_id,
-        occurred_at_us=said.occurred_at_us,
-        observations=new,
-        metadata=metadata,
-        pinned=pinned,
-    )
-    return [*make_room(state, limits, Room(size_bytes=_bytes(new)), victims), observed]
 
 
 def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
@@ -163,30 +181,3 @@ def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
         replace(o, digest=text_digest(observation_text(row.name, o.text)))
         for o in said.observations
     ]
-
-
-# --- change and delete
-
-
-def update(command: Update, state: Entities, limits: Limits) -> Decision:
-    """Replace all observations by one, or the metadata."""
-    row = state.held.living("entity", command.memory_id)
-    only = [observation.digest for observation in row.observations] == [command.digest]
-    updated = update_of(EntityUpdated, command, row, same_content=only)
-    if updated is None:
-        return []
-    if updated.content is not None:
-        grows = command.size_bytes - _bytes(row.observations)
-        need = Room(size_bytes=grows, whole_bytes=command.size_bytes)
-        make_room(state, limits, need, None)
-    return [updated]
-
-
-def remove_observation(command: RemoveObservation, state: Entities, _limits: Limits) -> Decision:
-    """Delete one observation."""
-    row = state.held.living("entity", command.memory_id)
-    if all(observation.digest != command.digest for observation in row.observations):
-        raise NotFoundError(
-            f"entity {row.name!r:.80} has no such observation: give one as it reads in `data`"
-        )
-    return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]

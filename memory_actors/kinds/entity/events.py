@@ -6,8 +6,7 @@ An event has every text that its row needs, and names whatever leaves or ends be
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Deleted, Pruned, Updated
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry, Pruned, Updated
 
 registry = KindRegistry()
 

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
-from memory_actors.kinds.effects import Decision, Event, TaintedPast
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -44,8 +43,8 @@ from memory_actors.kinds.episodic.state import (
     leaving,
     markers,
 )
-from memory_actors.kinds.keyed import Bounds
-from memory_actors.kinds.kind import Decide, Life, Nature, tentative
+from memory_actors.kinds.kind import Bound, Decide, Nature, tentative
+from memory_actors.kinds.past import Life, Past, TaintedPast
 from memory_actors.kinds.rows import oldest
 
 # --- commands
@@ -108,7 +107,7 @@ class EpisodicKind(EpisodeRows):
     DELETED, PRUNED, UNDONE = EpisodeDeleted, EpisodesPruned, EpisodeCompactionUndone
     UPDATED = EpisodeUpdated
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
-    BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
+    BOUNDS = (Bound("episodes", "episodes"), Bound("bytes", "episodic_bytes"))
     """The number is that of each agent."""
     registry = registry
 
@@ -139,17 +138,17 @@ class EpisodicKind(EpisodeRows):
         limits: Limits,
     ) -> Decision:
         """Return the events of an episode that begins, with what leaves for it."""
-        held = state.held
+        rows = state.rows
         evicted, pruned = self._room_by_count(command, state, limits)
         gone = {*evicted, *pruned}
-        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
-        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
+        freed = sum(rows[memory_id].size_bytes for memory_id in gone)
+        over = state.size_bytes - freed + size_bytes - limits.episodic_bytes
         if over > 0:
-            left = (row for row in held.rows.values() if row.memory_id not in gone)
+            left = (row for row in rows.values() if row.memory_id not in gone)
             others = (row for row in left if not row.running)
-            victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+            victims = oldest(others, len(rows), 0, over) if command.auto_prune else None
             if victims is None:
-                refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
+                refuse_bytes(self.NAME, state.size_bytes, limits, "episodic_bytes", new=size_bytes)
             pruned += victims
         if isinstance(command, PutEpisode):  # an episode that comes back evicts none by itself
             evicted, pruned = (), evicted + pruned
@@ -198,11 +197,11 @@ class EpisodicKind(EpisodeRows):
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the evicted episodes, one at most, and the pruned ones that make room for one."""
         agent_id = command.episode.agent_id
-        ids = state.held.groups.get(agent_id, Map())
+        ids = state.groups.get(agent_id, Map())
         over = len(ids) + 1 - limits.episodes
         if over <= 0:
             return (), ()
-        unpinned = (row for row in map(state.held.rows.__getitem__, ids) if not row.pinned)
+        unpinned = (row for row in map(state.rows.__getitem__, ids) if not row.pinned)
         gone = nsmallest(over, unpinned, key=_order_of_leaving)
         victims = tuple(row.memory_id for row in gone)
         if len(victims) == over == 1 and not gone[0].running:
@@ -224,7 +223,7 @@ class EpisodicKind(EpisodeRows):
         """
         fewer = Counter(row.agent_id for row in instead_of)
         for agent_id, count in Counter(one.agent_id for one in coming).items():
-            used = len(state.held.groups.get(agent_id, ()))
+            used = len(state.groups.get(agent_id, ()))
             if used + count - fewer[agent_id] > max(limits.episodes, used):
                 self._refuse_count(agent_id, used, limits, count)
         for one in coming:
@@ -266,35 +265,33 @@ class EpisodicKind(EpisodeRows):
 
     # --- the way back, and purges
 
-    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[Event]]:
+    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[RowEvent]]:
         """Return the last row of an episode, and the events by which it comes back."""
-        row, events = returning(life, limits.episode_steps)
-        return row, [*events]
+        return returning(life, limits.episode_steps)
+
+    def cleaned(self, past: TaintedPast) -> Past:
+        """Return the events about an episode without the words of a source."""
+        return cleaned(past)
+
+    def told_again(self, past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
+        """Return the events that bring an episode back with what others have said of it."""
+        events = super().told_again(past, limits)
+        return None if events is None else [without_words(events[0], past), *events[1:]]
 
     def without(
         self, past: TaintedPast, row: EpisodeRow, _state: Episodic, limits: Limits
     ) -> list[Event] | None:
         """Return the events that leave an episode what others have said of it."""
-        events = self.returning(past, limits)
+        events = self.told_again(past, limits)
         return None if events is None else [EpisodeDeleted(memory_id=row.memory_id), *events]
-
-    def returning(self, past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
-        """Return the events that bring an original back with what others have said of it."""
-        try:
-            life = self.last(past.memory_id, cleaned(past))
-        except NotFoundError:
-            return None
-        _, (first, *others) = returning(life, limits.episode_steps)
-        return [without_words(first, past), *others]
 
     # --- reads
 
-    def quotas(self, state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
-        """Return how full each limit is; of episodes, for an agent or for the fullest one."""
-        episodes, size_bytes = super().quotas(state, limits, agent_id)
-        groups = state.held.groups
+    def used(self, state: Episodic, agent_id: str | None) -> tuple[int, ...]:
+        """Return the episodes of an agent, or of the one with the most, and the bytes of all."""
+        groups = state.groups
         chosen = groups.values() if agent_id is None else [groups.get(agent_id, Map())]
-        return replace(episodes, used=max(map(len, chosen), default=0)), size_bytes
+        return max(map(len, chosen), default=0), state.size_bytes
 
 
 def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from eventlog.core.records import AnyRecorded
 from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
 from memory_actors.kinds.compacting import summary_again
-from memory_actors.kinds.effects import Event, TaintedPast
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -27,8 +27,8 @@ from memory_actors.kinds.episodic.events import (
     goal_of,
 )
 from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, without_steps
-from memory_actors.kinds.kind import Life
 from memory_actors.kinds.passages import version_of
+from memory_actors.kinds.past import Life, TaintedPast
 from memory_actors.kinds.rows import derived
 
 

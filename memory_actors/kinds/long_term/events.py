@@ -8,8 +8,7 @@ import msgspec
 from memory_actors.base.records import Metadata, OnDuplicate, Origin
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, plain
-from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Deleted, Pruned, Updated
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry, Pruned, Updated
 
 registry = KindRegistry()
 

@@ -10,10 +10,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from memory_actors.kinds.keyed import Compactable, Keyed
+from memory_actors.kinds.compacting import Compactable, Compacted
 from memory_actors.kinds.long_term.events import Superseded
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
-from memory_actors.kinds.rows import HeldRows
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -62,18 +61,12 @@ class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fals
 ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(identity(row)))
 
 
-class LongTerm(Keyed[MemoryRow], frozen=True):
+class LongTerm(Compacted[MemoryRow], frozen=True):
     """The living memories, and how many were pruned so far."""
 
-    held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))
+    rows: PackedRows[MemoryRow] = PackedRows(ROWS)
 
-    @property
-    def rows(self) -> PackedRows[MemoryRow]:
-        """The rows by id."""
-        assert isinstance(self.held.rows, PackedRows)
-        return self.held.rows
-
-    def named(self, said: Identity) -> list[str]:
+    def saying(self, said: Identity) -> list[str]:
         """Return the ids of the memories that may say this."""
         return self.rows.with_key(duplicate_key(said))
 

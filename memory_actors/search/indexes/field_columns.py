@@ -43,7 +43,7 @@ import numpy.typing as npt
 from memory_actors.base.filters import GROUPS, FilterPart
 from memory_actors.base.interning import Names
 from memory_actors.base.paths import TimeSpan, steps_of, time_span, values_at
-from memory_actors.kinds.kind import Row
+from memory_actors.kinds.rows import Row
 
 PATHS_MAX: Final = 16  # a put reads the row at each of them
 BYTES_MAX: Final = 32 * 1024 * 1024  # 100,000 rows that all differ take half of it

@@ -260,7 +260,7 @@ class ContextDocument(ContextWriting):
         """Note that an entry was of use; in memory only."""
         check_name(entry_id, "entry_id")
         async with self._scope.live() as live:
-            if entry_id in live.state.context.held.rows:
+            if entry_id in live.state.context.rows:
                 live.note_read(entry_id, self._scope.now_us())
 
     async def blocks(self) -> list[DocumentBlock]:
@@ -288,7 +288,7 @@ class ContextDocument(ContextWriting):
         self, operation: str, command: Command, entry_ids: Sequence[str]
     ) -> ContextReceipt:
         """Carry out a command about entries of this document."""
-        rows = (await self._scope.state()).context.held.rows
+        rows = (await self._scope.state()).context.rows
         for row in filter(None, map(rows.get, entry_ids)):
             if row.document != self.name:
                 raise NotFoundError(

@@ -29,7 +29,6 @@ from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import (
     DocumentPut,
     DocumentRow,
-    DocumentUpdated,
     Structured,
     document_text,
     value_json,
@@ -98,8 +97,8 @@ class Documents(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self.lasting(ttl_s)._write(command, [text])  # noqa: SLF001 - this handle
-        known = written.reply.before.structured.held.named(collection, key)
-        row = written.reply.state.structured.held.named(collection, key)
+        known = written.reply.before.structured.named(collection, key)
+        row = written.reply.state.structured.named(collection, key)
         return self._receipt_of_put(new.memory_id, known, row, written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
@@ -182,20 +181,20 @@ class Documents(Handle):
         metadata: dict[str, object] | None,
         pinned: bool | None,
     ) -> tuple[Command, list[str]]:
-        value, said, texts = None, "", []
-        if content is not None:
-            value, said = checked_document(_as_document(content))
-            texts = [document_text(row.collection, row.key, value)]
-        change = DocumentUpdated(
-            memory_id=row.memory_id,
+        command, _ = super()._updating(row, None, metadata, pinned)
+        if content is None:
+            return command, []
+        value, said = checked_document(_as_document(content))
+        text = document_text(row.collection, row.key, value)
+        command = msgspec.structs.replace(
+            command,
+            content=said,
             value=value,
             size_bytes=len(said.encode()),
-            digest=text_digest(texts[0]) if texts else b"",
-            value_digest=text_digest(said) if texts else b"",
-            metadata=metadata,
-            pinned=pinned,
+            digest=text_digest(text),
+            value_digest=text_digest(said),
         )
-        return structured.UpdateDocument(now_us=self._scope.now_us(), change=change), texts
+        return command, [text]
 
     # --- how
 
@@ -204,14 +203,14 @@ class Documents(Handle):
     ) -> tuple[list[Valued], UserState]:
         async with self._scope.live() as live:
             state = live.state
-            rows = list(state.structured.held.of_group(check_name(collection, "collection")))
+            rows = list(state.structured.of_group(check_name(collection, "collection")))
             values = await live.values.of(rows)
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
 
 def _row(state: Structured, collection: str, key: str) -> DocumentRow:
-    row = state.held.named(check_name(collection, "collection"), check_name(key, "key"))
+    row = state.named(check_name(collection, "collection"), check_name(key, "key"))
     row = row or structured.KIND.find(state, key)
     if row is None:
         raise NotFoundError(f"no document {key!r} in collection {collection!r}")

@@ -173,7 +173,7 @@ class Episodes(Summarized):
         """Return an agent's episodes, newest first."""
         count = check_count(limit, "limit")
         state = await self._scope.state()
-        rows = state.episodic.held.of_group(self._agent(agent_id))
+        rows = state.episodic.of_group(self._agent(agent_id))
         newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
         return await self._read_as(Episode, newest[:count], state.provenance)
 

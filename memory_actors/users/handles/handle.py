@@ -22,10 +22,11 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds.commands import Command, Condition, Restore
 from memory_actors.kinds.context.commands import DocumentRoom
-from memory_actors.kinds.kind import Found, Row
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, approving, pending_row
+from memory_actors.kinds.rows import Row
 from memory_actors.search.reading import memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.writing import C, Writing, Written

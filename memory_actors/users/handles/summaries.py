@@ -18,8 +18,8 @@ from memory_actors.kinds.compacting import (
     SummaryPut,
     passages_of,
 )
-from memory_actors.kinds.kind import Row
 from memory_actors.kinds.passages import text_digest
+from memory_actors.kinds.rows import Row
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.writing import Written
 
