@@ -6,7 +6,7 @@ Running episodes leave only with permission, pinned ones never.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, NoReturn
@@ -14,10 +14,15 @@ from typing import Any, NoReturn
 from immutables import Map
 from msgspec.structs import replace
 
+from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import UNSAID
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
+from memory_actors.kinds.compacting import summary_again
 from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
@@ -31,21 +36,25 @@ from memory_actors.kinds.episodic.events import (
     EpisodeUpdated,
     RowEvent,
     StepAdded,
+    StepMarker,
     StepTexts,
+    SummaryEvent,
     TextEvent,
+    goal_of,
     registry,
 )
-from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
 from memory_actors.kinds.episodic.state import (
     EpisodeRow,
     EpisodeRows,
     Episodic,
     leaving,
     markers,
+    without_steps,
 )
 from memory_actors.kinds.kind import Bound, Decide, Nature, tentative
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.past import Life, Past, TaintedPast
-from memory_actors.kinds.rows import oldest
+from memory_actors.kinds.rows import derived, oldest
 
 # --- commands
 
@@ -165,7 +174,7 @@ class EpisodicKind(EpisodeRows):
             return []
         told = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
         life = self.last(command.episode.memory_id, tentative(told, command.now_us, 1))
-        row, events = returning(life, limits.episode_steps)
+        row, events = self.back(life, limits)
         self._refuse_steps(len(row.steps), limits)
         return self._in_its_room(command, events, row.size_bytes, state, limits)
 
@@ -265,18 +274,52 @@ class EpisodicKind(EpisodeRows):
 
     # --- the way back, and purges
 
+    # An episode that a source ended runs again without its words; one that it began goes. A step of
+    # a purged source leaves its number, which is never used twice.
+
     def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[RowEvent]]:
-        """Return the last row of an episode, and the events by which it comes back."""
-        return returning(life, limits.episode_steps)
+        """Return the last row of an episode, and the events that make it again.
+
+        It has no more steps than it may keep now. The events are its goal, its steps and its end;
+        each names whose words it has.
+        """
+        row, events = life.row, life.by_version
+        began = life.events[0].data
+        if isinstance(began, SummaryEvent):
+            return row, [summary_again(EpisodeSummaryAdded, began, row)]
+        row = without_steps(row, markers(leaving(row.steps[:-1], limits.episode_steps)))
+        row = replace(row, keep=row.keep or life.compressed)
+        told_goal = (
+            one for one in life.events if isinstance(one.data, EpisodeStarted | EpisodeUpdated)
+        )
+        origins = merged(origin for one in told_goal for origin in origins_of(one) or (UNSAID,))
+        goal = derived(
+            EpisodeRestored,
+            row,
+            goal=goal_of(events[row.version].data),
+            size_bytes=row.goal.size_bytes,
+            digest=row.goal.digest,
+            origins=() if origins == (UNSAID,) else origins,
+        )
+        told: list[RowEvent] = [
+            # The restored episode already names the steps that this step evicted.
+            _said_again(events[version_of(step.label)], evicted=())
+            for step in row.steps
+        ]
+        ends = [one for one in life.events if isinstance(one.data, EpisodeFinished)]
+        if not row.running:
+            told.append(_said_again(ends[-1]))
+        return row, [goal, *told]
 
     def cleaned(self, past: TaintedPast) -> Past:
         """Return the events about an episode without the words of a source."""
-        return cleaned(past)
+        gone, kept = _tainted_steps(past), past.cleaned(EpisodeStarted)
+        return [_without_markers(one, gone) for one in _each_step_once(kept)]
 
     def told_again(self, past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
         """Return the events that bring an episode back with what others have said of it."""
         events = super().told_again(past, limits)
-        return None if events is None else [without_words(events[0], past), *events[1:]]
+        return None if events is None else [_without_words(events[0], past), *events[1:]]
 
     def without(
         self, past: TaintedPast, row: EpisodeRow, _state: Episodic, limits: Limits
@@ -296,6 +339,55 @@ class EpisodicKind(EpisodeRows):
 
 def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:
     return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
+
+
+def _said_again(recorded: AnyRecorded, **fields: object) -> RowEvent:
+    again: RowEvent = replace(recorded.data, origins=origins_of(recorded), **fields)
+    return again
+
+
+# --- without the words of a source
+
+
+def _without_words(first: RowEvent, past: TaintedPast) -> RowEvent:
+    """Return the event that an episode comes back with, naming the source's steps as evicted."""
+    steps = _tainted_steps(past).values()
+    if not isinstance(first, EpisodeRestored) or not steps:
+        return first
+    wordless = [StepMarker(step.number, step.sha256, "") for step in steps]
+    evicted = sorted((*first.evicted, *wordless), key=lambda one: one.number)
+    counted = first.steps_evicted + len(steps)
+    return replace(first, evicted=tuple(evicted), steps_evicted=counted)
+
+
+def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
+    return {
+        one.data.number: one.data
+        for one in past.events
+        if isinstance(one.data, StepAdded) and past.tainted(one)
+    }
+
+
+def _each_step_once(events: Sequence[Recorded[Event]]) -> Iterator[Recorded[Event]]:
+    """Yield events without steps that were said again when an episode came back."""
+    seen = set[int]()
+    for one in events:
+        if isinstance(one.data, EpisodeStarted):
+            seen.clear()
+        elif isinstance(one.data, StepAdded):
+            if one.data.number in seen:
+                continue
+            seen.add(one.data.number)
+        yield one
+
+
+def _without_markers(recorded: Recorded[Event], gone: Mapping[int, object]) -> Recorded[Event]:
+    """Return an event that does not name those steps as evicted: their words are in that, too."""
+    evicted = getattr(recorded.data, "evicted", ())
+    kept = tuple(one for one in evicted if one.number not in gone)
+    if len(kept) == len(evicted):
+        return recorded
+    return replace(recorded, data=replace(recorded.data, evicted=kept))
 
 
 KIND = EpisodicKind()

@@ -31,18 +31,24 @@ from memory_actors.kinds.compacting import (
 )
 from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.kind import Bound, Decide, Nature
-from memory_actors.kinds.long_term.events import (
+from memory_actors.kinds.long_term.state import (
+    ROWS,
+    SUPERSEDED_MAX,
     AddMemories,
     AddSummary,
     CompactionUndone,
     CompressMemories,
     DeleteMemory,
+    Identity,
+    LongTerm,
+    LongTermDump,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
     MemoryReinstated,
     MemoryRestored,
+    MemoryRow,
     MemorySeen,
     MemorySuperseded,
     MemoryUnmarked,
@@ -54,18 +60,10 @@ from memory_actors.kinds.long_term.events import (
     SupersedeMemories,
     UndoCompaction,
     UpdateMemory,
-    registry,
-)
-from memory_actors.kinds.long_term.state import (
-    ROWS,
-    SUPERSEDED_MAX,
-    Identity,
-    LongTerm,
-    LongTermDump,
-    MemoryRow,
     age,
     identity,
     newer_ones,
+    registry,
 )
 from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label, spoken

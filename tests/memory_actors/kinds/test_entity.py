@@ -7,6 +7,8 @@ from support.given import Given, fold
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import (
+    OBSERVATIONS_BYTES_MAX,
+    OBSERVATIONS_MAX,
     DeleteEntity,
     DeleteRelationship,
     EndRelationship,
@@ -14,7 +16,6 @@ from memory_actors.kinds.entity import (
     UpdateEntity,
     UpdateRelationship,
 )
-from memory_actors.kinds.entity.decide import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
 from memory_actors.kinds.entity.events import (
     EntityDeleted,
     EntityObserved,

@@ -14,7 +14,7 @@ from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
 from memory_actors.kinds import snapshots, tombstones
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context.commands import AddEntry, EditEntry
-from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, Observation
 from memory_actors.kinds.entity.relationships import Relate, UpdateRelationship
 from memory_actors.kinds.episodic import AddStep, FinishEpisode, StartEpisode, UpdateEpisode
