@@ -67,7 +67,7 @@ from bench.opened import services_of
 from eventlog import EventLog, Heads
 from memory_actors import MemorySystem, NotFoundError
 from memory_actors.kinds.passages import text_digest
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 ROOT = Path(__file__).parents[1]
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time

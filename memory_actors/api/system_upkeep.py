@@ -32,9 +32,10 @@ from memory_actors.base.on import On
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import EraseReceipt, ModelSwitch, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
-from memory_actors.kinds.user_state import event_registry, totals
+from memory_actors.kinds.user_state import totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.offline.copying import import_events
+from memory_actors.upkeep.store import event_registry
 from memory_actors.upkeep.switching import switch_model
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.purges import purge_users

@@ -40,8 +40,9 @@ from memory_actors.kinds.tombstones import (
     tombstones_of,
     trimmed,
 )
-from memory_actors.kinds.user_state import FOLD, KINDS, UserState, event_registry, fold, totals
+from memory_actors.kinds.user_state import FOLD, KINDS, UserState, fold, totals
 from memory_actors.kinds.working import KeySet, SetKey
+from memory_actors.upkeep.store import event_registry
 
 KEY = b"a key of 16 byte"
 KEYS = event_registry().keys
