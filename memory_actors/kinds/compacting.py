@@ -6,13 +6,14 @@ events about a missing memory: it was an original whose payloads retention dropp
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog.core.records import AnyRecorded, to_datetime
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata, Origin
@@ -21,7 +22,7 @@ from memory_actors.kinds.effects import Decision
 from memory_actors.kinds.kind import BaseKind, Decide, Tally
 from memory_actors.kinds.passages import Passage, index_of, label, spans, text_digest
 from memory_actors.kinds.past import Events
-from memory_actors.kinds.rows import Draft, Keyed, Place, Row, derived, new_row
+from memory_actors.kinds.rows import Draft, Keyed, Place, Row, derived, new_row, record_data
 
 _HEADING = ("[Summary of ", "]: ")
 
@@ -78,6 +79,22 @@ class CompressionUndone(msgspec.Struct, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
     memory_id: str
+
+
+# --- what a summary's data are, as `Memory.data` has them
+
+
+class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `Memory.data` of a summary."""
+
+    original_count: int
+    compressed_from_ids: tuple[str, ...]
+    time_range_start: datetime
+    time_range_end: datetime
+    compression_method: str
+    session_ids: tuple[str, ...] = ()
+    bytes_before: int
+    bytes_after: int
 
 
 # --- state
@@ -345,16 +362,8 @@ class CompactedBase(BaseKind[S, R]):
     def summary_data(self, row: R, events: Events) -> dict[str, object]:
         """Return the data of a summary about its originals, as JSON."""
         summary: Summary = events[row.version].data
-        return {
-            "original_count": summary.original_count,
-            "compressed_from_ids": summary.compressed_from_ids,
-            "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
-            "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
-            "compression_method": summary.compression_method,
-            "session_ids": summary.session_ids,
-            "bytes_before": summary.bytes_before,
-            "bytes_after": summary.bytes_after,
-        }
+        count: dict[str, object] = {"original_count": summary.original_count}
+        return count | record_data(SummaryData, summary)
 
 
 CompactedKind: TypeAlias = CompactedBase[Any, Any]

@@ -18,6 +18,7 @@ The rules every kind keeps:
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from types import GenericAlias
 from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
@@ -92,14 +93,17 @@ class Part(ABC, Generic[S]):
     Dump: ClassVar[type[msgspec.Struct]]
     """The state as plain rows: what a snapshot holds."""
     initial: S
+    evolve: ClassVar[Callable[..., Any]]
+    """A function that folds one event into the state, where `fold` does not take all at once."""
 
     def __init__(self) -> None:
         self._decisions = dict(self.decisions())
         self.COMMANDS = tuple(self._decisions)
 
-    @abstractmethod
     def fold(self, state: S, events: Iterable[AnyRecorded]) -> S:
         """Return the state after events of this part; total over them."""
+        folded: S = reduce(type(self).evolve, events, state)
+        return folded
 
     def after(self, state: S, events: Iterable[Event], now_us: int = 0, version: int = 0) -> S:
         """Return the state after events that have no place in the log yet."""

@@ -26,6 +26,7 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import BUDGET
 from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
+    BlockData,
     BlockEdited,
     BlockInserted,
     BlockRemoved,
@@ -54,7 +55,7 @@ from memory_actors.kinds.effects import Decision
 from memory_actors.kinds.kind import Bound, Decide, Nature, Tally
 from memory_actors.kinds.passages import Passage, label, text_digest
 from memory_actors.kinds.past import Events, TaintedPast
-from memory_actors.kinds.rows import derived, same_json
+from memory_actors.kinds.rows import derived, record_data, same_json
 
 
 class ContextKind(ContextDocuments):
@@ -356,16 +357,9 @@ class ContextKind(ContextDocuments):
         """Return where a block is, its exact text, and what it stood under if it is archived."""
         if not row.rank:
             return {"document": row.document}
-        found = {
-            "document": row.document,
-            "raw": raw_of(row, events),
-            "rank": row.rank,
-            "heading": row.heading,
-            "touched_at_us": row.touched_at_us,
-            "archived": row.archived,
-        }
-        section = row.section if row.archived else None
-        return found if section is None else {**found, "section": msgspec.to_builtins(section)}
+        found = record_data(BlockData, row, raw=raw_of(row, events))
+        section = msgspec.to_builtins(found.pop("section"))
+        return found | {"section": section} if row.archived and section else found
 
     def worded(self, state: ContextState, memory_id: str) -> BlockRow | None:
         """Return the row of an entry or of a heading: that is no memory, but has words."""

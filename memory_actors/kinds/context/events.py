@@ -29,6 +29,18 @@ class ArchivedEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The heading before it; None before the first heading."""
 
 
+class BlockData(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `Memory.data` of a block."""
+
+    document: str
+    raw: str
+    rank: str
+    heading: str | None = None
+    touched_at_us: int | None = None
+    archived: bool = False
+    section: Section | None = None
+
+
 # --- documents
 
 

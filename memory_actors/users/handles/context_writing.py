@@ -35,10 +35,10 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import (
     ArchivedEntry,
+    BlockData,
     BlockImported,
     BlockInserted,
     EntriesArchived,
-    Section,
 )
 from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
@@ -49,18 +49,6 @@ from memory_actors.users.handles.handle import Adding, Handle, taken
 from memory_actors.users.handles.redacting import OF_HANDLES
 from memory_actors.users.handles.writing import After
 from memory_actors.users.live_user import LiveUser
-
-
-class BlockData(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `Memory.data` of a block."""
-
-    document: str
-    raw: str
-    rank: str
-    heading: str | None = None
-    touched_at_us: int | None = None
-    archived: bool = False
-    section: Section | None = None
 
 
 class ContextWriting(Handle):

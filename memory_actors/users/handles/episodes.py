@@ -19,7 +19,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind, SummaryData
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -31,7 +31,7 @@ from memory_actors.kinds.episodic.events import (
 from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
 from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.handle import Adding, taken
-from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.summaries import Summarized, checked_summary
 from memory_actors.users.handles.writing import Written
 
 DEFAULT_AGENT = "default"

@@ -27,7 +27,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import long_term
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind, SummaryData
 from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.long_term import (
     AddMemories,
@@ -48,7 +48,7 @@ from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import OPTIONAL, Adding, taken
-from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.summaries import Summarized, checked_summary
 from memory_actors.users.handles.writing import Written
 from memory_actors.users.live_user import LiveUser
 
