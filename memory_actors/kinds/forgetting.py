@@ -101,13 +101,13 @@ class Forgetting(Purging):
         try:
             left = self._left_of(kind, row, {one.version: one for one in past})
         except (_StaysError, MemoryActorsError):
-            self._kept.append((kind.NAME, row.memory_id))
+            self._told["kept"].append((kind.NAME, row.memory_id))
             return
         if left is None:
             self._remove(living)
         elif left:
             self._carry_out(kind, left)
-            self._changed.append((kind.NAME, row.memory_id))
+            self._told["changed"].append((kind.NAME, row.memory_id))
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
     def _left_of(self, kind: Kind, row: Any, events: Events) -> Decision | None:
@@ -146,7 +146,7 @@ class Forgetting(Purging):
         found = {held.digest: observation_at(held.label, events) for held in row.observations}
         left = {digest: trimmed(text, self._is_said) for digest, text in found.items()}
         if any(text not in ("", found[digest]) for digest, text in left.items()):
-            self._kept.append((entity.KIND.NAME, row.memory_id))
+            self._told["kept"].append((entity.KIND.NAME, row.memory_id))
         gone = [digest for digest, text in left.items() if text == ""]
         return [ObservationRemoved(memory_id=row.memory_id, digest=digest) for digest in gone]
 

@@ -216,8 +216,8 @@ class BaseKind(Part[K], Generic[K, R]):
     """Its limits: that of the number of its memories first, that of their bytes last."""
     DRAFT: ClassVar[type[Draft[Any]]] = Draft
     """The class of its states while they change."""
-    DELETED: ClassVar[Callable[..., Event]]
-    """The event by which a memory goes; it takes its id."""
+    DELETED: ClassVar[type[Event]]
+    """The event by which a memory goes, made of its row."""
     PRUNED: ClassVar[type[Pruned]]
     """The event by which memories make room."""
     UPDATED: ClassVar[type[Any]]
@@ -309,7 +309,7 @@ class BaseKind(Part[K], Generic[K, R]):
 
     def deleted(self, row: R, _state: K) -> Decision:
         """Return the events that take a memory away."""
-        return [self.DELETED(memory_id=row.memory_id)]
+        return [derived(self.DELETED, row)]
 
     def _update(self, command: Update, state: K, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
@@ -522,15 +522,17 @@ class BaseKind(Part[K], Generic[K, R]):
         """Return the rows of an export, in its order: an import finds in it what it needs."""
         return oldest_first(self.rows(state))
 
-    def chain(self, _row: R) -> str | None:
+    def chain(self, row: Any) -> str | None:
         """Return the session or episode of a row, if its neighbours help to find it."""
-        return None
+        session_id: str | None = getattr(row, "session_id", None)
+        return session_id
 
     # --- texts
 
     def passages(self, row: Any) -> Sequence[Passage]:
         """Return the indexed passages of a row. Passages without an index have empty digests."""
-        return (Passage(label(row.version), row.digest),)
+        digest, place = getattr(row, "digest", b""), getattr(row, "began", 0)
+        return (Passage(label(row.version), digest, place),)
 
     def passage_text(self, row: R, _passage_label: int, events: Events) -> str:
         """Return the text of a passage, from the events of its row."""

@@ -18,7 +18,7 @@ from memory_actors.base.records import Metadata
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain
 from memory_actors.kinds.effects import Decision, Effect, Event, KindRegistry, Updated
 from memory_actors.kinds.kind import BaseKind, Bound, Decide, Nature, rows_dump, tentative
-from memory_actors.kinds.passages import Passage, label, spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.kinds.past import Events, TaintedPast
 from memory_actors.kinds.rows import Draft, Keyed, Row, derived, new_row, update_of, updated_row
 
@@ -191,7 +191,7 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
     NATURE = Nature(is_indexed=False, export_place=1, expires_by_clock=True)
     NOUN = "message"
     MISSING = "it was never there, deleted or expired"
-    UPDATE, DELETE = UpdateMessage, DeleteMessage
+    UPDATE, DELETE, DELETED = UpdateMessage, DeleteMessage, MessageDeleted
     BOUNDS = (
         Bound("messages", "short_term_messages", evicts=True),
         Bound("bytes", "short_term_bytes", evicts=True),
@@ -311,10 +311,6 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
         updated = update_of(MessageUpdated, command, row, session_id=row.session_id)
         return [] if updated is None else [updated]
 
-    def deleted(self, row: MessageRow, _state: ShortTerm) -> list[MessageDeleted]:
-        """Return the event that takes a message away."""
-        return [MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
-
     def without(
         self, past: TaintedPast, row: MessageRow, _state: ShortTerm, _limits: Limits
     ) -> list[MessageUpdated] | None:
@@ -350,10 +346,6 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
         recent = state.by_expiry()[: -SESSIONS_SEARCHED - 1 : -1]
         return [row for one in recent for row in state.session(one)]
 
-    def passages(self, row: MessageRow) -> Sequence[Passage]:
-        """Return one passage: the message."""
-        return (Passage(label(row.version), b"", row.began),)
-
     def passage_text(self, row: MessageRow, _label: int, events: Events) -> str:
         """Return the message with its speaker."""
         return spoken(self.content(row, events), row.role)
@@ -363,10 +355,6 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
         sessions = map(state.session, state.sessions)
         ordered = sorted(sessions, key=lambda rows: max(row.version for row in rows))
         return [row for rows in ordered for row in rows]
-
-    def chain(self, row: MessageRow) -> str:
-        """Return the session."""
-        return row.session_id
 
 
 KIND = ShortTermKind()

@@ -18,7 +18,6 @@ from memory_actors.base.records import Metadata
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
 from memory_actors.kinds.effects import Decision, Effect, KindRegistry
 from memory_actors.kinds.kind import BaseKind, Bound, Decide, Nature, rows_dump
-from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.past import Events, TaintedPast
 from memory_actors.kinds.rows import Draft, Keyed, Row, new_row, same_json
 
@@ -129,7 +128,7 @@ class WorkingKind(BaseKind[Working, EntryRow]):
     NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
     NOUN = "working memory"
     MISSING = "never there, deleted or evicted"
-    UPDATE, DELETE = UpdateKey, DeleteKey
+    UPDATE, DELETE, DELETED = UpdateKey, DeleteKey, KeyDeleted
     BOUNDS = (Bound("keys", "working_keys"), Bound("bytes", "working_bytes", evicts=True))
     Dump = rows_dump("WorkingDump", EntryRow, "evicted")
     registry = registry
@@ -217,10 +216,6 @@ class WorkingKind(BaseKind[Working, EntryRow]):
             )
         return self.deleted(row, state)
 
-    def deleted(self, row: EntryRow, _state: Working) -> list[KeyDeleted]:
-        """Return the event that takes a key away."""
-        return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
-
     def without(
         self, past: TaintedPast, row: EntryRow, _state: Working, _limits: Limits
     ) -> list[KeySet] | None:
@@ -251,10 +246,6 @@ class WorkingKind(BaseKind[Working, EntryRow]):
     def held_bytes(self, state: Working) -> int:
         """Return the memory that the state takes: its values are in it."""
         return super().held_bytes(state) + state.size_bytes
-
-    def passages(self, row: EntryRow) -> Sequence[Passage]:
-        """Return one passage: the key and its value."""
-        return (Passage(label(row.version), b""),)
 
     def passage_text(self, row: EntryRow, _label: int, events: Events) -> str:
         """Return the value, with the key that says what it is about."""

@@ -292,10 +292,6 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         """Return the memory that the state takes: its rows are packed."""
         return state.rows.size_bytes
 
-    def chain(self, row: MemoryRow) -> str | None:
-        """Return the session."""
-        return row.session_id
-
     def passages(self, row: MemoryRow) -> Sequence[Passage]:
         """Return one passage, the memory; of a summary or a long text, its parts."""
         if row.original_count:
