@@ -147,12 +147,9 @@ class MemoryIndex:
             self._await(row, after)
             self.maintain()
         if before or after:
-            fields = self._fields(old, before), self._fields(new, after)
             self._describe(row, after)
-            self.fields.follow(self.traits.owners.of(row.memory_id), *fields)
-
-    def _fields(self, row: Row | None, passages: Sequence[Passage]) -> Mapping[str, object] | None:
-        return row.shown_metadata if row is not None and passages else None
+            number = self.traits.owners.of(row.memory_id)
+            self.fields.follow(number, row.shown_metadata if after else None)
 
     def _forget(self, label: int, chain: str | None) -> None:
         self._order.leave(label, chain)

@@ -77,9 +77,9 @@ async def check(memory: MemorySystem, kind: Any) -> None:
             columns.last_us[row],
         ) == times(known)  # fmt: skip
         assert (columns.chains[row] < 0) == (kind.chain(known) is None)
-        assert index.fields.get(int(columns.owners[row])) == known.metadata
+        assert index.fields.rows.get(int(columns.owners[row])) == known.metadata
     assert not index._waiting
-    assert len(index.fields.keys()) == len({*columns.owners[view.alive].tolist()})
+    assert len(set(index.fields.rows)) == len({*columns.owners[view.alive].tolist()})
 
 
 async def change(user: UserMemory, rng: random.Random, ids: list[str]) -> None:
