@@ -176,16 +176,9 @@ def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int)
         of = {"memory_id": row.memory_id, "key": row.key, "metadata": metadata}
         return SetKey(now_us=now_us, entry=KeySet(**of, value=left, size_bytes=size_bytes))
     if kind is structured.KIND:
+        value = structured.value_fields(row.collection, row.key, left)
         said = structured.value_json(left)
-        text = structured.document_text(row.collection, row.key, left)
-        return structured.UpdateDocument(
-            **about,
-            content=said,
-            value=left,
-            size_bytes=len(said.encode()),
-            digest=text_digest(text),
-            value_digest=text_digest(said),
-        )
+        return structured.UpdateDocument(**about, content=said, **value)
     if kind is context.KIND:
         return EditEntry(**about, text=left)
     if kind not in (short_term.KIND, long_term.KIND):

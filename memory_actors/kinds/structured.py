@@ -18,6 +18,7 @@ from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
 from memory_actors.kinds.effects import Decision, Deleted, Effect, KindRegistry, Pruned
 from memory_actors.kinds.kind import BaseKind, Bound, Decide, rows_dump
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.past import Events, Life, Past, TaintedPast
 from memory_actors.kinds.rows import (
     Draft,
@@ -128,6 +129,17 @@ def document_text(collection: str, key: str, value: object) -> str:
         if len(text) >= TEXT_CHARS_MAX:
             break
     return text[:TEXT_CHARS_MAX]
+
+
+def value_fields(collection: str, key: str, value: object) -> dict[str, Any]:
+    """Return the fields of a document, put or updated, that follow from its value."""
+    said = value_json(value)
+    return {
+        "value": value,
+        "size_bytes": len(said.encode()),
+        "digest": text_digest(document_text(collection, key, value)),
+        "value_digest": text_digest(said),
+    }
 
 
 def _lines(value: object, path: str) -> Iterator[str]:

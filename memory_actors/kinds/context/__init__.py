@@ -6,12 +6,10 @@ that it is sorted by. Headings are no memories: they are not counted, found or l
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec.structs import astuple, replace
 
-from eventlog import Recorded
 from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import (
     InvalidInputError,

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from msgspec.structs import replace
 
-from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
 from memory_actors.base.records import Entity, Relationship
@@ -31,9 +30,10 @@ from memory_actors.kinds.entity.events import (
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipRestored,
-    registry,
+    fact_in,
+    text_in,
 )
-from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key, touching
+from memory_actors.kinds.entity.graph import RelationshipRow, name_key, touching
 from memory_actors.kinds.entity.relationships import (
     DeleteRelationship,
     EndRelationship,
@@ -50,7 +50,6 @@ from memory_actors.kinds.entity.state import (
     EntityRow,
     EntityRows,
     as_it_was,
-    fact_in,
     find_named,
     named,
     observation_at,
@@ -59,7 +58,6 @@ from memory_actors.kinds.kind import Decide, Nature, Sized, Tally
 from memory_actors.kinds.passages import (
     EVENT_PASSAGES_MAX,
     Passage,
-    fact_text,
     index_of,
     label,
     name_text,
@@ -67,7 +65,7 @@ from memory_actors.kinds.passages import (
     text_digest,
     version_of,
 )
-from memory_actors.kinds.past import Events, Life, TaintedPast
+from memory_actors.kinds.past import Events, TaintedPast
 from memory_actors.kinds.rows import derived, oldest_first, record_data, update_of
 
 Restored: TypeAlias = EntityRestored | RelationshipRestored
@@ -301,8 +299,7 @@ class EntityKind(RelationshipDecisions):
     def content(self, row: AnyRow, events: Events) -> str:
         """Return an entity with one observation a line; a relationship as its fact, or in words."""
         if isinstance(row, RelationshipRow):
-            event = events[row.version].data
-            return fact_text(event.source, row.relation, event.target, fact_in(event))
+            return text_in(events[row.version].data, row.relation)
         name, observations = name_text(row.name, row.type), _observations(row, events)
         return "\n".join([f"{name}:", *observations]) if observations else name
 

@@ -7,6 +7,7 @@ import msgspec
 
 from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds.effects import Deleted, Effect, KindRegistry, Pruned, Updated
+from memory_actors.kinds.passages import fact_text
 
 registry = KindRegistry()
 
@@ -153,3 +154,13 @@ class RelationshipEnded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 RelationshipDeleted = registry.plain(Deleted, "relationship.deleted", Effect.DELETED)
+
+
+def fact_in(event: object) -> str | None:
+    """Return the fact in an event of a relationship: of an update, its content."""
+    return getattr(event, "fact", None) or getattr(event, "content", None)
+
+
+def text_in(event: RelationshipAdded | RelationshipUpdated, relation: str) -> str:
+    """Return the text of a relationship: its fact, or else the names and the relation in a row."""
+    return fact_text(event.source, relation, event.target, fact_in(event))

@@ -25,6 +25,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
+    fact_in,
     registry,
 )
 from memory_actors.kinds.entity.graph import (
@@ -308,11 +309,6 @@ def observation_at(passage_label: int, events: Events) -> str:
     event = events[version_of(passage_label)].data
     text = getattr(event, "content", None)
     return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
-
-
-def fact_in(event: object) -> str | None:
-    """Return the fact in an event of a relationship: of an update, its content."""
-    return getattr(event, "fact", None) or getattr(event, "content", None)
 
 
 def _with_relationships(state: Entities, prunable: dict[str, EntityRow]) -> dict[str, EntityRow]:

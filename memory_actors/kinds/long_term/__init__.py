@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Dropped, Recorded
+from eventlog import Dropped
 from eventlog.core.records import AnyRecorded
-from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
