@@ -34,7 +34,7 @@ import numpy.typing as npt
 from memory_actors.base.filters import GROUPS, FilterPart
 from memory_actors.base.interning import Names
 from memory_actors.base.paths import steps_of, time_span, values_at
-from memory_actors.kinds.kind import Row
+from memory_actors.kinds.rows import Row
 from memory_actors.search.indexes.labels import with_room
 
 PATHS_MAX: Final = 16  # a put reads the row at each of them
