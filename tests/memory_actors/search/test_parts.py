@@ -12,7 +12,7 @@ from support.indexes import beside
 from memory_actors import Item, MemorySystem, UserMemory
 from memory_actors.base.filters import parsed
 from memory_actors.kinds import entity, long_term
-from memory_actors.search.indexes import dense, labels
+from memory_actors.search.indexes import dense, graph, labels
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import times
@@ -32,8 +32,8 @@ def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few dead rows are enough, and few rows are scanned."""
     monkeypatch.setattr(labels, "DEAD_MIN", 3)
     monkeypatch.setattr(dense, "EXACT_MAX", 60)
-    monkeypatch.setattr(dense, "PROPOSED_MIN", 20)
-    monkeypatch.setattr(dense, "TAIL_MAX", 10)
+    monkeypatch.setattr(graph, "WANTED_MIN", 5)
+    monkeypatch.setattr(graph, "UNSKETCHED_MAX", 10)
 
 
 async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
