@@ -13,19 +13,18 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from bench.hashed import HashedEmbedder
+from bench.locomo_file import (
+    Conversation,
+    Question,
+    import_conversation,
+    read_locomo,
+)
 from bench.measures import Scores, by_cosine, groups, means, measured, speed, stored_vectors
 from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.weights import Weights
-from memory_actors.interchange.locomo import (
-    LocomoConversation,
-    Question,
-    import_conversation,
-    questions,
-    read_locomo,
-)
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
@@ -78,7 +77,7 @@ def run(
 def _facts(
     directory: Path,
     options: Options,
-    conversations: Sequence[LocomoConversation],
+    conversations: Sequence[Conversation],
     embedder: Embedder,
     questions: int,
 ) -> dict[str, Any]:
@@ -114,7 +113,7 @@ NOTES = (
 
 async def _measure(
     directory: Path,
-    conversations: Sequence[LocomoConversation],
+    conversations: Sequence[Conversation],
     embedder: Embedder,
     weights: Mapping[str, Weights],
 ) -> tuple[list[Asked], float]:
@@ -134,12 +133,12 @@ async def _measure(
 
 async def _ask(
     user: UserMemory,
-    conversation: LocomoConversation,
+    conversation: Conversation,
     plain: Callable[[str], list[str]],
     weights: Mapping[str, Weights],
 ) -> list[Asked]:
     found = []
-    for question in questions(conversation):
+    for question in conversation.questions:
         started_s = perf_counter()
         await user.retrieve(question.text, memory_types=["long_term"], top_k=TOP_K)
         time_ms = (perf_counter() - started_s) * 1e3
@@ -155,7 +154,7 @@ async def _ask(
 
 
 def _plain(
-    memory: MemorySystem, conversation: LocomoConversation, embedder: Embedder
+    memory: MemorySystem, conversation: Conversation, embedder: Embedder
 ) -> Callable[[str], list[str]]:
     dia_ids = [turn.dia_id for turn in conversation.turns]
     texts = [spoken(turn.content, turn.speaker) for turn in conversation.turns]

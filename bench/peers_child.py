@@ -17,11 +17,11 @@ import msgspec
 import psutil
 
 from bench.locomo import score
+from bench.locomo_file import Question
 from bench.measures import Scores
 from bench.peer_stores import Memory, Peer, load
 from bench.peers_plan import KnownTexts, Plan, Talk, known_texts, read_plan
 from bench.report import disk_bytes
-from memory_actors.interchange.locomo import Question
 
 K = 10
 WARM_UP_MEMORIES = 64  # added before memory is weighed, so that all that loads is loaded

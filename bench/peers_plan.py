@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from bench.hashed import HashedTokens
+from bench.locomo_file import Conversation, Question
 from bench.peer_stores.base import Memory
-from memory_actors.interchange.locomo import LocomoConversation, Question, questions
 from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.batcher import PROBE
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(
-    conversations: Sequence[LocomoConversation],
+    conversations: Sequence[Conversation],
     size: int,
     calls: int,
     name: EmbedderName,
@@ -76,7 +76,7 @@ def make_plan(
     return Plan(talks, fill, late, asked, name, list(texts), seed)
 
 
-def _talk(conversation: LocomoConversation) -> Talk:
+def _talk(conversation: Conversation) -> Talk:
     memories = [
         Memory(
             turn.memory_id,
@@ -90,7 +90,7 @@ def _talk(conversation: LocomoConversation) -> Talk:
         )
         for number, turn in enumerate(conversation.turns)
     ]
-    return Talk(conversation.sample_id, memories, questions(conversation))
+    return Talk(conversation.sample_id, memories, conversation.questions)
 
 
 def _filling(turns: Sequence[Memory], rng: random.Random) -> Iterator[Memory]:

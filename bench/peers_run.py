@@ -26,12 +26,12 @@ import click
 import msgspec
 
 from bench.locomo import CATEGORIES
+from bench.locomo_file import read_locomo
 from bench.peer_stores import PEERS, missing, versions
 from bench.peers_child import Answered, Checked, Filled, Measured
 from bench.peers_plan import EmbedderName, Plan, make_plan, write_plan
 from bench.plots import check_matplotlib, cost_dots, recall_bars
 from bench.report import Options, Report, Table, facts, percentile, scratch
-from memory_actors.interchange.locomo import read_locomo
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
 
 CHILD_S_MAX = 3_600

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from bench.locomo import CATEGORIES
-from memory_actors.interchange.locomo import LocomoConversation, questions, read_locomo
+from bench.locomo_file import Conversation, read_locomo
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def _check(user: SetUser, path: Path) -> None:
             )
 
 
-def _conversation(found: LocomoConversation) -> SetUser:
+def _conversation(found: Conversation) -> SetUser:
     memories = [
         Remembered(
             id=turn.memory_id,
@@ -96,6 +96,6 @@ def _conversation(found: LocomoConversation) -> SetUser:
     ]
     asked = [
         Question(one.text, one.evidence, CATEGORIES.get(one.category, str(one.category)))
-        for one in questions(found)
+        for one in found.questions
     ]
     return SetUser(found.sample_id, memories, asked)

@@ -35,9 +35,9 @@ from unicodedata import normalize
 
 import msgspec
 
+from bench.locomo_file import read_locomo
 from bench.report import Options, Report, Table, facts
 from memory_actors import CalibratedEstimate, TokenCounter, TokenizerCounter, WordEstimate
-from memory_actors.interchange.locomo import read_locomo
 from memory_actors.kinds.phrasing import spoken
 
 DOCUMENT_TOKENS = 1_500  # the soft limit of a context document

@@ -13,18 +13,17 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from bench.compaction.store import AGE, COMPRESSED, all_of, opened, retrieve
+from bench.locomo_file import (
+    Conversation,
+    Question,
+    import_conversation,
+    read_locomo,
+)
 from bench.report import Table
 from memory_actors import Memory, MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.compaction.summarizers import CallableSummarizer, Cluster, ExtractiveSummarizer
 from memory_actors.compaction.summarizers.sentences import sentences
-from memory_actors.interchange.locomo import (
-    LocomoConversation,
-    Question,
-    import_conversation,
-    questions,
-    read_locomo,
-)
 from memory_actors.search.embedding.protocol import Embedder
 
 FIRST_TEXTS = 5
@@ -145,16 +144,16 @@ def _compacted_row(users: Sequence[Compacted], after: Sequence[Sequence[Asked]])
     ]
 
 
-async def _compacted(memory: MemorySystem, conversation: LocomoConversation) -> Compacted:
+async def _compacted(memory: MemorySystem, conversation: Conversation) -> Compacted:
     found = await all_of(memory.user(conversation.sample_id))
     summaries = [one for one in found if one.source == COMPRESSED]
     return Compacted(summaries, _turns(name for one in summaries for name in _originals(one)))
 
 
-async def _ask_all(memory: MemorySystem, conversation: LocomoConversation) -> list[Asked]:
+async def _ask_all(memory: MemorySystem, conversation: Conversation) -> list[Asked]:
     user = memory.user(conversation.sample_id)
     said = {turn.dia_id: turn.content for turn in conversation.turns}
-    return [await _ask(user, question, said) for question in questions(conversation)]
+    return [await _ask(user, question, said) for question in conversation.questions]
 
 
 async def _ask(user: UserMemory, question: Question, said: Mapping[str, str]) -> Asked:

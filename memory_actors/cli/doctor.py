@@ -45,7 +45,7 @@ PYTHON_MIN: Final = (3, 11)
 PACKAGE: Final = "memory-actors"
 FREE_BYTES_MIN: Final = 1 << 30
 POSTGRES_MIN: Final = 16
-MOVING: Final = 1_000_000  # eventlog/postgres/database.py
+COPYING: Final = 1_000_000  # eventlog/postgres/database.py
 FSYNC_MS_MAX: Final = 20.0  # above it one add at a time feels slow
 FSYNC_PROBES: Final = 9
 PROBE_BYTES: Final = 4096
@@ -199,9 +199,9 @@ def _store(url: str) -> Look:
         made = _looked(url).store_format
     except EventLogError:
         return "cannot be looked for", "failed", "see what is said of the database"
-    if made is not None and made >= MOVING:
-        advice = "run `memory-actors move` again, or drop the schema"
-        return "one is being moved here, and is not whole", "failed", advice
+    if made is not None and made >= COPYING:
+        advice = "run `memory-actors copy` again, or drop the schema"
+        return "one is being copied here, and is not whole", "failed", advice
     if made is None:
         return "none in this schema yet", "ok", ""
     return f"in format {made}; `verify` reads what is in it", "ok", ""

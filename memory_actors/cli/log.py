@@ -31,7 +31,6 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.plotting import Bar, draw, marks, plot_option
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.kinds.effects import Effect, effect, verb_of
 from memory_actors.sharing.address import is_shared
@@ -60,17 +59,9 @@ SHOWN_FIELDS = (
 """The event fields that `log` shows, in this order."""
 
 
-@mirrors("history", more=[plot_option])
-def history(entries: list[HistoryEntry], plot: str | None) -> None:
+@mirrors("history")
+def history(entries: list[HistoryEntry]) -> None:
     """Show every event that touched a memory, also of one that is deleted."""
-    if plot is not None:
-        places = marks([entry.recorded_at for entry in entries])
-        bars = [
-            Bar(entry.event, 0.0, local(entry.recorded_at), "cyan", begin=max(place, 1e-9))
-            for entry, place in zip(entries, places, strict=True)
-        ]
-        draw("When it happened", bars, plot)
-        return
     events = table(
         "position", "time", "event", "what", right=("position",), whole=("time", "event")
     )

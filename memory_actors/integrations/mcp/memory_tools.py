@@ -101,8 +101,8 @@ def _writes(operation: str) -> Run:
 
 def _written(done: Receipt | Sequence[Receipt]) -> ToolAnswer:
     if isinstance(done, Receipt):
-        return ToolAnswer(told(done, WrittenMemory), changed=True)
-    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in done]), changed=True)
+        return ToolAnswer(told(done, WrittenMemory))
+    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in done]))
 
 
 async def _remember_many(call: ToolCall) -> ToolAnswer:

@@ -30,8 +30,6 @@ class ToolAnswer(NamedTuple):
     """A second text: what was searched, where `structured` has a shape that cannot say it."""
     meta: Mapping[str, object] | None = None
     """The second text for programs."""
-    changed: bool = False
-    """True if memory may be another than before."""
 
 
 class ToolCall(NamedTuple):

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.locomo_file import read_locomo
 from memory_actors.base.errors import InvalidInputError, SummarizerError
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
 from memory_actors.compaction.summarizers.sentences import MARKER, sentences
-from memory_actors.interchange import read_locomo
 
 START = datetime(2025, 8, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
