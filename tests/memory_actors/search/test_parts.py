@@ -77,9 +77,11 @@ async def check(memory: MemorySystem, kind: Any) -> None:
             columns.last_us[row],
         ) == times(known)  # fmt: skip
         assert (columns.chains[row] < 0) == (kind.chain(known) is None)
-        assert index.fields.rows.get(int(columns.owners[row])) == known.metadata
+        assert index.fields.read(int(columns.owners[row])) == known.metadata
     assert not index._waiting
-    assert len(set(index.fields.rows)) == len({*columns.owners[view.alive].tolist()})
+    known = [index.fields.read(number) for number in range(index.fields.count())]
+    living = {*columns.owners[view.alive].tolist()}
+    assert {number for number, one in enumerate(known) if one is not None} == living
 
 
 async def change(user: UserMemory, rng: random.Random, ids: list[str]) -> None:
