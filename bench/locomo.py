@@ -20,7 +20,7 @@ from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.weights import Weights
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 

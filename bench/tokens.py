@@ -38,7 +38,7 @@ import msgspec
 from bench.recall_sets import read_locomo
 from bench.report import Options, Report, Table, facts
 from memory_actors import CalibratedEstimate, TokenCounter, TokenizerCounter, WordEstimate
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 
 DOCUMENT_TOKENS = 1_500  # the soft limit of a context document
 ROOT = Path(__file__).parents[1]

@@ -6,10 +6,10 @@ ways.
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
-from rapidfuzz import process
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import decoded
@@ -116,10 +116,9 @@ def _reason(error: msgspec.ValidationError, given: Mapping[str, object], wanted:
     known |= {name: own for name, own in SYNONYMS.items() if own in known and name not in known}
     if not known:
         return f"there is no argument `{unknown[0]:.80}`. {takes_all}"
-    nearest = process.extractOne(  # camel case is snake case
-        unknown[0], known.keys(), processor=lambda name: name.replace("_", "").casefold()
-    )[0]
-    meant = f"did you mean `{known[nearest]}`?"
+    bare = {name.replace("_", ""): own for name, own in known.items()}  # camel case is snake case
+    (nearest,) = get_close_matches(unknown[0].replace("_", "").casefold(), bare, 1, 0)
+    meant = f"did you mean `{bare[nearest]}`?"
     return f"there is no argument `{unknown[0]:.80}`: {meant} {takes_all}"
 
 
