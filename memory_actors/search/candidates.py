@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.weights import SIGNALS, Weights
-from memory_actors.kinds.phrasing import REPLYING
+from memory_actors.kinds.passages import REPLYING
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.labels import in_order

@@ -19,8 +19,9 @@ from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.base.tokens import CalibratedEstimate, TokenCounter
 from memory_actors.base.weights import Weights
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.rows import Row
 from memory_actors.search.dates import named_spans
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts

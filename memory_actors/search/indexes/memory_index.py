@@ -27,8 +27,9 @@ from eventlog import ChainedStore, Dropped, EventStore
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind, Row, is_summary
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.passages import Passage, version_of
+from memory_actors.kinds.rows import Row, is_summary
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.field_columns import FieldIndex

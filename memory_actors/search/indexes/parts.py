@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from memory_actors.kinds.kind import Kind, Row
-from memory_actors.kinds.passages import Passage
-from memory_actors.kinds.phrasing import REPLYING, USER
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.passages import REPLYING, USER, Passage
+from memory_actors.kinds.rows import Row
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 from memory_actors.search.indexes.dense import DenseIndex

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
-from memory_actors.kinds.kind import Row, last_true_us
-from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES
+from memory_actors.kinds.passages import CHAT_ROLES, DIGEST_BYTES
+from memory_actors.kinds.rows import Row, last_true_us
 from memory_actors.search.indexes.labels import Labels, Rows, with_room
 
 NONE: Final = -1
