@@ -273,7 +273,6 @@ class CompactedBase(BaseKind[S, R]):
         """Return the decision function for each command type."""
         return {
             **super().decisions(),
-            self.UPDATE: self._update,
             self.COMPRESS: self._compress,
             self.UNDO: self._undo,
             self.ADD_SUMMARY: self._add_summary,

@@ -31,7 +31,7 @@ from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.commands import Command, Delete, Restore, Update
+from memory_actors.kinds.commands import Command, Delete, Restore
 from memory_actors.kinds.effects import (
     BEGINS,
     DECLARED,
@@ -222,7 +222,7 @@ class BaseKind(Part[K], Generic[K, R]):
     """The event by which memories make room."""
     UPDATED: ClassVar[type[Any]]
     """The event of an update: an `Updated`, or with a value in place of the content."""
-    UPDATE: ClassVar[type[Update]]
+    UPDATE: ClassVar[type[Any]]
     DELETE: ClassVar[type[Delete]]
     RESTORE: ClassVar[type[Restore] | None] = None
     """None: nothing is kept that could come back."""
@@ -287,7 +287,7 @@ class BaseKind(Part[K], Generic[K, R]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        found: dict[type[Command], Decide] = {self.DELETE: self._delete}
+        found: dict[type[Command], Decide] = {self.DELETE: self._delete, self.UPDATE: self._update}
         return found if self.RESTORE is None else {**found, self.RESTORE: self._bring_back}
 
     def living(self, state: K, memory_id: str) -> R:
@@ -304,14 +304,14 @@ class BaseKind(Part[K], Generic[K, R]):
         """Return the memory that a value was put into which it has already; None for other adds."""
         return None
 
-    def _delete(self, command: Delete, state: K, _limits: Limits) -> Decision:
+    def _delete(self, command: Any, state: K, _limits: Limits) -> Decision:
         return self.deleted(self.living(state, command.memory_id), state)
 
     def deleted(self, row: R, _state: K) -> Decision:
         """Return the events that take a memory away."""
         return [derived(self.DELETED, row)]
 
-    def _update(self, command: Update, state: K, limits: Limits) -> Decision:
+    def _update(self, command: Any, state: K, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         reworded = command.content is not None and not self.is_said(command, row)
         if reworded:

@@ -223,7 +223,6 @@ class StructuredKind(BaseKind[Structured, DocumentRow]):
         return {
             **super().decisions(),
             PutDocument: self._put,
-            UpdateDocument: self._update,
         }
 
     def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Decision:

@@ -118,7 +118,6 @@ class EntityKind(RelationshipDecisions):
         return {
             **super().decisions(),
             AddEntity: self._add,
-            UpdateEntity: self._update,
             RemoveObservation: self._remove_observation,
             Relate: self._relate,
             EndRelationship: self._end,
