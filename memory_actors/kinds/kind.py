@@ -162,7 +162,7 @@ class Bound(NamedTuple):
     evicts: bool = False
     """True: what is too much leaves by itself."""
     noun: str = ""
-    """What errors call one of them, if not as the quota."""
+    """The word for it in errors, if that is not the quota."""
 
     @property
     def unit(self) -> str:
@@ -213,7 +213,7 @@ class BaseKind(Part[K], Generic[K, R]):
     MISSING: ClassVar[str] = "it was never there, or it was deleted"
     """Why a memory may not be there, for errors."""
     BOUNDS: ClassVar[tuple[Bound, ...]]
-    """Its limits: that of the number of its memories first, that of their bytes last."""
+    """Its limits. `make_room` takes that of the number of memories first, that of bytes last."""
     DRAFT: ClassVar[type[Draft[Any]]] = Draft
     """The class of its states while they change."""
     DELETED: ClassVar[type[Event]]
