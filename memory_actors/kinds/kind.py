@@ -159,15 +159,12 @@ class Bound(NamedTuple):
     """The thing that is limited: memories, bytes, …"""
     limit: str
     """The name of the limit."""
+    unit: str = "count"
+    """count or bytes."""
     evicts: bool = False
     """True: what is too much leaves by itself."""
     noun: str = ""
     """The word for it in errors, if that is not the quota."""
-
-    @property
-    def unit(self) -> str:
-        """The unit: count or bytes."""
-        return "bytes" if self.quota == "bytes" else "count"
 
 
 class Sized(Protocol):
@@ -341,8 +338,10 @@ class BaseKind(Part[K], Generic[K, R]):
     def quotas(self, state: K, limits: Limits, whose: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of this session or agent, or of the fullest one."""
         return [
-            QuotaUse(one.quota, one.unit, used, getattr(limits, one.limit), one.evicts)
-            for one, used in zip(self.BOUNDS, self.used(state, whose), strict=True)
+            QuotaUse(quota, unit, used, getattr(limits, limit), evicts)
+            for (quota, limit, unit, evicts, _), used in zip(
+                self.BOUNDS, self.used(state, whose), strict=True
+            )
         ]
 
     def make_room(
@@ -361,12 +360,13 @@ class BaseKind(Part[K], Generic[K, R]):
         :raises QuotaExceededError: there is no room, and none can or may be made.
         """
         need = list(asked)
-        need[0] -= len(instead_of)
-        need[-1] -= sum([one.size_bytes for one in instead_of])
+        if instead_of:
+            need[0] -= len(instead_of)
+            need[-1] -= sum([one.size_bytes for one in instead_of])
         used = self.used(state, None)
         lacking = [
-            max(0, used[n] + more - getattr(limits, self.BOUNDS[n].limit)) if more > 0 else 0
-            for n, more in enumerate(need)
+            over if more > 0 and (over := held + more - getattr(limits, bound.limit)) > 0 else 0
+            for bound, held, more in zip(self.BOUNDS, used, need, strict=True)
         ]
         if not any(lacking):
             return []

@@ -194,7 +194,7 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
     UPDATE, DELETE, DELETED = UpdateMessage, DeleteMessage, MessageDeleted
     BOUNDS = (
         Bound("messages", "short_term_messages", evicts=True),
-        Bound("bytes", "short_term_bytes", evicts=True),
+        Bound("bytes", "short_term_bytes", "bytes", evicts=True),
         Bound("sessions", "short_term_sessions", evicts=True),
     )
     DRAFT = _SessionsDraft

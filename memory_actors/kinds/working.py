@@ -129,7 +129,7 @@ class WorkingKind(BaseKind[Working, EntryRow]):
     NOUN = "working memory"
     MISSING = "never there, deleted or evicted"
     UPDATE, DELETE, DELETED = UpdateKey, DeleteKey, KeyDeleted
-    BOUNDS = (Bound("keys", "working_keys"), Bound("bytes", "working_bytes", evicts=True))
+    BOUNDS = (Bound("keys", "working_keys"), Bound("bytes", "working_bytes", "bytes", evicts=True))
     Dump = rows_dump("WorkingDump", EntryRow, "evicted")
     registry = registry
     initial = Working()

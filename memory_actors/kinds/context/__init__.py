@@ -66,7 +66,7 @@ class ContextKind(ContextDocuments):
     BOUNDS = (
         Bound("entries", "context_entries"),
         Bound("documents", "context_documents"),
-        Bound("bytes", "context_bytes"),
+        Bound("bytes", "context_bytes", "bytes"),
     )
     UPDATE, DELETE = commands.EditEntry, commands.DeleteEntry
     RESTORE = commands.RestoreEntries

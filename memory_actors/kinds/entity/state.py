@@ -130,7 +130,7 @@ class EntityRows(BaseKind[Entities, AnyRow]):
     BOUNDS = (
         Bound("entities", "entities", noun="memories"),
         Bound("relationships", "relationships"),
-        Bound("bytes", "entity_bytes"),
+        Bound("bytes", "entity_bytes", "bytes"),
     )
     PRUNED = EntitiesPruned
     DRAFT = EntitiesDraft
