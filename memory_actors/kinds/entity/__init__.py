@@ -35,7 +35,6 @@ from memory_actors.kinds.entity.events import (
 )
 from memory_actors.kinds.entity.graph import RelationshipRow, name_key, touching
 from memory_actors.kinds.entity.relationships import (
-    DeleteRelationship,
     EndRelationship,
     Relate,
     RelationshipDecisions,
@@ -122,7 +121,6 @@ class EntityKind(RelationshipDecisions):
             Relate: self._relate,
             EndRelationship: self._end,
             UpdateRelationship: self._update_relationship,
-            DeleteRelationship: self._delete_relationship,
             RestoreEntities: self._restore,
         }
 
