@@ -21,8 +21,6 @@ random moment, opens the same store, and checks:
   encrypted: so keys are made and deleted all the time.
 - "erasing": it erases users of whom there is something everywhere. If the erasure of a user was
   acknowledged, or is repeated by the parent, no file may have anything of that user.
-- "exporting": it exports what came since the last export. Every one that was acknowledged is there,
-  and another log that imports them all in order has the very same past.
 - "purging": it purges one of two sources out of user after user, in several appends each. Once that
   was acknowledged, or is repeated by the parent, nothing of that source is left, and all of the
   other's.
@@ -58,16 +56,12 @@ from bench.kill_child import (
     FACTS,
     GOOD,
     Beside,
-    end_of,
-    exports_of,
     notes_of,
     open_store,
 )
 from bench.opened import services_of
-from eventlog import EventLog, Heads
 from memory_actors import MemorySystem, NotFoundError
-from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.kinds.passages import text_digest
 
 ROOT = Path(__file__).parents[1]
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
@@ -108,8 +102,6 @@ class Expected:
     """Users who were to be erased, and whether that was acknowledged."""
     purging: dict[str, bool] = field(default_factory=dict)
     """Users from whom a source was to be purged, and whether that was acknowledged."""
-    exported: set[str] = field(default_factory=set)
-    """Files that were written."""
     acknowledged: int = 0
 
     def take(self, line: dict[str, Any]) -> None:
@@ -121,8 +113,6 @@ class Expected:
             self.erasing[line["user"]] = line["op"] == "erased"
         elif line["op"] in ("purging", "purged"):
             self.purging[line["user"]] = line["op"] == "purged"
-        elif line["op"] == "exported":
-            self.exported.add(line["id"])
         elif line["op"] != "compacted":
             self._take_write(key, line)
 
@@ -193,9 +183,8 @@ async def check(
     store: Path, expected: Expected, *, encrypt: bool = False
 ) -> tuple[int, int, int, int]:
     """Return lost writes, damaged logs (0 or 1), diverged states, compressed memories."""
-    replica = await _imported(store)
     async with open_store(store, encrypt=encrypt) as memory:
-        report = await memory.verify(against=replica)
+        report = await memory.verify()
         diverged = await memory.check_replay()
         lost = 0
         for (user_id, memory_id), content in expected.content.items():
@@ -208,7 +197,6 @@ async def check(
         compressed = (await memory.compaction_stats()).originals
         lost += await _still_known(memory, expected.erasing)
         lost += await _not_as_purged(memory, expected.purging)
-    lost += sum(not (exports_of(store) / name).exists() for name in expected.exported)
     lost += _left_of(store, list(expected.erasing))
     expected.erasing.clear()
     expected.purging.clear()
@@ -255,19 +243,6 @@ def _decompressed(data: bytes) -> Iterator[bytes]:
     for start in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
         with suppress(zlib.error):
             yield zlib.decompressobj().decompress(data[start.start() :], DECOMPRESSED_MAX)
-
-
-async def _imported(store: Path) -> Heads | None:
-    """Import what was exported into a log of its own; return where that stands."""
-    files = sorted(exports_of(store).glob("*.export"))
-    if not files:
-        return None
-    async with EventLog.open(store.with_name("replica"), event_registry()) as log:
-        there = (await log.heads()).position
-        for file in files:
-            if end_of(file).position > there:
-                there = (await log.import_events(file)).position
-        return await log.heads()
 
 
 async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str | None) -> bool:

@@ -21,7 +21,6 @@ import structlog
 
 from bench.hashed import HashedEmbedder
 from bench.opened import live_user, services_of
-from eventlog.upkeep.exporting import End, read_export
 from memory_actors import Item, Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.compaction.clusters import dbscan
@@ -32,7 +31,7 @@ LIMITS = Limits(
     documents=50,
 )  # fmt: skip
 Beside = Literal[
-    "writing", "compacting", "episodes", "keeping", "encrypting", "erasing", "exporting", "purging"
+    "writing", "compacting", "episodes", "keeping", "encrypting", "erasing", "purging"
 ]  # fmt: skip
 """The child's work besides writing."""
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
@@ -171,17 +170,6 @@ def notes_of(user_id: str) -> list[str]:
     return [f"{user_id} was in place {n}" for n in range(5)]
 
 
-async def _export(memory: MemorySystem, store: Path, _seed: int) -> None:
-    directory = exports_of(store)
-    directory.mkdir(exist_ok=True)
-    files = sorted(directory.glob("*.export"))
-    since = end_of(files[-1]).position if files else 0
-    for n in range(len(files), 1_000_000):
-        file = directory / f"{n:06}.export"
-        since = (await memory.export_since(since, file)).position
-        _say("exported", "", file.name)
-
-
 async def _purge(memory: MemorySystem, _store: Path, seed: int) -> None:
     for n in range(1_000_000):
         user_id = f"tainted {seed} {n}"
@@ -195,25 +183,12 @@ async def _purge(memory: MemorySystem, _store: Path, seed: int) -> None:
         _say("purged", user_id, "")
 
 
-def exports_of(store: Path) -> Path:
-    """Return where the increments of a store are."""
-    return store.with_name(f"{store.name}.exports")
-
-
-def end_of(file: Path) -> End:
-    """Return where a log stands that has an export."""
-    *_, end = read_export(file)
-    assert isinstance(end, End)
-    return end
-
-
 BESIDES: dict[str, Callable[[MemorySystem, Path, int], Awaitable[None]]] = {
     "compacting": _compact,
     "episodes": _compact_episodes,
     "keeping": _keep,
     "encrypting": _keep,
     "erasing": _erase,
-    "exporting": _export,
     "purging": _purge,
 }
 

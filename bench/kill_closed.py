@@ -1,4 +1,4 @@
-"""kill -9 while a closed store is repaired, restored from a backup, or given another's increments.
+"""kill -9 while a closed store is repaired, or a backup is put in its place.
 
 Each round copies what the work needs, starts a process that does it, and kills it at a random
 moment. The store is checked then, and again after the work has been repeated:
@@ -7,9 +7,6 @@ moment. The store is checked then, and again after the work has been repeated:
   or not there.
 - "restoring": the previous store is in its place, or the backup is, with the API keys; never half
   of each, nor an empty store. The previous store is never lost.
-- "importing": every state is that of a replay, and where the log ends is where the other one was
-  once. In the end the two are the same, and nothing of the user who was erased in the other one is
-  in a file of this one.
 """
 
 import asyncio
@@ -27,15 +24,12 @@ from typing import Literal, NamedTuple
 
 from bench.kill import ROOT, KillReport
 from bench.kill_child import open_store
-from bench.opened import live_user
-from eventlog import Heads
-from memory_actors import Item, MemorySystem
+from memory_actors import Item, copy_store
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.upkeep.offline.copying import repair_here
 
-Closed = Literal["repairing", "restoring", "importing"]
+Closed = Literal["repairing", "restoring"]
 """The work on a closed store."""
-ERASED = "canary9zq"
 MEMORIES = 240  # of a user: the limits of the child allow 300
 DAMAGED = 70  # the note of a user from which on a log is damaged
 STORE, OTHER = "store", "other"  # what the work changes, and what it reads
@@ -59,12 +53,11 @@ async def _count(store: Path, user_id: str) -> int:
     return _notes(sorted({one.content for one in found}))
 
 
-async def _verdict(store: Path, *, whole: bool = True) -> "Harm":
-    """Verify a store and compare states with replays; totals too, if it is to be `whole`."""
+async def _verdict(store: Path) -> "Harm":
+    """Verify a store and compare states and totals with replays."""
     async with open_store(store) as memory:
         damaged = int(not (await memory.verify()).ok)
-        diverged = set(await memory.check_replay()) - (set() if whole else {"all users"})
-    return Harm(0, damaged, len(diverged))
+        return Harm(0, damaged, len(await memory.check_replay()))
 
 
 class Harm(NamedTuple):
@@ -136,7 +129,7 @@ async def _prepare_restore(scratch: Path) -> None:
 
 
 def _restore(scratch: Path) -> None:
-    asyncio.run(MemorySystem.restore_backup(scratch / OTHER, scratch / STORE))
+    copy_store(scratch / OTHER, scratch / STORE)
 
 
 async def _check_restore(scratch: Path, finished: bool) -> Harm:
@@ -149,55 +142,9 @@ async def _check_restore(scratch: Path, finished: bool) -> Harm:
     return harm + Harm(int(lost))
 
 
-# --- importing
-
-
-async def _prepare_import(scratch: Path) -> None:
-    other = scratch / OTHER
-    await _fill(other, "ada", 0, MEMORIES)
-    await _fill(other, ERASED, 0, 20)
-    async with open_store(other) as memory:
-        position = (await memory.backup(scratch / "backup", derived=True)).position
-        await MemorySystem.restore_backup(scratch / "backup", scratch / STORE)
-    KeyStore(scratch / STORE).create(ERASED)
-    async with open_store(scratch / STORE) as memory, live_user(memory, ERASED) as live:
-        await live.snapshot()  # with index files
-    for n in range(6):
-        await _fill(other, f"user {n}", 0, MEMORIES)
-    async with open_store(other) as memory:
-        await memory.erase(ERASED)
-        await memory.export_since(position, scratch / "increment")
-
-
-def _import(scratch: Path) -> None:
-    asyncio.run(MemorySystem.import_events(scratch / "increment", scratch / STORE))
-
-
-async def _check_import(scratch: Path, finished: bool) -> Harm:
-    harm = await _verdict(scratch / STORE, whole=finished)
-    async with open_store(scratch / STORE) as memory:
-        mine = await memory.heads()
-    async with open_store(scratch / OTHER) as other:
-        parted = int(not (await other.verify(against=mine)).ok)
-        theirs = await other.heads()
-    if not finished:
-        return harm + Harm(0, parted)
-    left = any(
-        ERASED.encode() in path.read_bytes()
-        for path in (scratch / STORE).rglob("*")
-        if path.is_file()
-    )
-    return harm + Harm(int(left or not _same(mine, theirs)), parted)
-
-
-def _same(one: Heads, other: Heads) -> bool:
-    return (one.position, one.digest) == (other.position, other.digest)
-
-
 TASKS: dict[str, Task] = {
     "repairing": Task(_prepare_repair, _repair, _check_repair),
     "restoring": Task(_prepare_restore, _restore, _check_restore),
-    "importing": Task(_prepare_import, _import, _check_import),
 }
 
 

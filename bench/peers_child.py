@@ -20,8 +20,8 @@ from bench.locomo import score
 from bench.measures import Scores
 from bench.peer_stores import Memory, Peer, load
 from bench.peers_plan import KnownTexts, Plan, Talk, known_texts, read_plan
+from bench.recall_sets import Question
 from bench.report import disk_bytes
-from memory_actors.interchange.locomo import Question
 
 K = 10
 WARM_UP_MEMORIES = 64  # added before memory is weighed, so that all that loads is loaded
@@ -49,7 +49,7 @@ class Filled(msgspec.Struct, frozen=True):
 class Answered(msgspec.Struct, frozen=True):
     """The findings of one question."""
 
-    category: int
+    category: str
     turns: float
     """Fraction of the evidence among the first 10, of a search for 10."""
     turns_of_all: float

@@ -1,14 +1,12 @@
 """The public names, each from its module: for type checkers, and for `import_lazily`."""
 
-from eventlog import BackedUp as BackedUp
 from eventlog import ClockOutOfRange as ClockOutOfRange
+from eventlog import Copied as Copied
 from eventlog import CorruptLog as CorruptLog
 from eventlog import DiskFull as DiskFull
 from eventlog import EncryptionMismatch as EncryptionMismatch
 from eventlog import EventLogError as EventLogError
-from eventlog import Exported as Exported
 from eventlog import Heads as Heads
-from eventlog import Imported as Imported
 from eventlog import KeyGone as KeyGone
 from eventlog import KeysUnavailable as KeysUnavailable
 from eventlog import LogBusy as LogBusy
@@ -19,7 +17,6 @@ from eventlog import MissingCodec as MissingCodec
 from eventlog import PayloadDropped as PayloadDropped
 from eventlog import PayloadErased as PayloadErased
 from eventlog import RepairReport as RepairReport
-from eventlog import Restored as Restored
 from eventlog import StorageFailed as StorageFailed
 from eventlog import UnknownEvent as UnknownEvent
 from eventlog import VerifyReport as VerifyReport
@@ -158,7 +155,7 @@ from memory_actors.improve.bounded import BoundedDict as BoundedDict
 from memory_actors.improve.bounded import BoundedList as BoundedList
 from memory_actors.integrations.memory_tool import MemoryTool as MemoryTool
 from memory_actors.integrations.memory_tool import MemoryToolError as MemoryToolError
-from memory_actors.kinds.phrasing import text_digest as text_digest
+from memory_actors.kinds.passages import text_digest as text_digest
 from memory_actors.observing.alerts import Alert as Alert
 from memory_actors.observing.alerts import AlertSink as AlertSink
 from memory_actors.observing.alerts import CallbackSink as CallbackSink
@@ -179,6 +176,6 @@ from memory_actors.search.token_counters import TokenizerCounter as TokenizerCou
 from memory_actors.sharing.system import MemorySystem as MemorySystem
 from memory_actors.sharing.system import PastMemory as PastMemory
 from memory_actors.sharing.system import UserMemory as UserMemory
-from memory_actors.upkeep.offline.copying import move_store as move_store
+from memory_actors.upkeep.offline.copying import copy_store as copy_store
 from memory_actors.upkeep.offline.copying import repair_store as repair_store
 from memory_actors.upkeep.offline.verifying import verify_store as verify_store

@@ -33,7 +33,7 @@ PLUMBING = {
     "_leave": UserMemory._leave,  # noqa: SLF001
 }
 """Operations that imports, files of documents and erasures need, but no caller."""
-BOUND = {"open", "connect", "close", "restore_backup", "import_events", "replay"}
+BOUND = {"open", "connect", "close", "replay"}
 """Operations that a client carries out in another way."""
 
 

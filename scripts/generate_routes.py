@@ -14,7 +14,7 @@ from generate_operations import ROWS, Names, formatted
 
 from memory_actors.api.operations import OPERATIONS
 from memory_actors.server import admin, problems, users
-from memory_actors.server.bodies import Compress
+from memory_actors.server.bodies import body_of
 from memory_actors.sharing.declaration import Offered
 
 FILE = Path(__file__).parents[1] / "memory_actors/sharing/generated_routes.py"
@@ -33,21 +33,21 @@ def offered() -> Iterator[tuple[str, Offered]]:
             Offered(
                 method,
                 USER + path.replace(":str", ""),
-                _in_query(operation) if route.body is None else _in_body(route.body),
-                route.body is not None,
+                _in_query(operation) if route.given is None else _in_body(route.operation),
+                route.given is not None,
                 route.within and route.within[1],
                 not operation.writes,
             ),
         )
-    yield "system.compact", _of_root("POST", admin.run, _in_body(Compress), reads=False)
+    yield "system.compact", _of_root("POST", admin.run, _in_body("system.compact"), reads=False)
     yield (
         "system.compaction_stats",
         _of_root("GET", admin.stats, {"user_id": "user_id"}, reads=True),
     )
 
 
-def _in_body(body: type) -> dict[str, str]:
-    return {field.name: field.encode_name for field in msgspec.structs.fields(body)}
+def _in_body(operation: str) -> dict[str, str]:
+    return {one.name: one.encode_name for one in msgspec.structs.fields(body_of(operation))}
 
 
 def _in_query(operation: Any) -> dict[str, str]:

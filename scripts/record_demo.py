@@ -3,17 +3,19 @@
 python scripts/record_demo.py
 """
 
+import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from rich.console import Console
 from rich.text import Text
-
-from memory_actors.cli.plotting import picture
 
 FILE = Path(__file__).parents[1] / "docs" / "pictures" / "demo.svg"
 COLUMNS = 100
+FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 
 def main() -> None:
@@ -22,8 +24,13 @@ def main() -> None:
     terminal = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     where = {**os.environ, **terminal}
     said = subprocess.run(command, check=True, capture_output=True, text=True, env=where)  # noqa: S603
-    shown = [Text("$ ./scripts/demo", style="bold"), Text.from_ansi(said.stdout)]
-    FILE.write_text(picture("memory-actors demo", shown, COLUMNS) + "\n")
+    console = Console(
+        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False
+    )
+    for shown in (Text("$ ./scripts/demo", style="bold"), Text.from_ansi(said.stdout)):
+        console.print(shown)
+    svg = console.export_svg(title="memory-actors demo", unique_id="picture")
+    FILE.write_text(FONT.sub("", svg) + "\n")  # in the reader's own font: none is fetched
 
 
 if __name__ == "__main__":

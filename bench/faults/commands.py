@@ -218,11 +218,6 @@ async def _backup(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
         return await memory.backup(Path(scratch) / "backup")
 
 
-async def _export_since(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
-    with TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        return await memory.export_since(0, Path(scratch) / "increment")
-
-
 async def _events(memory: MemorySystem, user: UserMemory, _n: int) -> Any:
     return [entry async for entry in memory.events(user.user_id)]
 
@@ -364,7 +359,6 @@ _SAID: dict[str, Command] = {
         lambda m, u, n: m.erase(f"another {n}"), _another_user, one_append=False
     ),
     "system.backup": Command(_backup),
-    "system.export_since": Command(_export_since),
     "system.diff": Command(lambda m, u, n: m.diff(u.user_id, 0)),
     "system.events": Command(_events),
     "system.recalls": Command(lambda m, u, n: m.recalls(u.user_id)),
@@ -384,10 +378,8 @@ PLUMBING = {
 }
 """The calls of imports and of syncing that are no operations."""
 
-ELSEWHERE = {
-    "system.close", "system.restore_backup", "system.import_events", "system.switch_model",
-}  # fmt: skip
-"""Calls that are cancelled elsewhere, and calls for a store that is closed."""
+ELSEWHERE = {"system.close", "system.switch_model"}
+"""Calls that are cancelled elsewhere."""
 
 
 def _commands() -> dict[str, Command]:

@@ -131,7 +131,6 @@ def _uses(memory: MemorySystem, path: Path) -> list[Callable[[], Awaitable[Any]]
         lambda: asyncio.to_thread(KeyStore(path).create, "carl"),
         lambda: asyncio.to_thread(KeyStore(path).find, "a token"),
         lambda: memory.backup(path.with_name("backup"), derived=True),
-        lambda: memory.export_since(0, path.with_name("export")),
         lambda: memory.erase("carl"),
     ]
 

@@ -17,8 +17,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Takes how much of a long piece of work is done, and how much there is."""
 Also: TypeAlias = Callable[[Path], object]
 """Puts more files into a directory that is being made."""
-OfErased: TypeAlias = Callable[[Sequence[str]], object]
-"""Takes the names of streams that are about to be erased."""
 Capability = TypeVar("Capability")
 State = TypeVar("State")
 Fold: TypeAlias = Callable[[Sequence[records.AnyRecorded], State], State]
@@ -226,7 +224,7 @@ class FoldingStore(Protocol):
 class BackupStore(Protocol):
     """Writes a copy of itself to a directory."""
 
-    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.BackedUp:
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.Copied:
         """Write a copy of the store as it is at one moment to a new directory, and verify it.
 
         `also(path)` is called in a thread to put more into the directory, which appears whole, or
@@ -236,45 +234,6 @@ class BackupStore(Protocol):
         :raises DiskFull: the disk is full; no file remains.
         :raises StorageFailed: a write failed; no file remains.
         :raises CorruptLog: the store, and so its copy, is damaged; there is nothing of it.
-        """
-
-
-@runtime_checkable
-class ExportingStore(Protocol):
-    """Exports its events to a file, and appends those that another store exported."""
-
-    async def export_since(
-        self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> records.Exported:
-        """Write the events after a position to a new file, for `import_events` of another store.
-
-        Streams that were erased, whenever that was, are named in it by their ids, so that they are
-        erased there too.
-
-        :raises LogUnavailable: there is such a file, or the store has not got so far.
-        :raises PayloadDropped: retention has dropped a payload behind that position.
-        :raises DiskFull: the disk is full; no file remains.
-        :raises StorageFailed: a write failed; no file remains.
-        :raises CorruptLog: the log is damaged; no file remains.
-        """
-
-    async def import_events(
-        self,
-        file: str | Path,
-        *,
-        progress: Progress | None = None,
-        erasing: OfErased | None = None,
-    ) -> records.Imported:
-        """Append what another store exported, if this one has the very same past.
-
-        Events that exist already are skipped, so you can repeat an interrupted import.
-        `erasing(names)` is called in a thread before streams are erased, for what is kept of them
-        elsewhere.
-
-        :raises WrongExpectedVersion: there is a gap between the store and the file, or the store
-            has more than the file.
-        :raises CorruptLog: the file is damaged, or continues another store.
-        :raises LogUnavailable: it cannot be read.
         """
 
 

@@ -282,57 +282,17 @@ class Shrunk(msgspec.Struct, frozen=True):
     after_bytes: int
 
 
-class BackedUp(Returned, frozen=True):
-    """A backup that was written and verified."""
+class Copied(Returned, frozen=True):
+    """A copy of a log that was written and verified."""
 
-    directory: str
+    target: str
+    """Its directory, or its schema in a database."""
     position: int
-    """Of its last event."""
-    events: int
-    files: int
-    size_bytes: int
-
-
-class Restored(Returned, frozen=True):
-    """A log that was put in its place."""
-
-    directory: str
-    position: int
-    replaced: str | None
+    """Of its last event: it has as many events."""
+    size_bytes: int = 0
+    """Of its files; 0 in a database."""
+    replaced: str | None = None
     """The new place of the log that was there before."""
-
-
-class Exported(Returned, frozen=True):
-    """A file that was written."""
-
-    file: str
-    since: int
-    position: int
-    """Of its last event: where the next export goes on."""
-    events: int
-    size_bytes: int
-
-
-class Imported(Returned, frozen=True):
-    """The result of an import."""
-
-    events: int
-    position: int
-    """Position of the last event now."""
-    erased_streams: int
-
-
-class Moved(Returned, frozen=True):
-    """The result of a move to a database."""
-
-    events: int
-    streams: int
-    archived_events: int
-    """Events whose payloads are in the archive."""
-    dropped_events: int
-    erased_events: int
-    resumed: bool = False
-    """True if an earlier run had begun it."""
 
 
 class Head(Returned, frozen=True):

@@ -248,18 +248,11 @@ class Erasing:
         sid, record = frame.stream_id(stream), self._ledger.stream(txn, stream)
         if epoch is not None and epoch != record.epoch:
             raise Fenced(stream, epoch, record.epoch)
-        if record.is_empty:
-            return self.pending(txn).get(sid)
-        self._ledger.take_out(txn, counted)
-        return self.mark_id(txn, sid, now_us, [key_id(name) for name in projections])
-
-    def mark_id(
-        self, txn: Transaction, sid: bytes, now_us: int, names: Sequence[bytes] = ()
-    ) -> tables.ErasureRecord | None:
-        """Mark a stream of which only the id is known; its totals are the caller's work."""
-        pending, record = self.pending(txn).get(sid), self._ledger.stream_record(txn, sid)
+        pending = self.pending(txn).get(sid)
         if record.is_empty:
             return pending
+        self._ledger.take_out(txn, counted)
+        names = [key_id(name) for name in projections]
         fresh = tables.ErasureRecord(
             until=record.version,
             at_us=now_us,

@@ -168,7 +168,7 @@ class Looked(NamedTuple):
     server: str
     """The version of the server."""
     store_format: int | None
-    """None: there is no store in this schema; `MOVING`: a move has not filled it yet."""
+    """None: there is no store in this schema; `COPYING`: a copy of one that is not verified."""
 
 
 def look(url: str) -> Looked:

@@ -55,8 +55,7 @@ class PgEventStore(PgErasing, requests.TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
-        "BackupStore": "copy the database with `pg_dump`, or as its provider does",
-        "ExportingStore": "replicate the database, or copy it with `pg_dump`",
+        "BackupStore": "replicate the database, or copy it with `pg_dump`, or as its provider does",
         "ShrinkingStore": "autovacuum gives the space of the database back",
     }
 

@@ -18,7 +18,7 @@ from eventlog.postgres.plan import U64, Believed
 from eventlog.postgres.writer import STREAMS, PgWriter
 
 FORMAT = 1
-MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
+COPYING = 1_000_000  # of a schema whose copy is not verified yet: no version opens it
 SERVER_VERSION_MIN = 160_000
 
 READABLE = "SELECT name FROM stream WHERE version > erased_version AND name IS NOT NULL"
@@ -97,10 +97,10 @@ async def prepare(
         if made_format is None:
             await make_tables(connection, place, make_identity())
             made_format = await found_format(place, connection)
-        if made_format == MOVING:
+        if made_format == COPYING:
             raise LogUnavailable(
-                f"a store is being moved to schema {place.schema!r}, and is not whole: run "
-                "`memory-actors move` again, or drop the schema"
+                f"a store is being copied to schema {place.schema!r}, and is not whole: run "
+                "`memory-actors copy` again, or drop the schema"
             )
         if made_format != FORMAT:
             raise UnknownEvent(
@@ -135,7 +135,7 @@ async def make_tables(
 ) -> None:
     """Create missing tables in one transaction, under a lock of its own.
 
-    A move makes them with the format `MOVING`. A store that is there stays as it is.
+    A copy makes them with the format `COPYING`. A store that is there stays as it is.
     """
     before = BEFORE.format(
         name=database.value_in_sql(connection, f"eventlog {place.schema}"),

@@ -49,7 +49,7 @@ from eventlog.lmdb.tables import (
     put_segment,
     scan,
 )
-from eventlog.upkeep.backup import copied, verify_copy
+from eventlog.upkeep.copying import copied, verify_copy
 
 
 @dataclass(slots=True)

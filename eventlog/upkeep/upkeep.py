@@ -19,7 +19,7 @@ import anyio.to_thread
 from msgspec.structs import astuple
 
 from eventlog.core import records
-from eventlog.core.capabilities import Also, OfErased, Progress
+from eventlog.core.capabilities import Also, Progress
 from eventlog.core.errors import CorruptLog, DiskFull, LogClosed
 from eventlog.core.frame import stream_id
 from eventlog.core.requests import check_int, check_stream_name, check_text
@@ -28,9 +28,7 @@ from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files, add_slack, load_format, put_shrunk
 from eventlog.lmdb.tables import archive_statistics
-from eventlog.upkeep.backup import write_backup
-from eventlog.upkeep.exporting import write_export
-from eventlog.upkeep.importing import Importing
+from eventlog.upkeep.copying import write_backup
 from eventlog.upkeep.verification import read_heads
 
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
@@ -173,7 +171,8 @@ class LogUpkeep:
             # other streams may have been under its key
             return records.Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
         key_deleted, segments = await anyio.to_thread.run_sync(self._erasing.carry_out, sid)
-        shrunk = await self._forget_erased([sid])
+        shrunk = await self._shrink(force=True)
+        await self._intake.submit(partial(self._erasing.done, sids=[sid]), use_reserve=True)
         return records.Erased(
             erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes,
             key_deleted,
@@ -207,16 +206,11 @@ class LogUpkeep:
         await self._shrink(force=True)
         return len(found.frames) - len(found.refilled), found.refilled
 
-    async def _forget_erased(self, sids: Sequence[bytes]) -> records.Shrunk:
-        shrunk = await self._shrink(force=True)
-        await self._intake.submit(partial(self._erasing.done, sids=sids), use_reserve=True)
-        return shrunk
-
     @_alone
-    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.BackedUp:
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> records.Copied:
         """Write a backup to a new directory, and verify it. See `BackupStore`.
 
-        Appends and reads go on; archiving, erasing and shrinking wait. `restore` puts a backup in
+        Appends and reads go on; archiving, erasing and shrinking wait. `copy_log` puts a backup in
         the place of a log.
         """
         path = named(directory)
@@ -225,77 +219,23 @@ class LogUpkeep:
         return await anyio.to_thread.run_sync(write)
 
     @_alone
-    async def export_since(
-        self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> records.Exported:
-        """Write the events after a position to a new file. See `ExportingStore`.
-
-        `progress(done, total)` is called in a thread; it counts the events of the whole log.
-        Upkeep waits meanwhile; appends and reads go on.
-        """
-        check_int("position", position, 0, None)
-        await self._intake.flush()
-        write = partial(write_export, self._files, Path(file), position, self._clock(), progress)
-        return await anyio.to_thread.run_sync(write)
-
-    @_alone
-    async def import_events(
-        self,
-        file: str | Path,
-        *,
-        progress: Progress | None = None,
-        erasing: OfErased | None = None,
-    ) -> records.Imported:
-        """Append what another log exported. See `ExportingStore`.
-
-        No other append may run meanwhile. The whole file is checked before anything is written.
-        `progress(done, total)` counts the events that are new.
-        """
-        await self._intake.flush()
-        importing = Importing(self._files, Path(file))
-        await anyio.to_thread.run_sync(importing.check)
-        erased = await self._erase_too(importing, erasing)
-        batches, new = importing.batches(), importing.last - importing.position
-        while batch := await anyio.to_thread.run_sync(next, batches, None):
-            size = sum(len(event.data) for event in batch)
-            await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
-            if progress is not None:
-                progress(batch[-1].position - importing.position, new)
-        if not new:  # else it comes with the last of them
-            await self._intake.submit(importing.finish)
-        if erased:
-            await self._forget_erased(erased)
-        return records.Imported(importing.last - importing.position, importing.last, len(erased))
-
-    async def _erase_too(self, importing: Importing, erasing: OfErased | None) -> list[bytes]:
-        with self._env.read() as txn:
-            erased = list(importing.erased(txn))
-        if erased and erasing is not None:
-            await anyio.to_thread.run_sync(erasing, [name for _, name in erased])
-        for stream, _ in erased:
-            mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
-            await self._intake.submit(mark)
-            await anyio.to_thread.run_sync(self._erasing.carry_out, stream.sid)
-        return [stream.sid for stream, _ in erased]
-
-    @_alone
-    async def move_to(
+    async def copy_to(
         self, url: str, *, settings: Mapping[str, bytes], progress: Progress | None = None
-    ) -> records.Moved:
-        """Move the whole log to an empty schema of a PostgreSQL database, with settings in it.
+    ) -> records.Copied:
+        """Copy the whole log to an empty schema of a PostgreSQL database, with settings in it.
 
-        No append may run meanwhile, and this log stays unchanged. It goes on where it was, if it
-        was cut off; until it is whole and verified the schema opens as no store.
+        No append may run meanwhile, and this log stays unchanged. Until the copy is whole and
+        verified, the schema opens as no store; repeat a copy that was cut off.
         `progress(done, total)` is called from a thread. It needs the extra `postgres`.
 
         :raises LogUnavailable: the database cannot be reached or used, or has something else there.
         :raises CorruptLog: this log is damaged, or the copy is another one than this.
         """
-        from eventlog.upkeep.moving import Moving  # psycopg, which most stores do not need
+        from eventlog.upkeep.to_database import CopyToDatabase  # imports psycopg
 
         await self._intake.flush()
         heads = await anyio.to_thread.run_sync(read_heads, self._env, self._clock())
-        return await Moving(self._files, heads, settings, progress).run(url)
+        return await CopyToDatabase(self._files, heads, settings, progress).run(url)
 
     async def archive_statistics(self, stream: str | None = None) -> records.ArchiveStatistics:
         """Return statistics of the archive, of one stream or of all."""

@@ -1,6 +1,6 @@
-"""The upkeep of a memory system as a whole: backup, verification, erasure, export.
+"""The upkeep of a memory system as a whole: backup, verification, erasure.
 
-The calls of `MemorySystem` that look after its data; two of them are for a store that is closed.
+The calls of `MemorySystem` that look after its data.
 """
 
 from collections import Counter
@@ -8,33 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eventlog import (
-    BackedUp,
     BackupStore,
+    Copied,
     CountingStore,
     EventStore,
-    Exported,
-    ExportingStore,
     Heads,
-    Imported,
     Progress,
-    Restored,
     VerifyingStore,
     VerifyReport,
     require,
-    restore,
 )
-from eventlog.files.datafile import named
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import Wired
-from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.on import On
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import EraseReceipt, ModelSwitch, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
-from memory_actors.kinds.user_state import event_registry, totals
+from memory_actors.kinds.user_state import totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
-from memory_actors.upkeep.offline.copying import import_events
 from memory_actors.upkeep.switching import switch_model
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.purges import purge_users
@@ -127,13 +119,14 @@ class SystemUpkeep:
         """
         return await switch_model(self._open, embedder, progress)
 
-    async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
+    async def backup(self, directory: str | Path, *, derived: bool = False) -> Copied:
         """Write a backup of all memories as they are at one moment, and verify it.
 
         Reads and writes go on meanwhile. With `derived` vectors and token states are in it too;
         without, the model makes them again after a restore. API keys are not, and no keys that it
         is encrypted with: whoever restores it has to have those. `directory` must not
-        be there yet; it appears whole, or not at all. See `restore_backup`.
+        be there yet; it appears whole, or not at all. It is a store of its own: open it, or put it
+        in the place of another one with `copy_store`.
 
         :raises LogUnavailable: there is something at `directory`, or it cannot be made.
         :raises CorruptLog: what is backed up is damaged.
@@ -146,65 +139,6 @@ class SystemUpkeep:
                 self._services.embeddings.disk.copy_to(scratch / DERIVED)
 
         return await require(self._log, BackupStore).backup(directory, also=also)
-
-    @staticmethod
-    async def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
-        """Put a backup in the place of a data directory that is closed, or of none.
-
-        A copy of the backup is verified before anything changes. Existing files are moved aside and
-        never deleted: see the result. Its API keys are kept. Users erased since the backup was made
-        exist again: erase them again.
-
-        :raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds
-            something else.
-        :raises LogLocked: `directory` is open.
-        :raises CorruptLog: the backup is damaged, or not what it says that it is.
-        :raises DiskFull: the disk is full; see the message.
-        :raises StorageFailed: a file cannot be read or written; see the message.
-        """
-        return await restore(backup, directory, event_registry(), also=[DERIVED], kept=[API_KEYS])
-
-    async def export_since(
-        self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported:
-        """Write the events after a position to a new file, for `import_events` of another store.
-
-        0 is the beginning; the result says where the next one goes on. Reads and writes go on
-        meanwhile. API keys are not in it. Users who were erased at any time are erased there too.
-
-        :raises LogUnavailable: there is such a file, or the log has not got so far.
-        :raises PayloadDropped: retention has dropped a text behind that position.
-        :raises DiskFull: the disk is full; no file was made.
-        :raises StorageFailed: a file cannot be read or written; no file was made.
-        :raises CorruptLog: the log is damaged; no file was made.
-        """
-        return await require(self._log, ExportingStore).export_since(
-            position, file, progress=progress
-        )
-
-    @staticmethod
-    async def import_events(
-        file: str | Path,
-        directory: str | Path,
-        *,
-        key_file: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> Imported:
-        """Append what another store exported to one that is closed, or to a new one.
-
-        It must have the very same past: a restored backup, say. The file is checked before anything
-        is written. Events that exist already are skipped: repeat an import that
-        was cut off. An export of an encrypted store needs its keys: in `key_file`,
-        or in `<directory>.keys`.
-
-        :raises KeysUnavailable: the keys are missing or not to be used.
-        :raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.
-        :raises CorruptLog: the file is damaged, or continues another store.
-        :raises LogLocked: `directory` is open.
-        :raises LogUnavailable: `file` cannot be read.
-        """
-        keys = None if key_file is None else Path(key_file)
-        return await import_events(Path(file), named(directory), progress, keys)
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user_id)` called on the loop when a user is erased.

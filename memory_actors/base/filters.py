@@ -74,11 +74,11 @@ class FilterPart(NamedTuple):
     path: str = ""
     operand: object = None
 
-    def paths(self) -> set[str]:
-        """Return the paths that it asks about."""
+    def conditions(self) -> list["FilterPart"]:
+        """Return the conditions in it, which are no groups."""
         if self.name not in GROUPS:
-            return {self.path}
-        return {path for part in self.parts for path in part.paths()}
+            return [self]
+        return [condition for part in self.parts for condition in part.conditions()]
 
 
 _Compile = Callable[[object, str, int], FilterPart]

@@ -1,13 +1,11 @@
 """forget, forgotten, unforget, hold, release, holds, retention, recalls."""
 
-from collections.abc import Sequence
-
 import click
 
-from memory_actors.base.reports import Forgotten, ForgottenFact, Hold, Recall, Retained
-from memory_actors.cli.deriving import mirrors
+from memory_actors.base.reports import Forgotten, ForgottenFact, Hold, Retained
+from memory_actors.cli.deriving import listed, mirrors
 from memory_actors.cli.keeping import taken_out
-from memory_actors.cli.output import counted, local, print_table, say, table
+from memory_actors.cli.output import counted, say
 
 
 @mirrors("forget", embeds=True)
@@ -25,13 +23,9 @@ def forget(done: Forgotten) -> None:
         say(f"✓ Its words left {counted(done.rewritten, 'event')} of the log.", "green")
 
 
-@mirrors("forgotten")
-def forgotten(found: Sequence[ForgottenFact]) -> None:
-    """List what was forgotten and is refused, newest first: digests, no words."""
-    rows = table("digest", "at", "reason", "similar")
-    for one in found:
-        rows.add_row(one.digest, local(one.at), one.reason, f"{one.similar or ''}")
-    print_table(rows, "Nothing was forgotten.")
+forgotten = mirrors("forgotten", help="List the forgotten facts that are refused, newest first.")(
+    listed("Nothing was forgotten.", digest="digest", at="at", reason="reason", similar="similar")
+)
 
 
 @mirrors("unforget")
@@ -52,16 +46,15 @@ def release(released: Hold) -> None:
     say(f"✓ Released: {released.hold_id}.", "green")
 
 
-@mirrors("holds", released=click.option("--released", is_flag=True, help="Former ones, too."))
-def holds(found: Sequence[Hold]) -> None:
-    """List the legal holds on the user, and who placed them."""
-    shown = table("hold", "reason", "placed", "by", "released", "by")
-    for one in found:
-        until = "" if one.released_at is None else local(one.released_at)
-        shown.add_row(
-            one.hold_id, one.reason, local(one.placed_at), one.placed_by, until, one.released_by
-        )
-    print_table(shown)
+holds = mirrors(
+    "holds", help="List the legal holds on the user, and who placed them.",
+    released=click.option("--released", is_flag=True, help="Former ones, too."),
+)(
+    listed(
+        hold="hold_id", reason="reason", placed="placed_at", by="placed_by",
+        released="released_at", released_by="released_by",
+    )
+)  # fmt: skip
 
 
 @mirrors(
@@ -79,17 +72,11 @@ def retention(applied: Retained) -> None:
         say("Nothing is too old by the rules of the process that has the store open.")
 
 
-@mirrors(
+recalls = mirrors(
     "system.recalls",
+    help="Show searches of the user's memory and their results: Settings.recall_audit keeps them.",
     query=click.option("--query", help="Only searches for exactly this."),
     memory_id=click.option("--memory", "memory_id", help="Only those that returned this one."),
     since=None,
     until=None,
-)
-def recalls(found: Sequence[Recall]) -> None:
-    """Show searches of the user's memory and their results: Settings.recall_audit keeps them."""
-    shown = table("at", "agent", "session", "query", "memories")
-    for one in found:
-        ids = "\n".join(one.memory_ids)
-        shown.add_row(local(one.at), one.agent_id, one.session_id, one.query, ids)
-    print_table(shown)
+)(listed(at="at", agent="agent_id", session="session_id", query="query", memories="memory_ids"))

@@ -9,11 +9,15 @@ A parameter that has to be given is an argument. Any other one is an option, if 
 and a help for it, or if it is a field of a memory; type and default are those of the signature. The
 decorated function shows the result to people, and may ask for `app` and for arguments by their
 names; its docstring is the help. An operation of the whole system has `--user` for its user.
+
+    delete = mirrors("delete")(done("Deleted"))
+
+`done` shows receipts, `listed` a table; name and help of the command are the operation's then.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from enum import Enum
 from functools import partial
 from types import NoneType, UnionType
@@ -23,10 +27,10 @@ import click
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
 from memory_actors.base.docstrings import doc_of
-from memory_actors.base.records import Item
+from memory_actors.base.records import Item, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Count
-from memory_actors.cli.output import print_result
+from memory_actors.cli.output import local, print_result, print_table, say, table, text
 from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
 
 Decorator: TypeAlias = Callable[[Any], Any]
@@ -155,19 +159,49 @@ def mirrors(
 
         for option in reversed(offered):
             option(run)
-        made = options.command(
-            name or to_people.__name__, group, shared=shared, help=help or doc_of(to_people)
-        )
+        own_name, doc = to_people.__name__, doc_of(to_people)
+        if not doc:
+            own_name, doc = operation.rpartition(".")[2].replace("_", "-"), mirrored.summary
+        made = options.command(name or own_name, group, shared=shared, help=help or doc)
         return made(run)
 
     return decorate
+
+
+def done(what: str) -> Callable[..., None]:
+    """Return a function that prints what was done to the memory of a receipt, or to how many."""
+
+    def show(result: Receipt | Sequence[Receipt]) -> None:
+        say(f"{what}: {result.memory_id if isinstance(result, Receipt) else f'{len(result):,}'}")
+
+    return show
+
+
+def listed(nothing: str | None = None, /, **columns: str) -> Callable[..., None]:
+    """Return a function that prints a table of records: a column for each of some of their fields.
+
+    The items of a field that is a collection are below each other.
+    """
+
+    def show(found: Sequence[object]) -> None:
+        made = table(*(name.replace("_", " ") for name in columns))
+        for one in found:
+            made.add_row(*(text(_shown(getattr(one, field))) for field in columns.values()))
+        print_table(made, nothing)
+
+    return show
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, datetime):
+        return local(value)
+    return "\n".join(value) if isinstance(value, list | tuple) else value
 
 
 async def _called(
     app: App, operation: Operation, work: Work, given: dict[str, Any], target: Any
 ) -> object:
     """Call an operation; ids may be given by their beginnings, and are whole ones then."""
-    places: list[object] = []
     named: dict[str, object] = {}
     for parameter in operation.parameters:
         name = parameter.name
@@ -176,14 +210,10 @@ async def _called(
             given[name] = await chosen_user(app, target) if required else app.user
         if name not in given:
             continue
-        given[name] = await _value(target, parameter, given[name])
-        if parameter.kind is parameter.kind.VAR_POSITIONAL:
-            places += given[name]
-        else:
-            named[name] = given[name]
+        given[name] = named[name] = await _value(target, parameter, given[name])
     if work is not None:
-        return await work(target, *places, **{**named, **_named(work, given)})
-    return await operation.bound(target, given.get("document"))(*places, **named)
+        return await work(target, **{**named, **_named(work, given)})
+    return await operation.call(target, named, given.get("document"))
 
 
 def _named(

@@ -53,7 +53,6 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--llm", is_flag=True, help="Ask a language model, see below; otherwise none.")
 @click.option("--rounds", type=Count(min=0), default=10, show_default=True)
 @click.option("--stop", "target", type=click.FloatRange(0, 1), help="A score that is good enough.")
-@click.option("--words", "words_max", type=Count(min=1), help="Shorten it to so many.")
 @click.option("--term", "terms", multiple=True, help="A name as it is spelt. May be repeated.")
 @click.option("--goal", default="", help="The goal of the text: for --llm.")
 @click.option("--record", is_flag=True, help="Keep the run as an episode of the user.")
@@ -66,7 +65,7 @@ def improve(
 ) -> None:
     """Improve the text of FILE in rounds of critique and revision. - is stdin.
 
-    Without --llm it measures known terms, repetition, wordiness, length and long sentences, and
+    Without --llm it measures known terms, repetition, wordiness and long sentences, and
     makes edits that are safe. With it, a model is asked: set MEMORY_ACTORS_LLM_MODEL, and
     MEMORY_ACTORS_LLM_BASE_URL or OPENAI_API_KEY.
 
@@ -198,8 +197,7 @@ def _pair(given: dict[str, Any]) -> tuple[Critic, Reviser]:
         return OpenAICritic(goal=given["goal"]), OpenAIReviser(goal=given["goal"])
     if given["goal"]:
         raise click.UsageError("--goal goes with --llm")
-    terms, words_max = given["terms"], given["words_max"]
-    return LocalCritic(terms, words_max=words_max), LocalReviser(terms, words_max=words_max)
+    return LocalCritic(given["terms"]), LocalReviser(given["terms"])
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""backup, restore-backup, move, repair, erase, purge, heads, heads-key."""
+"""backup, copy, repair, erase, purge, heads, heads-key."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from eventlog import BackedUp, RepairReport, write_heads
+from eventlog import Copied, RepairReport, write_heads
 from eventlog.keys.cryptography import new_key
 from memory_actors.base.reports import EraseReceipt, PurgeReport, TakenOut
 from memory_actors.cli import options
@@ -14,9 +14,8 @@ from memory_actors.cli.log import FILE
 from memory_actors.cli.options import TRUST, App
 from memory_actors.cli.output import print_for_programs, print_result, progress_bar, say, size
 from memory_actors.cli.running import check_store, opened, run, with_system
-from memory_actors.sharing.address import database_url, shown
-from memory_actors.sharing.system import MemorySystem
-from memory_actors.upkeep.offline.copying import move_store, repair_store
+from memory_actors.sharing.address import shown
+from memory_actors.upkeep.offline.copying import copy_store, repair_store
 
 
 @mirrors(
@@ -26,41 +25,27 @@ from memory_actors.upkeep.offline.copying import move_store, repair_store
         "--derived", is_flag=True, help="With vectors, which the model could make again."
     ),
 )
-def backup(made: BackedUp) -> None:
-    """Write a verified backup of all memories to a new DIRECTORY."""
-    say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
+def backup(made: Copied) -> None:
+    """Write a verified backup of all memories to a new DIRECTORY. `copy` puts it back."""
+    say(f"✓ {made.position:,} events, {size(made.size_bytes)}, in {made.target}", "green")
 
 
 @options.command(shared=options.OF_NOTHING)
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("url")
-def move(app: App, /, directory: Path, url: str) -> None:
-    """Move the store in DIRECTORY, which must be closed, to an empty schema of the database at URL.
+@click.argument("source", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("target")
+def copy(app: App, /, source: Path, target: str) -> None:
+    """Copy the closed store or backup in SOURCE to TARGET, a directory or the URL of a database.
 
-    The directory is not changed. The copy is verified; until then nobody can open it. Run it again
-    if it was cut off: it continues where it stopped. Vectors are not moved, but computed again.
+    SOURCE is not changed. The copy is verified before anybody can open it; run it again if it was
+    cut off. A closed store in the directory TARGET is moved aside, and its API keys are kept. In a
+    database, the schema must be empty, and vectors are computed again.
     """
-    if database_url(url) is None:
-        raise click.BadParameter("write postgresql://user@host/name?schema=name", param_hint="URL")
-    with progress_bar("Moving", quiet=app.json) as moved:
-        done = move_store(directory, url, progress=moved)
+    with progress_bar("Copying", quiet=app.json) as moved:
+        done = copy_store(source, target, progress=moved)
     if not print_for_programs(app, done):
-        at = f"{done.events:,} events of {done.streams:,} streams are at {shown(url)}"
-        say(f"✓ {at}, verified.", "green")
-        say("Open it there from now on: what is written to the directory does not follow.")
-
-
-@options.command("restore-backup", shared=options.OF_DIRECTORY)
-@click.argument("backup", type=click.Path(path_type=Path))
-def restore_backup(app: App, /, backup: Path) -> None:
-    """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
-    directory = app.directory_or("`pg_restore` puts back what `pg_dump` made")
-    restored = run(lambda: MemorySystem.restore_backup(backup, directory))
-    if print_for_programs(app, restored):
-        return
-    say(f"✓ {restored.position:,} events are in {restored.directory}", "green")
-    if restored.replaced is not None:
-        say(f"What was there before is in {restored.replaced}")
+        say(f"✓ {done.position:,} events are in {shown(target)}, verified.", "green")
+        if done.replaced is not None:
+            say(f"What was there before is in {done.replaced}")
 
 
 @options.command(shared=options.OF_STORE)

@@ -31,7 +31,6 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.plotting import Bar, draw, marks, plot_option
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.kinds.effects import Effect, effect, verb_of
 from memory_actors.sharing.address import is_shared
@@ -60,17 +59,9 @@ SHOWN_FIELDS = (
 """The event fields that `log` shows, in this order."""
 
 
-@mirrors("history", more=[plot_option])
-def history(entries: list[HistoryEntry], plot: str | None) -> None:
+@mirrors("history")
+def history(entries: list[HistoryEntry]) -> None:
     """Show every event that touched a memory, also of one that is deleted."""
-    if plot is not None:
-        places = marks([entry.recorded_at for entry in entries])
-        bars = [
-            Bar(entry.event, 0.0, local(entry.recorded_at), "cyan", begin=max(place, 1e-9))
-            for entry, place in zip(entries, places, strict=True)
-        ]
-        draw("When it happened", bars, plot)
-        return
     events = table(
         "position", "time", "event", "what", right=("position",), whole=("time", "event")
     )
@@ -247,7 +238,7 @@ def users(found: Sequence[str]) -> None:
 
 @options.command(shared=options.OF_STORE)
 def stats(app: App, /) -> None:
-    """Show the size of the store: users, events, memories, bytes."""
+    """Show the size of the store: users, events, bytes."""
 
     async def work(memory: MemorySystem) -> tuple[SystemUsage, SystemStatistics]:
         return await memory.usage(), memory.statistics()
@@ -256,12 +247,6 @@ def stats(app: App, /) -> None:
     stored = statistics.log.used_bytes if app.url else bytes_under(app.directory)
     if print_for_programs(app, {"usage": usage, "statistics": statistics, "file_bytes": stored}):
         return
-    log = statistics.log
-    say(f"{usage.users:,} users, {log.last_position:,} events, {size(stored)} on disk.")
-    numbers = ("memories", "content", "in the log")
-    held = table("type", *numbers, right=numbers)
-    for kind, count in usage.counts.items():
-        held.add_row(
-            kind, f"{count:,}", size(usage.size_bytes[kind]), size(usage.stored_bytes[kind])
-        )
-    print_table(held)
+    events = statistics.log.last_position
+    say(f"{usage.users:,} users, {events:,} events, {size(stored)} on disk.")
+    say("`memory-actors usage --all` shows the memories by type.", "dim")

@@ -11,7 +11,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
 from memory_actors.base.weights import Weights, weights_of
 from memory_actors.cli import options
-from memory_actors.cli.deriving import flag_of, mirrors
+from memory_actors.cli.deriving import done, flag_of, mirrors
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, say
 from memory_actors.cli.showing import memory_table, print_memory, say_added
@@ -46,6 +46,7 @@ ALL_TYPES = tuple(MemoryType)
 SEARCHED_TYPES = tuple(kind.NAME for kind in SEARCHED)
 
 filters = options.filters("fields of the metadata")
+IDS = click.argument("memory_ids", nargs=-1, required=True)
 
 
 def _weights(given: str) -> Weights:
@@ -126,10 +127,12 @@ def update(receipt: Receipt) -> None:
     say(f"{changed}: {receipt.memory_id}")
 
 
-@mirrors("delete")
-def delete(receipt: Receipt) -> None:
-    """Delete a memory. `history` still shows what it was."""
-    say(f"Deleted: {receipt.memory_id}")
+delete = mirrors("delete")(done("Deleted"))
+delete_many = mirrors(
+    "delete_many", filters=options.filters("fields of the metadata", {}),
+    help="Delete the memories that match; `count` says how many do.",
+)(done("Deleted"))  # fmt: skip
+reject = mirrors("reject", memory_ids=IDS)(done("Rejected"))
 
 
 @mirrors("count", filters=filters, as_json=lambda found: {"count": found})
@@ -138,13 +141,7 @@ def count(found: int) -> None:
     say(f"{found:,}")
 
 
-@mirrors("delete_many", name="delete-many", filters=options.filters("fields of the metadata", {}))
-def delete_many(receipts: Sequence[Receipt]) -> None:
-    """Delete the memories that match; `count` says how many do. `history` still shows them."""
-    say(f"Deleted: {len(receipts):,}")
-
-
-@mirrors("restore", memory_ids=click.argument("memory_ids", nargs=-1, required=True))
+@mirrors("restore", memory_ids=IDS)
 def restore(receipts: Sequence[Receipt], memory_ids: Sequence[str]) -> None:
     """Bring back what was pruned, evicted or deleted.
 
@@ -162,14 +159,8 @@ def pending(memories: Sequence[Memory], app: App, limit: int, offset: int) -> No
     say_more(len(memories), limit, offset)
 
 
-@mirrors("approve", memory_ids=click.argument("memory_ids", nargs=-1, required=True))
+@mirrors("approve", memory_ids=IDS)
 def approve(receipts: Sequence[Receipt]) -> None:
     """Add pending memories, one by one."""
     for receipt in receipts:
         say(f"Approved: {receipt.memory_id}")
-
-
-@mirrors("reject", memory_ids=click.argument("memory_ids", nargs=-1, required=True))
-def reject(receipts: Sequence[Receipt]) -> None:
-    """Reject pending memories, all or none: they never begin."""
-    say(f"Rejected: {len(receipts):,}")

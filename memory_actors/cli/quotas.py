@@ -1,12 +1,13 @@
-"""usage, cost, tier."""
+"""usage, cost, tier; grant, revoke, grants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
+from rich.bar import Bar
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
-from memory_actors.base.records import MemoryType, QuotaUse, Tier
+from memory_actors.base.records import MemoryType, QuotaUse, Right, Tier
 from memory_actors.base.statistics import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
@@ -20,8 +21,8 @@ from memory_actors.cli.output import (
     say,
     size,
     table,
+    text,
 )
-from memory_actors.cli.plotting import Bar, draw, drawn, plot_option
 from memory_actors.cli.running import with_system, with_user
 
 BAR_CELLS = 12
@@ -48,34 +49,12 @@ _PLAIN = {
 
 @options.command()
 @click.option("--all", "everybody", is_flag=True, help="Of all users together.")
-@plot_option
-def usage(app: App, /, everybody: bool, plot: str | None) -> None:
+def usage(app: App, /, everybody: bool) -> None:
     """Show how much memory is held, and how full each limit is."""
-    if plot is not None and not app.json:
-        _plot(app, plot, everybody=everybody)
-    elif everybody:
+    if everybody:
         print_result(app, with_system(app, lambda memory: memory.usage()), _print_all)
     else:
         print_result(app, with_user(app, lambda user: user.usage()), _print_usage)
-
-
-def _plot(app: App, where: str, *, everybody: bool) -> None:
-    if everybody:
-        of_all = with_system(app, lambda memory: memory.usage())
-        title, quotas = counted(of_all.users, "user"), [(use.quota, use) for use in of_all.quotas]
-    else:
-        used = with_user(app, lambda user: user.usage())
-        title, quotas = f"User {used.user_id}, tier {used.tier}", _quotas(used)
-    bars = [
-        Bar(
-            _named(name),
-            use.percent / 100,
-            f"{of_unit(use.used, use.unit)} of {of_unit(use.limit, use.unit)}",
-            _colour(use),
-        )
-        for name, use in quotas
-    ]
-    draw(title, bars, where)
 
 
 def _print_usage(used: Usage) -> None:
@@ -130,7 +109,7 @@ def _print_limits(quotas: Sequence[tuple[str, QuotaUse]]) -> None:
         limits.add_row(
             _named(name), of_unit(use.used, use.unit), of_unit(use.limit, use.unit),
             EACH.get(name, ""), percent,
-            drawn(Bar("", use.percent / 100, colour=_colour(use)), BAR_CELLS),
+            Bar(100, 0, use.percent, width=BAR_CELLS, color=_colour(use)),
         )  # fmt: skip
     print_table(limits)
 
@@ -228,3 +207,28 @@ def tier(app: App, /, tier: str | None) -> None:
     if not print_for_programs(app, {"user_id": used.user_id, "tier": used.tier}):
         say(f"Tier of {used.user_id}: {used.tier}")
         _say_over(used)
+
+
+# --- grants
+
+RIGHT = click.argument("right", type=click.Choice([right.value for right in Right]), default="read")
+
+
+def _show(found: Mapping[str, Right]) -> None:
+    rows = table("subject", "right")
+    for subject, right in found.items():
+        rows.add_row(text(subject), right)
+    print_table(rows, "Nobody has a grant.")
+
+
+grants = mirrors("grants", name="grants", help="List who may do what in the memory of --user.")(
+    _show
+)
+revoke = mirrors("revoke", name="revoke", help="Take the right of SUBJECT.")(_show)
+grant = mirrors(
+    "grant", name="grant", new=True, right=RIGHT,
+    help="""Give SUBJECT a right in the memory of --user: read, write or manage.
+
+    SUBJECT is a person, agent:NAME or key:ID. From the first grant on, nobody else gets in.
+    """,
+)(_show)  # fmt: skip

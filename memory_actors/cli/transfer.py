@@ -1,4 +1,4 @@
-"""import, export; export-since, import-since: memories as lines, a store's log to its copy."""
+"""import, export: memories as lines, and as files of other programs."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Count, is_given
+from memory_actors.cli.options import App
 from memory_actors.cli.output import (
     counted,
     print_for_programs,
@@ -15,16 +15,13 @@ from memory_actors.cli.output import (
     progress_bar,
     progress_bars,
     say,
-    size,
     write_bytes,
 )
 from memory_actors.cli.running import (
     chosen_user,
     ensure_model,
-    has_store,
     opened,
     run,
-    with_system,
     with_user,
 )
 from memory_actors.interchange import (
@@ -36,12 +33,10 @@ from memory_actors.interchange import (
     export_lines,
     export_to,
     import_jsonl,
-    import_locomo,
     open_file,
     plan_import,
 )
 from memory_actors.interchange.importing import OURS
-from memory_actors.sharing.system import MemorySystem
 
 STDIN = Path("/dev/stdin")
 
@@ -57,9 +52,6 @@ def _pair(argument: str) -> tuple[str, str]:
 
 @options.command("import", shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
-)
 @click.option(
     "--from",
     "program",
@@ -78,17 +70,16 @@ def _pair(argument: str) -> tuple[str, str]:
     multiple=True,
     help="With --from: their field is our content, occurred_at, session_id, role or user_id.",
 )
-@click.option("--dry-run", is_flag=True, help="With --from: only say what would be added.")
+@click.option("--dry-run", is_flag=True, help="With --from: only read FILE, and count its records.")
 @options.said_by
-def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: Any) -> None:
+def import_(app: App, /, file: Path, program: str | None, **foreign: Any) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
 
-    jsonl: one JSON object a line, with `content` and, if you like, `timestamp`, `session`, `role`,
-    `metadata`, `memory_type`, `key`, `pinned`, `id`; `data` in place of the content for entities,
-    relationships, episodes and documents, as an export writes it. Nothing is added twice. A bad
-    line is left out and named; a file of which nothing is understood is a failure.
-
-    locomo: each conversation becomes a user of its own, each turn a memory; --user has no say.
+    Without --from, FILE has one JSON object a line, with `content` and, if you like, `timestamp`,
+    `session`, `role`, `metadata`, `memory_type`, `key`, `pinned`, `id`; `data` in place of the
+    content for entities, relationships, episodes and documents, as an export writes it. Nothing is
+    added twice. A bad line is left out and named; a file of which nothing is understood is a
+    failure.
 
     --from PROGRAM: FILE is another program's file or directory, see docs/coming-from. Each record
     goes to the user it names, those that name nobody to --user.
@@ -102,15 +93,13 @@ def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: 
         if not path.is_fifo():
             open_file(path).close()  # what cannot be read is no reason to make a store
         ensure_model(app)
-        report = run(lambda: _imported(app, path, form))
+        report = run(lambda: _imported(app, path))
     print_result(app, report, _say_imported)
 
 
-async def _imported(app: App, path: Path, form: str) -> ImportReport:
+async def _imported(app: App, path: Path) -> ImportReport:
     with progress_bar("Importing", quiet=app.json) as moved:
         async with opened(app, create=True) as memory:
-            if form == "locomo":
-                return await import_locomo(memory, path, progress=moved)
             user_id = await chosen_user(app, memory)
             user = memory.user(user_id, source=app.source, trust=app.trust)
             return await import_jsonl(user, path, progress=moved)
@@ -121,8 +110,6 @@ def _foreign(
     mapped: tuple[tuple[str, str], ...], dry_run: bool,
 ) -> ImportReport:  # fmt: skip
     """Read another program's files, and only then open the store, or make one."""
-    if is_given("form"):
-        raise click.UsageError("--from says what is read: leave --format out")
 
     async def work() -> ImportReport:
         with progress_bars("Reading", "Importing", quiet=app.json) as (was_read, was_added):
@@ -130,24 +117,23 @@ def _foreign(
                 program, path, user_field=user_field, fields=dict(mapped), source=app.source,
                 trust=app.trust, progress=was_read,
             )  # fmt: skip
-            if dry_run and not has_store(app):
-                return await plan.report(app.user_id)
-            if not dry_run:
-                ensure_model(app)
-            async with opened(app, create=not dry_run) as memory:
+            if dry_run:
+                return plan.report(app.user_id)
+            ensure_model(app)
+            async with opened(app, create=True) as memory:
                 user_id = await chosen_user(app, memory) if plan.nobodys else None
-                return await plan.add(
-                    memory, user_id=user_id, dry_run=dry_run, progress=was_added
-                )  # fmt: skip
+                return await plan.add(memory, user_id=user_id, progress=was_added)
 
     return run(work)
 
 
 def _say_imported(report: ImportReport) -> None:
     users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
-    added = "Would add" if report.dry_run else "Added"
     to = f" to {users}" if users else ""
-    say(f"{added} {report.added:,} memories{to}; {report.unchanged:,} were there already.")
+    if report.dry_run:
+        say(f"Would add {report.added:,} memories{to}, without those that are there already.")
+    else:
+        say(f"Added {report.added:,} memories{to}; {report.unchanged:,} were there already.")
     _say_notes(report.notes)
     if report.unindexed:
         say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")
@@ -191,41 +177,3 @@ def _for_others(app: App, file: Path, program: str) -> None:
 async def _to_stdout(user: UserMemory) -> None:
     async for line in export_lines(user):
         write_bytes(line)
-
-
-INCREMENT = click.Path(path_type=Path, dir_okay=False)
-
-
-@options.command("export-since", shared=options.OF_STORE)
-@click.argument("position", type=Count(min=0))
-@click.argument("file", type=INCREMENT)
-def export_since(app: App, /, position: int, file: Path) -> None:
-    """Write the events of all users after POSITION to a new FILE, for `import-since` of a copy.
-
-    0 is the beginning. It says at which position the next one goes on. The history goes with it,
-    and who was erased; API keys do not. `export` writes one user's memories as JSON lines instead.
-    """
-    with progress_bar("Exporting", quiet=app.json) as moved:
-        made = with_system(app, lambda memory: memory.export_since(position, file, progress=moved))
-    if not print_for_programs(app, made):
-        say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.file}", "green")
-        say(f"The next one goes on at {made.position}.")
-
-
-@options.command("import-since", shared=(*options.OF_STORE, "encrypt"))
-@click.argument("file", type=INCREMENT)
-def import_since(app: App, /, file: Path) -> None:
-    """Append what `export-since` of another store wrote to FILE. Run it again if it was cut off.
-
-    The store must be closed, and have the very same past: a restored backup of the other one, or
-    what was imported from it before. A new store takes what was exported from 0 on.
-    """
-    directory = app.directory_or("replicate the database that it comes from")
-    with progress_bar("Importing", quiet=app.json) as moved:
-        how: dict[str, Any] = {"key_file": app.key_file, "progress": moved}
-        done = run(lambda: MemorySystem.import_events(file, directory, **how))
-    if print_for_programs(app, done):
-        return
-    say(f"✓ {done.events:,} events added: the store is at position {done.position:,}", "green")
-    if done.erased_streams:
-        say("Who was erased in the other store is erased here, too.")

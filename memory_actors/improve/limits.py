@@ -1,13 +1,13 @@
 """Limits of one run: the texts that it may hold, the memory of the process, and when it ends."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import KIB, MIB
-from memory_actors.base.validation import check_count, check_share
+from memory_actors.base.validation import check_share
 from memory_actors.base.watching import is_async
 from memory_actors.improve import records
 from memory_actors.observing.monitor import SOFT_AGAIN, MemoryMonitor
@@ -21,21 +21,26 @@ times that."""
 Stop: TypeAlias = Callable[[records.State], bool] | float | None
 
 
-class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
+_Size: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class MemoryLimits(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Limits of a run. Sizes are UTF-8 bytes; 1 KB = 1024 B."""
 
-    max_history_size: int = MIB
+    max_history_size: _Size = MIB
     """The limit for all rounds that are kept: their texts, their critiques, and the markers of
     those gone."""
-    max_critique_length: int = 10 * KIB
+    max_critique_length: Annotated[int, msgspec.Meta(ge=len(CUT.encode()))] = 10 * KIB
     """Of a critique: words and findings. Longer ones are cut."""
-    max_text_length: int = 100 * KIB
+    max_text_length: _Size = 100 * KIB
     """Of a text. A longer one is refused, a longer revision too."""
-    max_iterations: int = 10
+    max_iterations: Annotated[int, msgspec.Meta(ge=0)] = 10
     """Revisions; each is judged, so there is one critique more."""
-    soft_limit_bytes: int | None = None
+    soft_limit_bytes: _Size | None = None
     """Memory of the process from which on a warning comes."""
-    hard_limit_bytes: int | None = None
+    hard_limit_bytes: _Size | None = None
     """Memory of the process beyond which a run ends with `MemoryLimitError`."""
 
 
@@ -45,24 +50,15 @@ def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimit
     :raises InvalidInputError: neither of the two, an unknown name, or a value that is no whole
         number above 0 (of `max_iterations`: from 0), or too small to hold anything.
     """
-    known, limits = MemoryLimits.__struct_fields__, {} if given is None else given
-    if not isinstance(limits, MemoryLimits):
-        if not isinstance(limits, Mapping):
-            raise InvalidInputError(
-                f"memory_limits must be MemoryLimits or a mapping of some, not {given!r:.80}"
-            )
-        unknown = sorted(str(name) for name in limits if name not in known)
-        if unknown:
-            raise InvalidInputError(
-                f"memory_limits has no {', '.join(unknown)}: it takes {', '.join(known)}"
-            )
-        limits = MemoryLimits(**limits)
-    for name in known:
-        value = getattr(limits, name)
-        if value is not None or not name.endswith("_bytes"):
-            least = {"max_iterations": 0, "max_critique_length": len(CUT.encode())}.get(name, 1)
-            check_count(value, name, least)
-    return limits
+    if given is not None and not isinstance(given, MemoryLimits | Mapping):
+        raise InvalidInputError(
+            f"memory_limits must be MemoryLimits or a mapping of some, not {given!r:.80}"
+        )
+    try:
+        return msgspec.convert(msgspec.to_builtins(given or {}), MemoryLimits)
+    except (msgspec.ValidationError, TypeError) as error:
+        known = ", ".join(MemoryLimits.__struct_fields__)
+        raise InvalidInputError(f"memory_limits: {error}. It takes {known}") from error
 
 
 def within_limit(critique: records.Critique, bytes_max: int) -> records.Critique:

@@ -1,4 +1,4 @@
-"""A critic and a reviser that need no model: misspelt terms, repetition, wordiness, length.
+"""A critic and a reviser that need no model: misspelt terms, repetition, wordiness.
 
 Both read English. The reviser mends one kind a round, by edits that need no understanding.
 """
@@ -11,14 +11,12 @@ from typing import Final, NamedTuple
 import anyio.to_thread
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.validation import check_count
-from memory_actors.compaction.summarizers.coverage import concepts
 from memory_actors.compaction.summarizers.sentences import count_words, sentences
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding
 from memory_actors.search.indexes.words import STOP_WORDS
 
 WEIGHTS: Final[Mapping[str, float]] = {
-    "known term": 0.3, "repetition": 0.3, "wordiness": 0.15, "length": 0.15, "long sentence": 0.1,
+    "known term": 0.35, "repetition": 0.35, "wordiness": 0.2, "long sentence": 0.1,
 }  # fmt: skip
 """The kinds of fault, in the order in which they are mended. The weights add up to 1."""
 SHOWN_MAX: Final = 20  # findings of one kind
@@ -75,22 +73,13 @@ class _Span(NamedTuple):
 
 
 class _Local:
-    def __init__(
-        self,
-        terms: Iterable[str] = (),
-        *,
-        right: Iterable[str] = (),
-        words_max: int | None = None,
-    ):
+    def __init__(self, terms: Iterable[str] = (), *, right: Iterable[str] = ()):
         given = _texts(terms, "terms")
         if len(given) > TERMS_MAX:
             raise InvalidInputError(f"there are {len(given):,} terms (max: {TERMS_MAX:,})")
         words = {word for term in given for word in _TOKEN.findall(term)}
         self._terms = {one.casefold(): one for one in sorted(words) if len(one) >= LETTERS_MIN}
         self._right = {one.casefold() for one in _texts(right, "right")} | STOP_WORDS
-        self._words_max = words_max
-        if words_max is not None:
-            check_count(words_max, "words_max", 1)
 
     def faults(self, text: str) -> Iterator[tuple[str, float, list[_TextEdit]]]:
         """Yield each kind of fault, its rate (1 counts fully), and edits that mend it."""
@@ -106,14 +95,10 @@ class _Local:
         misspelt = [one for one in self._misspelt(text) if is_free(one.start, one.end)]
         yield "known term", len(misspelt) / half, misspelt
         repeated = list(_repeated(free))
-        said = [_without(text, span, "is a repetition") for span in repeated]
+        said = [_without(text, span) for span in repeated]
         yield "repetition", 2 * sum(span.words for span in repeated) / words, said
         wordy = [one for one in _wordy(text) if is_free(one.start, one.end)]
         yield "wordiness", len(wordy) / half, wordy
-        most = self._words_max or words
-        over = f"the text has {words:,} words (max: {most:,})"
-        least = _least_central(free, words - most) if words > most else ()
-        yield "length", max(0, words - most) / most, [_without(text, span, over) for span in least]
         long = [span for span in free if span.words > SENTENCE_WORDS_MAX]
         message = f"has more than {SENTENCE_WORDS_MAX} words"
         unmended = [_TextEdit(*span[:3], message, span.text) for span in long]
@@ -149,10 +134,10 @@ class _Local:
 class LocalCritic(_Local):
     """Judges a text by what `WEIGHTS` names.
 
-    `terms` are names that should be spelt as given, `right` words that look like one but are none,
-    `words_max` how long the text should be at most. Works in a thread.
+    `terms` are names that should be spelt as given, `right` words that look like one but are none.
+    Works in a thread.
 
-    :raises InvalidInputError: `words_max` is not above 0, or too many terms.
+    :raises InvalidInputError: there are too many terms.
     """
 
     async def __call__(self, text: str, /) -> Critique:
@@ -175,10 +160,7 @@ class LocalCritic(_Local):
 
 
 class LocalReviser(_Local):
-    """Mends what a critique names, without a model. Takes what `LocalCritic` takes.
-
-    :raises InvalidInputError: `words_max` is not above 0, or too many terms.
-    """
+    """Mends what a critique names, without a model. Takes what `LocalCritic` takes."""
 
     async def __call__(self, text: str, critique: Critique, /) -> str:
         """Return the text, revised."""
@@ -244,23 +226,7 @@ def _wordy(text: str) -> Iterator[_TextEdit]:
         yield _TextEdit(*found.span(), put, f"write {put!r}", found[0])
 
 
-def _least_central(spans: list[_Span], words_over: int) -> Iterator[_Span]:
-    """Yield the sentences that say least for their length, until so many words have gone.
-
-    Never the first; at most a tenth of them, for each changes the worth of the others.
-    """
-    if len(spans) < 2:
-        return
-    said = concepts([span.text for span in spans], range(len(spans)))
-    worth = said.per_sentence(said.weights) / [max(1, span.words) ** 0.5 for span in spans]
-    order = sorted(range(1, len(spans)), key=lambda at: (round(float(worth[at]), 9), -at))
-    for place in order[: max(1, len(spans) // 10)]:
-        if words_over > 0:
-            words_over -= spans[place].words
-            yield spans[place]
-
-
-def _without(text: str, span: _Span, message: str) -> _TextEdit:
+def _without(text: str, span: _Span) -> _TextEdit:
     """Return an edit that takes a sentence away with the space behind it, or its whole line."""
     start, end = span.start, span.end
     while end < len(text) and text[end] in " \t":
@@ -270,4 +236,4 @@ def _without(text: str, span: _Span, message: str) -> _TextEdit:
             start -= 1
         if start == 0 or text[start - 1] == "\n":
             end += 2 if text.startswith("\r\n", end) else end < len(text)
-    return _TextEdit(start, end, "", message, span.text)
+    return _TextEdit(start, end, "", "is a repetition", span.text)

@@ -21,7 +21,7 @@ from memory_actors.base.validation import check_count, plain, text_bytes
 from memory_actors.improve import limits, records
 from memory_actors.improve.bounded import BoundedList, Eviction, sha256
 from memory_actors.improve.local import LocalCritic, LocalReviser
-from memory_actors.improve.recording import Recorder
+from memory_actors.improve.recording import Recorder, check_fits
 from memory_actors.improve.records import Critic, Event, Finished, Result, Reviser
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.sharing.system import UserMemory
@@ -180,6 +180,8 @@ class _Run:
         self._patience = check_count(options.get("patience", PATIENCE), "patience", 1)
         self._watch = limits.Watch(self._limits, options.get("monitor"))
         self._recorder = Recorder(options.get("record_to"))
+        if options.get("record_to") is not None:
+            check_fits(self._limits)
         self._round = self._revisions = self._read_bytes = self._unkept = 0
         self._state: records.State | None = None
         self._open: records.Critique | None = None
@@ -274,8 +276,7 @@ class _Run:
     async def _finish(self) -> list[Event]:
         assert self._because is not None, "there is a reason to end"
         result = self._result(self._because)
-        best_round = self._state.best_round if self._state else 0
-        await self._recording(self._recorder.finish(result, best_round))
+        await self._recording(self._recorder.finish(result))
         return [Finished(result=result)]
 
     async def _fail(self, error: MemoryActorsError) -> list[Event]:

@@ -4,8 +4,7 @@ The first step has the text as it was given; then there is a step for each round
 JSON is the observation, the revised text the outcome, and why there is none the error. The last
 step has the end. An episode keeps some 50 of its steps; `recorded_run` reads all from the log.
 
-A step takes 256 KB. A round that takes more is written as JSON, in pieces; each piece stands
-between brackets, since a step may not be blank and a piece might be.
+A step takes 256 KB, so the limits of a recorded run are lower: see `check_fits`.
 """
 
 import asyncio
@@ -24,22 +23,21 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.improve import records
-from memory_actors.improve.bounded import SNIPPET_CHARACTERS, sha256
+from memory_actors.improve.bounded import SNIPPET_CHARACTERS
+from memory_actors.improve.limits import MemoryLimits
 from memory_actors.sharing.system import UserMemory
 
 if TYPE_CHECKING:
     from memory_actors.base.records import Receipt
 
-PIECE_CHARACTERS: Final = 60_000
-"""The limit for the JSON of one step: with up to four bytes a character it fits."""
 STEP_BYTES_MAX: Final = CONTENT_BYTES_MAX - 1024
 """The room for the texts of a step, besides the words around them."""
 END_S: Final = 10.0
 """The time that writing the end of a run that was cut off may take."""
 
-_ACTION: Final = re.compile(
-    r"(?P<what>given|round (?P<round>\d+)|finished)(?:, piece (?P<piece>\d+) of (?P<of>\d+))?"
-)
+ESCAPED: Final = 6
+"""The most bytes that JSON makes of one, of a control character."""
+_ACTION: Final = re.compile(r"given|round (?P<round>\d+)|finished")
 _STARTED: Final = ("episodic.started", "episodic.restored")
 
 _logger = get_logger("memory_actors.improve")
@@ -92,10 +90,19 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     stopped_because: str
-    best_round: int
     score: float | None
-    sha256: str
-    """Of the result."""
+
+
+def check_fits(limits: MemoryLimits) -> None:
+    """Check that the text and the critique of each round fit into one step of an episode.
+
+    :raises InvalidInputError: the limits allow more.
+    """
+    if limits.max_text_length + ESCAPED * limits.max_critique_length > STEP_BYTES_MAX:
+        raise InvalidInputError(
+            f"record_to needs max_text_length + {ESCAPED} max_critique_length of at most "
+            f"{STEP_BYTES_MAX:,}: lower one of them"
+        )
 
 
 class Recorder:
@@ -122,38 +129,24 @@ class Recorder:
         start = self._user.episodes.start(f"Improve a text: {about}", metadata={"run": "improve"})
         self._begun = asyncio.create_task(start)  # goes on if we are cancelled: `fail` ends it
         await asyncio.shield(self._begun)
-        if records.utf8_bytes(text) > STEP_BYTES_MAX:
-            await self._pieces("given", msgspec.json.encode(text).decode())
-        else:
-            await self._step("given", outcome=text)
+        await self._step("given", outcome=text)
 
     async def round(self, one: records.Round) -> None:
         """Write a round."""
         if self._user is None:
             return
-        what = f"round {one.number}"
-        critique = msgspec.json.encode(one.critique).decode()
-        if records.utf8_bytes(critique) + one.size_bytes > STEP_BYTES_MAX:
-            await self._pieces(what, msgspec.json.encode(one).decode())
-        else:
-            await self._step(what, observation=critique, outcome=one.text, error=one.error)
+        critique, what = msgspec.json.encode(one.critique).decode(), f"round {one.number}"
+        await self._step(what, observation=critique, outcome=one.text, error=one.error)
 
-    async def finish(self, result: records.Result, best_round: int) -> None:
+    async def finish(self, result: records.Result) -> None:
         """End the episode of a run that went as planned."""
         if self._user is None:
             return
-        stats = result.metadata["memory_stats"]
-        end = _Outcome(
-            stopped_because=stats["stopped_because"],
-            best_round=best_round,
-            score=result.score,
-            sha256=sha256(result.text),
-        )
+        because = result.metadata["memory_stats"]["stopped_because"]
+        end = _Outcome(stopped_because=because, score=result.score)
         await self._step("finished", observation=msgspec.json.encode(end).decode())
-        fits = records.utf8_bytes(result.text) <= STEP_BYTES_MAX
-        said = result.text if fits else f"the text of SHA-256 {end.sha256}, see the rounds"
         assert self.episode_id is not None
-        await self._user.episodes.finish(self.episode_id, said)
+        await self._user.episodes.finish(self.episode_id, result.text)
         self._ended = True
 
     async def fail(
@@ -175,12 +168,6 @@ class Recorder:
                 await _or_log(self.round(last))
             said = message if because == "closed_early" else f"{because}: {message}"
             await _or_log(self._user.episodes.finish(self.episode_id, said, success=False))
-
-    async def _pieces(self, what: str, document: str) -> None:
-        starts = range(0, len(document), PIECE_CHARACTERS)
-        for number, start in enumerate(starts, start=1):
-            action = f"{what}, piece {number} of {len(starts)}"
-            await self._step(action, outcome=f"[{document[start : start + PIECE_CHARACTERS]}]")
 
     async def _step(self, action: str, **said: str | None) -> None:
         assert self._user is not None
@@ -222,10 +209,6 @@ async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
         because = finished.stopped_because
     elif status == "failed":
         because = "closed_early" if said == "closed early" else str(said).partition(":")[0]
-    if finished is not None and status == "done":
-        # The text that was judged best: the episode's own result may be too long.
-        before = [one.text for one in rounds if one.number < finished.best_round and one.text]
-        said = before[-1] if before else given
     return RecordedRun(
         episode_id=episode_id,
         text=given,
@@ -237,31 +220,23 @@ async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
 
 
 def _documents(steps: Iterable[JsonObject]) -> Iterator[tuple[str, Any]]:
-    """Yield what each step, or each run of pieces, is about, and what it says."""
-    pieces: list[str] = []
+    """Yield what each step is about, and what it says."""
     for step in steps:
-        found = _ACTION.fullmatch(step["action"])
+        what = step["action"]
+        found = _ACTION.fullmatch(what)
         if found is None:
             raise InvalidInputError(f"step {step['number']} of the run is not one of improve's")
-        what = found["what"]
-        if found["piece"] is None:
-            yield what, _whole(found, step)
-            continue
-        pieces.append(step["outcome"][1:-1])
-        if found["piece"] == found["of"]:
-            kind: Any = str if what == "given" else records.Round
-            yield what, msgspec.json.decode("".join(pieces), type=kind)
-            pieces.clear()
-
-
-def _whole(found: re.Match[str], step: JsonObject) -> Any:
-    if found["what"] == "given":
-        return step["outcome"]
-    if found["what"] == "finished":
-        return msgspec.json.decode(step["observation"], type=_Outcome)
-    return records.Round(
-        number=int(found["round"]),
-        critique=msgspec.json.decode(step["observation"], type=records.Critique),
-        text=step.get("outcome"),
-        error=step.get("error"),
-    )
+        if what == "given":
+            yield what, step["outcome"]
+        elif what == "finished":
+            yield what, msgspec.json.decode(step["observation"], type=_Outcome)
+        else:
+            yield (
+                what,
+                records.Round(
+                    number=int(found["round"]),
+                    critique=msgspec.json.decode(step["observation"], type=records.Critique),
+                    text=step.get("outcome"),
+                    error=step.get("error"),
+                ),
+            )

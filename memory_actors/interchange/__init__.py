@@ -1,4 +1,4 @@
-"""Memories to files and back: our own lines, the files of other programs, LoCoMo conversations."""
+"""Memories to files and back: our own lines and the files of other programs."""
 
 from eventlog.core.lazy import import_lazily
 

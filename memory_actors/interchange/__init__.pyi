@@ -8,13 +8,6 @@ from memory_actors.interchange.importing import ImportPlan as ImportPlan
 from memory_actors.interchange.importing import import_from as import_from
 from memory_actors.interchange.importing import plan_import as plan_import
 from memory_actors.interchange.jsonl import import_jsonl as import_jsonl
-from memory_actors.interchange.locomo import LocomoConversation as LocomoConversation
-from memory_actors.interchange.locomo import LocomoTurn as LocomoTurn
-from memory_actors.interchange.locomo import Question as Question
-from memory_actors.interchange.locomo import import_conversation as import_conversation
-from memory_actors.interchange.locomo import import_locomo as import_locomo
-from memory_actors.interchange.locomo import questions as questions
-from memory_actors.interchange.locomo import read_locomo as read_locomo
 from memory_actors.interchange.noting import ImportNote as ImportNote
 from memory_actors.interchange.noting import ImportReport as ImportReport
 from memory_actors.interchange.records import Line as Line

@@ -6,11 +6,11 @@ it), a document and an entry of working memory by their key (the file's takes th
 import ends no relationship that is there, unless the file has this very one with its end.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -29,52 +29,24 @@ from memory_actors.interchange.parts import (
     RelationshipParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, ReadLine
+from memory_actors.kinds.compacting import SummaryData
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
-from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps its own"
-T = TypeVar("T")
-
 _REFUSALS = (errors.InvalidInputError, errors.NotFoundError, errors.QuotaExceededError)
 LeaveOut: TypeAlias = Callable[[str, object], None]
 
 
-class Entries:
-    """The entries of one file that are one user's: how many were new, and what was there before."""
-
-    def __init__(self, user: UserMemory):
-        self._user = user
-        self._added = self._unchanged = self._unindexed = 0
-
-    def _count(self, is_new: bool) -> None:
-        self._added += is_new
-        self._unchanged += not is_new
-
-    async def _found(self, asked: Awaitable[T]) -> T | None:
-        with suppress(errors.NotFoundError):
-            return await asked
-        return None
-
-    async def _living(self, memory_id: str) -> Memory | None:
-        return await self._found(self._user.get(memory_id))
-
-    async def _was_used(self, memory_id: str) -> bool:
-        return bool(await self._found(self._user.history(memory_id)))
-
-    async def _has_gone(self, memory_id: str) -> bool:
-        return await self._living(memory_id) is None and await self._was_used(memory_id)
-
-
-class Adder(Entries):
+class Adder:
     """Adds the entries of one file to one user's memory, in their order, and counts them."""
 
     def __init__(self, user: UserMemory, leave_out: LeaveOut):
-        super().__init__(user)
-        self._given = user
+        self._user = self._given = user
+        self._added = self._unchanged = self._unindexed = 0
         self._leave_out = leave_out
         """Hears of an entry that can never be added, so that others may be."""
         self._entity_ids: dict[str, str] = {}
@@ -114,6 +86,21 @@ class Adder(Entries):
             unindexed=self._unindexed,
             notes=(*notes, *(one for one in kept if one.lines)),
         )
+
+    # --- what is there
+
+    async def _living(self, memory_id: str) -> Memory | None:
+        with suppress(errors.NotFoundError):
+            return await self._user.get(memory_id)
+        return None
+
+    async def _was_used(self, memory_id: str) -> bool:
+        with suppress(errors.NotFoundError):
+            return bool(await self._user.history(memory_id))
+        return False
+
+    async def _has_gone(self, memory_id: str) -> bool:
+        return await self._living(memory_id) is None and await self._was_used(memory_id)
 
     # --- how it is carried out
 
@@ -177,7 +164,8 @@ class Adder(Entries):
             self._leave_out(entry.place, "it was forgotten: `forgotten` lists what was")
             return
         is_new = receipt is not None and receipt.operation != "unchanged"
-        self._count(is_new and not again)
+        self._added += is_new and not again
+        self._unchanged += not is_new or again
         self._unindexed += is_new and not again and receipt is not None and not receipt.indexed
         there = None if is_new or not entry.item.metadata else await self._living(entry.memory_id)
         if there is not None:
@@ -229,7 +217,7 @@ class Adder(Entries):
                 parts.name, parts.type, parts.observations, **more
             )
         except errors.InvalidInputError:
-            there = named_otherwise(await self._living(str(item.memory_id)), parts)
+            there = _named_otherwise(await self._living(str(item.memory_id)), parts)
             if there is None:
                 raise
             receipt = await self._user.entities.add_entity(*there, parts.observations, **more)
@@ -288,7 +276,7 @@ class Adder(Entries):
             raise
 
 
-def named_otherwise(there: Memory | None, parts: EntityParts) -> tuple[str, str] | None:
+def _named_otherwise(there: Memory | None, parts: EntityParts) -> tuple[str, str] | None:
     """Return the name and the type of an entity that has been given others since, else None."""
     if there is None or there.memory_type != MemoryType.ENTITY or "relation" in there.data:
         return None

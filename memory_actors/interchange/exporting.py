@@ -8,15 +8,13 @@ Other programs have a writer here, and a place in `TARGETS`. Data that the progr
 is left out, and the report says why.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from memory_actors.base.errors import importing
 from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.validation import check_choice
 from memory_actors.interchange.files import replacing
@@ -27,25 +25,10 @@ from memory_actors.sharing.system import UserMemory
 
 PROGRESS_MEMORIES: Final = 200
 
-
-class TargetWriter(ABC):
-    """Writes memories to one file.
-
-    :raises MissingExtraError: it takes a package that is not installed.
-    """
-
-    def __init__(self, file: IO[bytes]):
-        self._file = file
-
-    @abstractmethod
-    def write(self, memory: Memory, user_id: str) -> str | None:
-        """Take a memory, in the order of an export; return why it has no place there, if so."""
-
-    def end(self) -> None:  # noqa: B027 - most have nothing left
-        """Write what is left; nothing comes after it."""
-
-    def _line(self, said: Mapping[str, object]) -> None:
-        self._file.write(msgspec.json.encode(said) + b"\n")
+LeaveOut: TypeAlias = Callable[[str], None]
+"""Hears why a memory has no place in a file."""
+Writer: TypeAlias = Callable[[UserMemory, AsyncIterator[Memory], LeaveOut], AsyncIterator[bytes]]
+"""Yields the parts of a file from memories in the order of an export."""
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +48,7 @@ async def export_jsonl(
 
     :raises InvalidInputError: the file cannot be written.
     """
-    return (await _export(user, LinesWriter, path, progress)).memories
+    return (await _export(user, our_lines, path, progress)).memories
 
 
 async def export_to(
@@ -77,29 +60,29 @@ async def export_to(
     is left out, and the report says why.
 
     :raises InvalidInputError: there is no such program, or the file cannot be written.
-    :raises MissingExtraError: it takes a package that is not installed.
     """
     target = TARGETS[check_choice(program, tuple(TARGETS), "program")]
     return await _export(user, target, path, progress)
 
 
 async def _export(
-    user: UserMemory, target: type[TargetWriter], path: str | Path, progress: Progress | None
+    user: UserMemory, target: Writer, path: str | Path, progress: Progress | None
 ) -> ExportReport:
     kinds, done, left_out = (await user.usage()).kinds, 0, Counter[str]()
     relationships = [use.used for use in kinds["entity"].quotas if use.quota == "relationships"]
     total = sum(kind.count for kind in kinds.values()) + sum(relationships)  # it may change
-    with replacing(Path(path)) as file:
-        writer = target(file)
+
+    async def exported() -> AsyncIterator[Memory]:
+        nonlocal done
         async for memory in user.export():
-            why = writer.write(memory, user.user_id)
-            left_out.update([why] if why is not None else [])
+            yield memory
             done += 1
             if progress is not None and done % PROGRESS_MEMORIES == 0:
                 progress(done, total)
-        if target is LinesWriter:
-            file.writelines([ForgottenLine(one).line() for one in await user.forgotten()])
-        writer.end()
+
+    with replacing(Path(path)) as file:
+        async for part in target(user, exported(), lambda why: left_out.update([why])):
+            file.write(part)
     if progress is not None:
         progress(done, done)
     return ExportReport(
@@ -110,24 +93,23 @@ async def _export(
     )
 
 
-async def export_lines(user: UserMemory) -> AsyncIterator[bytes]:
-    """Yield each of a user's memories as a line, with its line feed; then what was forgotten."""
-    async for memory in user.export():
-        yield line_of(memory)
-    for fact in await user.forgotten():
-        yield ForgottenLine(fact).line()
-
-
 # --- our own lines
 
 
-class LinesWriter(TargetWriter):
-    """Writes a line for each memory."""
+async def export_lines(user: UserMemory) -> AsyncIterator[bytes]:
+    """Yield each of a user's memories as a line, with its line feed; then what was forgotten."""
+    async for line in our_lines(user, user.export(), lambda _why: None):
+        yield line
 
-    def write(self, memory: Memory, user_id: str) -> str | None:  # noqa: ARG002 - a file has one user
-        """Write any memory."""
-        self._file.write(line_of(memory))
-        return None
+
+async def our_lines(
+    user: UserMemory, memories: AsyncIterator[Memory], _leave_out: LeaveOut
+) -> AsyncIterator[bytes]:
+    """Yield a line for each memory, then what was forgotten."""
+    async for memory in memories:
+        yield line_of(memory)
+    for fact in await user.forgotten():
+        yield ForgottenLine(fact).line()
 
 
 def _metadata_for_others(memory: Memory) -> dict[str, object]:
@@ -139,25 +121,25 @@ def _metadata_for_others(memory: Memory) -> dict[str, object]:
     return {**own, **memory.metadata, **said}
 
 
+def _line(said: Mapping[str, object]) -> bytes:
+    return msgspec.json.encode(said) + b"\n"
+
+
 # --- mem0: JSON as its `get_all` returns it, {"results": [...]}; each kind by its words.
 #
 # mem0 has no import: `add(one["memory"], user_id=..., metadata=..., infer=False)` takes each.
 
 
-class Mem0Writer(TargetWriter):
-    """Writes one JSON object."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self._between = b'{"results": [\n'
-
-    def write(self, memory: Memory, user_id: str) -> str | None:
-        """Write any memory."""
+async def _for_mem0(
+    user: UserMemory, memories: AsyncIterator[Memory], _leave_out: LeaveOut
+) -> AsyncIterator[bytes]:
+    between = b'{"results": [\n'
+    async for memory in memories:
         when = memory.occurred_at.isoformat()
         said = {
             "id": memory.memory_id,
             "memory": memory.content,
-            "user_id": user_id,
+            "user_id": user.user_id,
             "run_id": memory.session_id,
             "role": memory.role,
             "created_at": when,
@@ -165,13 +147,9 @@ class Mem0Writer(TargetWriter):
             "metadata": _metadata_for_others(memory),
         }
         known = {name: value for name, value in said.items() if value is not None}
-        self._file.write(self._between + msgspec.json.encode(known))
-        self._between = b",\n"
-        return None
-
-    def end(self) -> None:
-        """Close the list."""
-        self._file.write((b"" if self._between == b",\n" else self._between) + b"\n]}\n")
+        yield between + msgspec.json.encode(known)
+        between = b",\n"
+    yield (b"" if between == b",\n" else between) + b"\n]}\n"
 
 
 # --- The reference MCP memory server: its file of JSON lines. It has entities and relations alone.
@@ -183,44 +161,33 @@ NO_GRAPH: Final = "the server has entities and relations alone"
 OVER: Final = "a relationship that is over: the server knows no time"
 
 
-class GraphWriter(TargetWriter):
-    """Writes one line for each entity and relation."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self._names: dict[str, str] = {}
-        """The names that entities have there, by their ids: an export has them before relations."""
-        self._taken: set[str] = set()
-
-    def write(self, memory: Memory, user_id: str) -> str | None:  # noqa: ARG002 - a file has one user
-        """Write an entity or a relationship that holds."""
-        if memory.memory_type != MemoryType.ENTITY:
-            return NO_GRAPH
+async def _for_graph(
+    _user: UserMemory, memories: AsyncIterator[Memory], leave_out: LeaveOut
+) -> AsyncIterator[bytes]:
+    names: dict[str, str] = {}
+    """The names that entities have there, by their ids: an export has them before relations."""
+    taken: set[str] = set()
+    async for memory in memories:
         data = memory.data
-        if "relation" not in data:
+        if memory.memory_type != MemoryType.ENTITY:
+            leave_out(NO_GRAPH)
+        elif "relation" not in data:
             # A name that no other entity has, kept for what relates it.
-            name = str(memory.data["name"])
-            if name_key(name) in self._taken:
-                name = f"{name} ({memory.data['type']})"
-            self._taken.add(name_key(name))
-            self._names[memory.memory_id] = name
-            self._line(
-                {
-                    "type": "entity",
-                    "name": name,
-                    "entityType": data["type"],
-                    "observations": list(data["observations"]),
-                }
+            name = str(data["name"])
+            if name_key(name) in taken:
+                name = f"{name} ({data['type']})"
+            taken.add(name_key(name))
+            names[memory.memory_id] = name
+            known = {"entityType": data["type"], "observations": list(data["observations"])}
+            yield _line({"type": "entity", "name": name, **known})
+        elif data.get("valid_to") is not None:
+            leave_out(OVER)
+        else:
+            source, target = (
+                names.get(data[f"{end}_id"], data[end]) for end in ("source", "target")
             )
-            return None
-        if data.get("valid_to") is not None:
-            return OVER
-        source, target = (
-            self._names.get(data[f"{end}_id"], data[end]) for end in ("source", "target")
-        )
-        ends = {"from": source, "to": target}
-        self._line({"type": "relation", **ends, "relationType": data["relation"]})
-        return None
+            ends = {"from": source, "to": target}
+            yield _line({"type": "relation", **ends, "relationType": data["relation"]})
 
 
 # --- Chroma: JSON lines, each of which `collection.add(**json.loads(line))` takes.
@@ -233,20 +200,13 @@ RECORDS_A_LINE: Final = 1_000  # Chroma takes some 5,000; and so a line fits in 
 CHARACTERS_A_LINE_MAX: Final = 8 << 20
 
 
-class ChromaWriter(TargetWriter):
-    """Writes batches."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._batch: dict[str, list[object]] = {"ids": [], "documents": [], "metadatas": []}
-        self._characters = 0
-
-    def write(self, memory: Memory, user_id: str) -> str | None:
-        """Write any memory."""
-        own = {"user_id": user_id, "session_id": memory.session_id, "role": memory.role}
+async def _for_chroma(
+    user: UserMemory, memories: AsyncIterator[Memory], _leave_out: LeaveOut
+) -> AsyncIterator[bytes]:
+    batch: dict[str, list[object]] = {"ids": [], "documents": [], "metadatas": []}
+    characters = 0
+    async for memory in memories:
+        own = {"user_id": user.user_id, "session_id": memory.session_id, "role": memory.role}
         when = {"occurred_at": memory.occurred_at.isoformat()}
         fields = {**_metadata_for_others(memory), **own, **when}
         flat = {
@@ -255,91 +215,19 @@ class ChromaWriter(TargetWriter):
             if one is not None
         }
         row = (memory.memory_id, memory.content, flat)
-        for column, value in zip(self._batch.values(), row, strict=True):
+        for column, value in zip(batch.values(), row, strict=True):
             column.append(value)
-        self._characters += len(memory.content)
-        is_full = len(self._batch["ids"]) >= RECORDS_A_LINE
-        if is_full or self._characters >= CHARACTERS_A_LINE_MAX:
-            self.end()
-        return None
-
-    def end(self) -> None:
-        """Write the batch that was begun."""
-        if self._batch["ids"]:
-            self._line(self._batch)
-            self._begin()
+        characters += len(memory.content)
+        if len(batch["ids"]) >= RECORDS_A_LINE or characters >= CHARACTERS_A_LINE_MAX:
+            yield _line(batch)
+            batch, characters = {name: [] for name in batch}, 0
+    if batch["ids"]:
+        yield _line(batch)
 
 
-# --- Parquet: a table with a row for each memory. Takes pyarrow (extra `parquet`).
-#
-# Fields without a column of their own, metadata and data, are JSON in a text.
-
-ROWS_AT_ONCE: Final = 10_000
-CHARACTERS_AT_ONCE: Final = 32 << 20
-COLUMNS: Final = {
-    "memory_id": "string", "user_id": "string", "memory_type": "string", "content": "string",
-    "occurred_at": "time", "created_at": "time", "session_id": "string", "role": "string",
-    "key": "string", "pinned": "bool_", "trust": "string", "sources": "list",
-    "times_seen": "int64", "metadata": "string", "data": "string",
-}  # fmt: skip
-
-
-class ParquetWriter(TargetWriter):
-    """Writes groups of rows."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        with importing("Parquet needs pyarrow", "parquet"):
-            import pyarrow as pa
-            from pyarrow import parquet
-        self._arrow = pa
-        types = {
-            "time": self._arrow.timestamp("us", tz="UTC"),
-            "list": self._arrow.list_(self._arrow.string()),
-        }
-        self._schema = self._arrow.schema(
-            [
-                (name, types[of] if of in types else getattr(self._arrow, of)())
-                for name, of in COLUMNS.items()
-            ]
-        )
-        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
-        self._rows: list[dict[str, object]] = []
-        self._characters = 0
-
-    def write(self, memory: Memory, user_id: str) -> str | None:
-        """Write any memory."""
-        own = {name: getattr(memory, name, None) for name in COLUMNS}
-        data = None if memory.data is None else msgspec.json.encode(memory.data).decode()
-        row = own | {
-            "user_id": user_id,
-            "memory_type": str(memory.memory_type),
-            "trust": memory.trust.value,
-            "sources": [one.source for one in memory.origins if one.source],
-            "metadata": msgspec.json.encode(memory.metadata).decode(),
-            "data": data,
-        }
-        self._rows.append(row)
-        self._characters += len(memory.content) + len(data or "")
-        if len(self._rows) >= ROWS_AT_ONCE or self._characters >= CHARACTERS_AT_ONCE:
-            self._flush()
-        return None
-
-    def _flush(self) -> None:
-        self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=self._schema))
-        self._rows, self._characters = [], 0
-
-    def end(self) -> None:
-        """Write the rows that are left, and the end of the file."""
-        if self._rows:
-            self._flush()
-        self._writer.close()
-
-
-TARGETS: Final[Mapping[str, type[TargetWriter]]] = {
-    "mem0": Mem0Writer,
-    "mcp-memory": GraphWriter,
-    "chroma": ChromaWriter,
-    "parquet": ParquetWriter,
+TARGETS: Final[Mapping[str, Writer]] = {
+    "mem0": _for_mem0,
+    "mcp-memory": _for_graph,
+    "chroma": _for_chroma,
 }
 """The programs that memories go to, and the writer of each."""

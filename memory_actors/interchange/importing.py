@@ -1,8 +1,8 @@
 """From the files of another program to memories. The readers are in `sources`.
 
-A file is read twice: first all of it, which adds nothing, so that a damaged file is refused here
-and a dry run ends here; then in batches, as the lines of our own files are (see `adding`). Memory
-use does not grow with the file.
+A file is read twice: first all of it, which adds nothing, so that a damaged file is refused, and a
+dry run ends; then in batches, as the lines of our own files are (see `adding`). Memory use does not
+grow with the file.
 
 A record's id follows from its content; a record keeps an id that is one in all the world. A second
 import of a file adds nothing, and one of a newer export adds only new records. One whose text has
@@ -30,8 +30,7 @@ from memory_actors.base.records import Trust
 from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.looking import Looker
-from memory_actors.interchange.noting import ImportReport, time_of_others, together
+from memory_actors.interchange.noting import ImportReport, time_of_others
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import OF_MARKDOWN, SOURCES
 from memory_actors.interchange.sources.markdown import ENDINGS
@@ -80,9 +79,20 @@ class ImportPlan:
         """The names of their fields, some of them."""
         self._reading = self._new_reading()
 
-    async def report(self, user_id: str | None = None) -> ImportReport:
-        """Report an import into an empty store; records that name nobody go to `user_id`."""
-        return await self._each(None, user_id, None, dry_run=True)
+    def report(self, user_id: str | None = None) -> ImportReport:
+        """Report a dry run: an import into an empty store that refuses no record.
+
+        Records that name nobody go to `user_id`.
+        """
+        nobodys = {user_id} if self.nobodys and user_id is not None else set()
+        return ImportReport(
+            users=sorted(self.users.keys() | nobodys),
+            added=self.records,
+            unchanged=0,
+            notes=self._reading.notes(),
+            left_out=self._reading.left_out,
+            dry_run=True,
+        )
 
     def _new_reading(self) -> SourceReading:
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
@@ -120,12 +130,9 @@ class ImportPlan:
         memory: MemorySystem,
         *,
         user_id: str | None = None,
-        dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ImportReport:
         """Add what was read; `progress` hears records.
-
-        With `dry_run` nothing is added: the report tells what would be, if there is room for it.
 
         :raises InvalidInputError: a record names no user, and `user_id` none, either.
         :raises QuotaExceededError: no room for one; what came before it is kept.
@@ -135,39 +142,28 @@ class ImportPlan:
                 f"{self.nobodys:,} of {self.records:,} records of {self._path} name no user: say "
                 "whose they are with user_id (--user), or which field says it with user_field"
             )
-        return await self._each(memory, user_id, progress, dry_run=dry_run)
-
-    async def _each(
-        self,
-        memory: MemorySystem | None,
-        user_id: str | None,
-        progress: Progress | None,
-        *,
-        dry_run: bool,
-    ) -> ImportReport:
-        """Add the entries of each user, or only look at them; a memory of None is an empty one."""
         reading, count = self._new_reading(), 0
-        batches, takers = self._batches(reading), dict[str | None, Adder | Looker]()
+        batches, adders = self._batches(reading), dict[str, Adder]()
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            whose: dict[str | None, list[ReadLine]] = {}
+            whose: dict[str, list[ReadLine]] = {}
             for entry in batch:
-                user = user_id if entry.user is None else entry.user
-                whose.setdefault(user, []).append(entry.line)
+                whose.setdefault(str(entry.user or user_id), []).append(entry.line)
             for user, lines in whose.items():
-                if user not in takers:
-                    there = None if memory is None or user is None else memory.user(user)
-                    takers[user] = (
-                        Adder(there, reading.leave_out)
-                        if there is not None and not dry_run
-                        else Looker(user, there, reading.leave_out)
-                    )
-                await takers[user].add(lines)
+                if user not in adders:
+                    adders[user] = Adder(memory.user(user), reading.leave_out)
+                await adders[user].add(lines)
             count += len(batch)
             if progress is not None:
                 progress(count, self.records)
-        reports = [takers[user].report() for user in sorted(takers, key=str)]
-        done = together(reports, reading.notes(), reading.left_out)
-        return msgspec.structs.replace(done, dry_run=dry_run)
+        reports = [adders[user].report() for user in sorted(adders)]
+        return ImportReport(
+            users=[user_id for one in reports for user_id in one.users],
+            added=sum(one.added for one in reports),
+            unchanged=sum(one.unchanged for one in reports),
+            unindexed=sum(one.unindexed for one in reports),
+            notes=(*reading.notes(), *(note for one in reports for note in one.notes)),
+            left_out=reading.left_out,
+        )
 
     def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
         return in_batches(
@@ -347,7 +343,8 @@ async def import_from(
     `namespace.1` is the second part of a list), and `user_id` has the records that name nobody.
     `fields` says which field of theirs is one of ours: content, occurred_at, session_id, role or
     user_id. `source` and `trust` are of all that is added: by default the program's name, unknown.
-    Records that are no memory are left out, and the report says why.
+    Records that are no memory are left out, and the report says why. `dry_run` adds nothing, and
+    counts the records of the files.
 
     :raises InvalidInputError: the files are damaged, or not that program's: nothing was added.
     :raises QuotaExceededError: no room for a record; what came before it is kept.
@@ -361,4 +358,8 @@ async def import_from(
         trust=trust,
         progress=progress,
     )
-    return await plan.add(memory, user_id=user_id, dry_run=dry_run, progress=progress)
+    return (
+        plan.report(user_id)
+        if dry_run
+        else await plan.add(memory, user_id=user_id, progress=progress)
+    )

@@ -5,7 +5,7 @@ Times as files give them are here too, since a field may be one that goes by ano
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -49,22 +49,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     """Records of another program's file that are no memory: `notes` say why."""
     dry_run: bool = False
-    """True if nothing was added: this is what would be."""
-
-
-def together(
-    reports: Iterable[ImportReport], notes: Iterable[ImportNote] = (), left_out: int = 0
-) -> ImportReport:
-    """Return several reports as one, with more notes before theirs."""
-    several = list(reports)
-    return ImportReport(
-        users=[user_id for one in several for user_id in one.users],
-        added=sum(one.added for one in several),
-        unchanged=sum(one.unchanged for one in several),
-        unindexed=sum(one.unindexed for one in several),
-        notes=(*notes, *(note for one in several for note in one.notes)),
-        left_out=left_out,
-    )
+    """True if nothing was added: `added` counts the records that were read."""
 
 
 class SourceReading:

@@ -19,13 +19,13 @@ from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.base.tokens import CalibratedEstimate, TokenCounter
 from memory_actors.base.weights import Weights
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.rows import Row
 from memory_actors.search.dates import named_spans
-from memory_actors.search.indexes.field_columns import as_numbers
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.traits import QUESTION_MARKS, Columns, Traits, times
+from memory_actors.search.indexes.traits import QUESTION_MARKS, times
 
 TOP_K = 5  # results, unless somebody says how many
 BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many
@@ -103,7 +103,7 @@ def is_about_past(text: str) -> bool:
 
 def asked_until_us(text: str, asked_us: int, times_us: Iterable[int]) -> int | None:
     """Return the end of the last time that a query names, in the years of memories, if any."""
-    spans = named_spans(text, asked_us, {to_datetime(time_us).year for time_us in times_us})
+    spans = named_spans(text, asked_us, lambda: {to_datetime(us).year for us in times_us})
     return spans[-1].end_us if spans else None
 
 
@@ -227,8 +227,7 @@ def _ramp(value: float, start: float, end: float) -> float:
 # Metadata is asked through the index of its fields, memory by memory; times are columns. The result
 # is one array of rows, so that a narrow query costs less than a wide one.
 
-Owners = npt.NDArray[np.int64]
-"""Memories by their number in `Traits.owners`."""
+Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 Test = Callable[[Row], bool]
 ASKED_AT_ONCE = 500  # memories, before the loop gets its turn: a millisecond
@@ -243,73 +242,68 @@ async def narrowed(
     """
     if not query.is_narrow:
         return index.parts, None
-    owners = await _matching(index, query)
+    passing = await _matching(index, query)
     parts = index.parts
+    owners = parts.traits.owners
+    passing = np.pad(passing, (0, len(owners) - len(passing)))
     if query.of_origin is not None:
-        numbers = parts.traits.owners
-        passing = np.full(len(numbers), query.of_origin(()), np.bool_)
+        wanted = np.full(len(owners), query.of_origin(()), np.bool_)
         for memory_id, origins in provenance.origins.items():
-            number = numbers.find(memory_id)
-            if number is not None:
-                passing[number] = query.of_origin(origins)
-        owners = np.flatnonzero(passing) if owners is None else owners[passing[owners]]
+            if (number := owners.find(memory_id)) is not None:
+                wanted[number] = query.of_origin(origins)
+        passing &= wanted
     if query.agent_id is not None:
-        wrote = (one for one, agent in provenance.agents.items() if agent == query.agent_id)
-        found = (parts.traits.owners.find(memory_id) for memory_id in wrote)
-        mine = np.array([number for number in found if number is not None], np.int64)
-        owners = mine if owners is None else np.intersect1d(owners, mine)
-    return parts, _rows(parts, owners, query)
+        wrote = (
+            owners.find(one) for one, who in provenance.agents.items() if who == query.agent_id
+        )
+        mine = [number for number in wrote if number is not None]
+        passing &= np.bincount(mine, minlength=len(owners)).astype(np.bool_)
+    return parts, _rows(parts, passing, query)
 
 
-async def _matching(index: MemoryIndex, query: Query) -> Owners | None:
-    """Return the memories whose metadata match a query's filters, or None if it has none."""
-    filters = query.filters
+async def _matching(index: MemoryIndex, query: Query) -> Flags:
+    """Mark the memories whose metadata match a query's filters, by number."""
+    filters, fields = query.filters, index.fields
     if filters is None:
-        return None
-    for _ in index.fields.prepared(filters):
+        return np.ones(len(index.traits.owners), np.bool_)
+    for _ in fields.prepared(filters):
         await asyncio.sleep(0)
-    fields = index.fields
-    found = fields.candidates(filters)
-    if found is not None and found.exact:
-        return as_numbers(found.keys)
-    asked = list(fields.keys() if found is None else found.keys)
-    matching = []
-    for start in range(0, len(asked), ASKED_AT_ONCE):
-        for number in asked[start : start + ASKED_AT_ONCE]:
-            metadata = fields.get(number)
-            if metadata is not None and filters.test(metadata):
-                matching.append(number)
-        if start + ASKED_AT_ONCE < len(asked):
-            await asyncio.sleep(0)
-    return np.array(matching, np.int64)
+    found = fields.matching(filters)
+    if found is not None:
+        return found
+    matching = list[bool]()
+    while len(matching) < fields.count():
+        for number in range(len(matching), min(len(matching) + ASKED_AT_ONCE, fields.count())):
+            metadata = fields.read(number)
+            matching.append(metadata is not None and filters.test(metadata))
+        await asyncio.sleep(0)
+    return np.array(matching, np.bool_)
 
 
-def _rows(parts: Parts, owners: Owners | None, query: Query) -> Rows | None:
-    """Return the rows of these memories that a query may find by their times and sessions."""
+def _rows(parts: Parts, passing: Flags, query: Query) -> Rows | None:
+    """Return the rows of these memories that a query may find by their times and sessions.
+
+    None stands for all.
+    """
     traits, columns = parts.traits, parts.traits.view(parts.size)
-    tests = []
-    if owners is not None:
-        wanted = np.zeros(len(traits.owners), np.bool_)
-        wanted[owners] = True
-        tests.append(wanted[columns.owners])
+    tests = [passing[columns.owners]]
     if query.since_us is not None:
         tests.append(columns.last_us >= query.since_us)
     if query.until_us is not None:
         tests.append(columns.occurred_us < query.until_us)
     if query.as_of_us is not None:
         tests.append((columns.begins_us <= query.as_of_us) & (query.as_of_us < columns.ends_us))
-    tests += [kept for kept in _not_excluded(traits, columns, query) if not kept.all()]
-    return np.flatnonzero(np.logical_and.reduce(tests)) if tests else None
-
-
-def _not_excluded(traits: Traits, columns: Columns, query: Query) -> list[npt.NDArray[np.bool_]]:
-    """Return for each exclusion of a query which rows it leaves."""
-    found = [traits.owners.find(one) for one in query.exclude_ids]
-    excluded = [number for number in found if number is not None]
-    kept = [~np.isin(columns.owners, excluded)] if excluded else []
-    session = query.exclude_session
-    chain = None if session is None else traits.number_of(session)
-    return kept if chain is None else [*kept, columns.chains != chain]
+    excluded = [
+        number for one in query.exclude_ids if (number := traits.owners.find(one)) is not None
+    ]
+    if excluded:
+        tests.append(~np.isin(columns.owners, excluded))
+    named = query.exclude_session
+    session = None if named is None else traits.number_of(named)
+    if session is not None:
+        tests.append(columns.chains != session)
+    kept = np.logical_and.reduce(tests)
+    return None if kept.all() else np.flatnonzero(kept)
 
 
 def row_test(query: Query, provenance: Provenance) -> Test:

@@ -28,11 +28,11 @@ from memory_actors.compaction.selection import age
 from memory_actors.server.access import AnyRequest, root_only
 from memory_actors.server.bodies import (
     PAGE_MAX,
-    Compress,
     CompressionStats,
     UserId,
     Users,
     arguments,
+    body_of,
 )
 from memory_actors.server.events import told
 from memory_actors.server.examples import NAMED, answers, example, example_of
@@ -210,6 +210,7 @@ DespiteHold = Annotated[
     bool, QueryParameter(description="Also under a legal hold.", examples=example(False))
 ]
 
+Compress: Any = body_of("system.compact")
 COMPRESS = {"user_id": NAMED["user_id"], "dry_run": True, "older_than": NAMED["older_than"]}
 DONE = {
     "state": "done",

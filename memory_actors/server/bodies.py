@@ -1,7 +1,7 @@
 """Bodies of requests, made of the arguments of operations, and of answers without a record."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from functools import cache
 from inspect import Parameter as Declared
 from types import GenericAlias
 from typing import Annotated, Any, Final, get_type_hints
@@ -12,6 +12,7 @@ from litestar.params import PathParameter
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item, JsonObject, Right, Trust
+from memory_actors.base.reports import CompactionStats
 from memory_actors.base.weights import weights_of
 from memory_actors.server.examples import NAMED, example
 
@@ -43,55 +44,59 @@ IN_HTTP: Final[Mapping[str, object]] = {
 }
 """The fields that have another type in a request than in a call."""
 
-_SAID_BY: Final = tuple(
+SAID_BY: Final = tuple(
     Parameter(name, str | None, None, Declared.KEYWORD_ONLY) for name in ("source", "trust")
 )
-"""The parameters of `UserMemory.from_source`: each write may say where it comes from."""
+"""The parameters of `UserMemory.from_source`: a write of texts may say where they come from."""
+OF_TEXTS: Final = ("add", "add_many", "turn", "update")
+KNOWN_AS: Final = {
+    "add": "add_memory",
+    "add_many": "add_memories",
+    "turn": "add_turn",
+    "retrieve": "search_memories",
+    "get": "get_memory",
+    "update": "update_memory",
+    "delete": "delete_memory",
+    "delete_many": "delete_memories",
+    "count": "count_memories",
+    "pending": "list_pending_memories",
+    "approve": "approve_memories",
+    "reject": "reject_memories",
+    "history": "memory_history",
+    "why": "memory_why",
+    "undo": "undo_extraction",
+    "grant": "grant_right",
+    "grants": "list_grants",
+    "right": "own_right",
+    "revoke": "revoke_right",
+    "context": "build_context",
+    "context.documents": "list_context_documents",
+    "context.render": "render_context_document",
+    "system.compact": "compress",
+}
+"""The operations that have another id in the OpenAPI document: it says what they are about."""
 
 
-def _body(name: str, operation: str, *but: str, more: tuple[Parameter, ...] = ()) -> Any:
+@cache
+def body_of(operation: str) -> type[msgspec.Struct]:
     """Return the body of a request: the parameters of an operation, those in the path aside."""
     declared = OPERATIONS[operation]
-    taken = [one for one in declared.parameters if one.name not in but]
+    taken = [one for one in declared.parameters if one.name != "memory_id" or one.default is None]
+    name = KNOWN_AS.get(operation, operation).title().replace("_", "")
+    more = SAID_BY if operation in OF_TEXTS else ()
     return struct_of(name, [*taken, *more], IN_HTTP, declared.summary)
 
 
-AddMemories = _body("AddMemories", "add_many", more=_SAID_BY)
-BuildContext = _body("BuildContext", "context")
-AddMemory = _body("AddMemory", "add", more=_SAID_BY)
-AddTurn = _body("AddTurn", "turn", more=_SAID_BY)
-UpdateMemory = _body("UpdateMemory", "update", "memory_id", more=_SAID_BY)
-Approve = _body("Approve", "approve")
-Reject = _body("Reject", "reject")
-Purge = _body("Purge", "purge")
-Forget = _body("Forget", "forget")
-Unforget = _body("Unforget", "unforget")
-Extract = _body("Extract", "extract")
-Undo = _body("Undo", "undo")
-GrantRight = _body("GrantRight", "grant")
-RevokeRight = _body("RevokeRight", "revoke")
-Search = _body("Search", "retrieve")
-Compress = _body("Compress", "system.compact")
-
-
-class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of compaction."""
-
-    summaries: int
-    """Compressed memories there are."""
-    originals: int
-    """Memories that they stand for."""
-    bytes_before: int
-    bytes_after: int
-    bytes_saved: int
-    compression_ratio: float
-    """Bytes after to a byte before; 0 if nothing was compressed."""
-    failed_clusters: int
-    """Since the server was started, as are the next two."""
-    runs: int
-    last_run_at: datetime | None
-    schedule: str | None
-    """A cron expression of when it runs by itself; null: only when asked."""
+CompressionStats: Any = msgspec.defstruct(
+    "CompressionStats",
+    [
+        *get_type_hints(CompactionStats).items(),
+        ("bytes_saved", int),
+        ("compression_ratio", float),
+    ],
+    frozen=True,
+)
+CompressionStats.__doc__ = "Statistics of compaction."
 
 
 class Users(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,7 +78,7 @@ class Mounted:
         security = _security(hosts)
         self._managers = {
             name: StreamableHTTPSessionManager(
-                new_server(self._whose, [name], watched=False),
+                new_server(self._whose, [name]),
                 security_settings=security,
                 max_request_body_size=body_bytes_max,
                 max_sessions=SESSIONS_MAX,

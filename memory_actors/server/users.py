@@ -20,6 +20,7 @@ from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.operations import OPERATIONS, Operation, in_json
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 from memory_actors.server.access import (
     AnyRequest,
     check_speaker,
@@ -29,24 +30,11 @@ from memory_actors.server.access import (
 )
 from memory_actors.server.bodies import (
     IN_HTTP,
+    KNOWN_AS,
     PAGE_MAX,
-    AddMemories,
-    AddMemory,
-    AddTurn,
-    Approve,
-    BuildContext,
-    Extract,
-    Forget,
-    GrantRight,
-    Purge,
-    Reject,
-    RevokeRight,
-    Search,
-    Undo,
-    Unforget,
-    UpdateMemory,
     UserId,
     arguments,
+    body_of,
     checked,
 )
 from memory_actors.server.events import of_user
@@ -125,34 +113,41 @@ class Route(NamedTuple):
     """Method and path."""
     operation: str
     title: str
-    problems: tuple[int, ...] = (400, 401, 403)
+    given: JsonObject | None = None
+    """The example of the body of a request; None: what is not in the path is in the query."""
+    more: tuple[int, ...] = ()
+    """Problems beside the usual ones."""
     status: int = 200
-    body: type | None = None
-    """The body of a request; None: what is not in the path is in the query."""
-    given: Mapping[str, Any] = {}
-    """The example of it."""
     within: tuple[str, str] | None = None
     """The struct around the result, and its field; None: the result is the answer."""
     total: str | None = None
     """The operation that counts what a list is a page of: its number stands beside it."""
-    shown: Mapping[str, Any] = {}
+    shown: JsonObject = {}
     """Fields of the example of an answer that the type does not tell."""
+
+    @property
+    def problems(self) -> tuple[int, ...]:
+        """The statuses of its problems."""
+        of_one = (404,) if "{memory_id" in self.at else ()
+        too_large = () if self.given is None else (413,)
+        return tuple(sorted({400, 401, 403, *of_one, *too_large, *self.more}))
 
 
 ONE: Final = "/memories/{memory_id:str}"
-OF_ONE: Final = (400, 401, 403, 404)
+IDS: Final = {"memory_ids": [NAMED["memory_id"]]}
 ROUTES: Final = (
     Route(
-        "POST /memories", "add", "Add a memory", (400, 401, 403, 409, 413), 201, AddMemory,
-        {name: NAMED[name] for name in ("content", "metadata", "session_id")},
+        "POST /memories", "add", "Add a memory",
+        {name: NAMED[name] for name in ("content", "metadata", "session_id")}, (409,), 201,
     ),
     Route(
-        "POST /memories/bulk", "add_many", "Add memories", (400, 401, 403, 409, 413), 201,
-        AddMemories, {"items": [{"content": NAMED["content"]}]}, ("Added", "receipts"),
+        "POST /memories/bulk", "add_many", "Add memories",
+        {"items": [{"content": NAMED["content"]}]}, (409,), 201, ("Added", "receipts"),
     ),
     Route(
-        "POST /memories/search", "retrieve", "Search", (400, 401, 403, 413), 200, Search,
-        {"query": "winter sports", "top_k": 3, "filters": NAMED["metadata"]}, ("Hits", "hits"),
+        "POST /memories/search", "retrieve", "Search",
+        {"query": "winter sports", "top_k": 3, "filters": NAMED["metadata"]},
+        within=("Hits", "hits"),
     ),
     Route(
         "GET /memories", "list_memories", "List memories", within=("Memories", "memories"),
@@ -163,75 +158,63 @@ ROUTES: Final = (
         "DELETE /memories", "delete_many", "Delete what matches", within=("Deleted", "receipts"),
         shown={"operation": "delete"},
     ),
-    Route(f"GET {ONE}", "get", "Get a memory", OF_ONE),
+    Route(f"GET {ONE}", "get", "Get a memory"),
     Route(
-        f"PATCH {ONE}", "update", "Change a memory", (400, 401, 403, 404, 409, 413), 200,
-        UpdateMemory, {"content": "User enjoys skiing and snowboarding"},
-        shown={"operation": "update"},
+        f"PATCH {ONE}", "update", "Change a memory",
+        {"content": "User enjoys skiing and snowboarding"}, (409,), shown={"operation": "update"},
     ),
-    Route(
-        f"DELETE {ONE}", "delete", "Delete a memory", OF_ONE, shown={"operation": "delete"}
-    ),
-    Route(
-        f"GET {ONE}/history", "history", "History of a memory", OF_ONE,
-        within=("History", "entries"),
-    ),
-    Route(f"GET {ONE}/why", "why", "Why a memory is there", OF_ONE),
+    Route(f"DELETE {ONE}", "delete", "Delete a memory", shown={"operation": "delete"}),
+    Route(f"GET {ONE}/history", "history", "History of a memory", within=("History", "entries")),
+    Route(f"GET {ONE}/why", "why", "Why a memory is there"),
     Route("GET /pending", "pending", "List pending memories", within=("Pending", "memories")),
     Route(
-        "POST /pending/approve", "approve", "Approve pending memories",
-        (400, 401, 403, 404, 409, 413), 200, Approve, {"memory_ids": [NAMED["memory_id"]]},
-        ("Approved", "receipts"), shown={"operation": "approve"},
+        "POST /pending/approve", "approve", "Approve pending memories", IDS, (404, 409),
+        within=("Approved", "receipts"), shown={"operation": "approve"},
     ),
     Route(
-        "POST /pending/reject", "reject", "Reject pending memories", (400, 401, 403, 404, 413), 200,
-        Reject, {"memory_ids": [NAMED["memory_id"]]}, ("Rejected", "receipts"),
-        shown={"operation": "reject"},
+        "POST /pending/reject", "reject", "Reject pending memories", IDS, (404,),
+        within=("Rejected", "receipts"), shown={"operation": "reject"},
     ),
+    Route("POST /purge", "purge", "Purge a source", {"source": NAMED["source"]}),
     Route(
-        "POST /purge", "purge", "Purge a source", (400, 401, 403, 413), 200, Purge,
-        {"source": NAMED["source"]},
-    ),
-    Route(
-        "POST /forget", "forget", "Forget a fact", (400, 401, 403, 404, 409, 413), 200, Forget,
-        {"what": NAMED["content"], "dry_run": True},
+        "POST /forget", "forget", "Forget a fact", {"what": NAMED["content"], "dry_run": True},
+        (404, 409),
     ),
     Route("GET /forgotten", "forgotten", "What was forgotten", within=("Facts", "forgotten")),
     Route(
         "POST /unforget", "unforget", "Let a forgotten fact come again",
-        (400, 401, 403, 404, 413), 200, Unforget, {"what": NAMED["content"]},
+        {"what": NAMED["content"]}, (404,),
     ),
     Route(
         "POST /extract", "extract", "Find facts in new messages",
-        (400, 401, 403, 404, 409, 413), 200, Extract,
-        {"session_id": NAMED["session_id"], "dry_run": True},
+        {"session_id": NAMED["session_id"], "dry_run": True}, (404, 409),
     ),
     Route(
         "GET /extractions", "extractions", "What was extracted",
         within=("Extractions", "extractions"),
     ),
     Route(
-        "POST /undo", "undo", "Undo an extraction", (400, 401, 403, 404, 409, 413), 200, Undo,
-        {"extraction_id": NAMED["extraction_id"]},
+        "POST /undo", "undo", "Undo an extraction", {"extraction_id": NAMED["extraction_id"]},
+        (404, 409),
     ),
     Route("GET /usage", "usage", "Usage"),
     Route("GET /grants", "grants", "Who may do what", within=("Grants", "grants")),
     Route("GET /right", "right", "What this key may do", within=("OwnRight", "right")),
     Route(
-        "POST /grants", "grant", "Grant a right", (400, 401, 403, 413), 200, GrantRight,
-        {"subject": "person:ada", "right": "read"}, ("Grants", "grants"),
+        "POST /grants", "grant", "Grant a right", {"subject": "person:ada", "right": "read"},
+        within=("Grants", "grants"),
     ),
     Route(
-        "POST /revoke", "revoke", "Revoke a right", (400, 401, 403, 404, 413), 200, RevokeRight,
-        {"subject": "person:ada"}, ("Grants", "grants"),
+        "POST /revoke", "revoke", "Revoke a right", {"subject": "person:ada"}, (404,),
+        within=("Grants", "grants"),
     ),
     Route(
-        "POST /turns", "turn", "Add a turn of a chat", (400, 401, 403, 409, 413), 201, AddTurn,
-        {"content": "I'd like to ski in March", "role": "user"},
+        "POST /turns", "turn", "Add a turn of a chat",
+        {"content": "I'd like to ski in March", "role": "user"}, (409,), 201,
     ),
     Route(
-        "POST /context", "context", "What to paste into a prompt", (400, 401, 403, 413), 200,
-        BuildContext, {"query": "winter sports", "token_budget": 500},
+        "POST /context", "context", "What to paste into a prompt",
+        {"query": "winter sports", "token_budget": 500},
     ),
     Route(
         "GET /context/documents", "context.documents", "List context documents",
@@ -242,31 +225,6 @@ ROUTES: Final = (
         within=("ContextText", "text"),
     ),
 )  # fmt: skip
-KNOWN_AS: Final = {
-    "add": "add_memory",
-    "add_many": "add_memories",
-    "turn": "add_turn",
-    "retrieve": "search_memories",
-    "get": "get_memory",
-    "update": "update_memory",
-    "delete": "delete_memory",
-    "delete_many": "delete_memories",
-    "count": "count_memories",
-    "pending": "list_pending_memories",
-    "approve": "approve_memories",
-    "reject": "reject_memories",
-    "history": "memory_history",
-    "why": "memory_why",
-    "undo": "undo_extraction",
-    "grant": "grant_right",
-    "grants": "list_grants",
-    "right": "own_right",
-    "revoke": "revoke_right",
-    "context": "build_context",
-    "context.documents": "list_context_documents",
-    "context.render": "render_context_document",
-}
-"""The operations that have another id in the OpenAPI document: it says what they are about."""
 METHODS: Final = {"GET": get, "POST": post, "PATCH": patch, "DELETE": delete}
 
 
@@ -295,7 +253,7 @@ def handler(route: Route) -> HTTPRouteHandler:
 
     taken = _signature(route, operation)
     own = {one.name for one in operation.parameters}
-    in_query = None if route.body else {QUERY[name].name or name for name in QUERY if name in own}
+    in_query = None if route.given else {QUERY[name].name or name for name in QUERY if name in own}
     answer.__name__ = known_as = KNOWN_AS.get(operation.name, operation.name)
     answer.__doc__ = operation.summary
     answer.__signature__ = Signature(taken)  # type: ignore[attr-defined]
@@ -331,7 +289,7 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
     given = {name: checked(name, value) for name, value in fields.items()}
     if given.get("filters", ...) is None and own["filters"].is_required:
         given["filters"] = {}
-    return await operation.bound(speaker, document)(**given)
+    return await operation.call(speaker, given, document)
 
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:
@@ -342,10 +300,11 @@ def _signature(route: Route, operation: Operation) -> list[Taken]:
         taken["memory_id"] = MemoryId
     if "{document" in route.at:
         taken["document"] = DocumentName
-    if route.body is not None:
-        taken["data"] = Annotated[route.body, Body(examples=example(dict(route.given)))]
+    if route.given is not None:
+        body = body_of(route.operation)
+        taken["data"] = Annotated[body, Body(examples=example(dict(route.given)))]
     parameters = [Taken(name, Taken.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
-    for one in operation.parameters if route.body is None else ():
+    for one in operation.parameters if route.given is None else ():
         if one.name in QUERY:
             kind: Any = Annotated[IN_QUERY.get(one.name) or in_json(one.type), QUERY[one.name]]
             default = None if one.is_required else one.default

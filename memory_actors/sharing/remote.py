@@ -242,20 +242,6 @@ class RemoteSystem(Remote):
 
         return Opening("memory.replay(...)", opened)
 
-    @staticmethod
-    async def restore_backup(*args: Any, **kwargs: Any) -> Any:
-        """Put a backup in the place of a data directory that is closed, or of none."""
-        from memory_actors.api.system import MemorySystem  # all of the engine, for this alone
-
-        return await MemorySystem.restore_backup(*args, **kwargs)
-
-    @staticmethod
-    async def import_events(*args: Any, **kwargs: Any) -> Any:
-        """Append what another store exported to one that is closed, or to a new one."""
-        from memory_actors.api.system import MemorySystem  # as above
-
-        return await MemorySystem.import_events(*args, **kwargs)
-
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user_id)` called when a user is erased."""
         self._caller.watch_erasures(forget)

@@ -20,10 +20,7 @@ from memory_actors.base.records import Trust
 from eventlog import Progress
 from memory_actors.base.reports import PurgeReport
 from memory_actors.base.reports import ModelSwitch
-from eventlog import BackedUp
-from eventlog import Restored
-from eventlog import Exported
-from eventlog import Imported
+from eventlog import Copied
 from eventlog import Heads
 from eventlog import VerifyReport
 from memory_actors.base.records import AsOf
@@ -120,24 +117,8 @@ class MemorySystem:
         "Remove everything from a source, or of a trust level, from every user's memory.\n\nUser by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.\nA user who cannot be read or written is in `failed`. After a crash, repeat it.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
     def switch_model(self, embedder: str, *, progress: Progress | None = None) -> ModelSwitch:
         "Give the store another embedding model, by name, and remove the vectors of the old one.\n\nAll memories are embedded anew while searches answer from the old vectors. Then the store\nrecords the model: it is opened with it from now on, without naming it. Cut off, it changes\nnothing; call it again, and it embeds what is left. `progress(done, total)` counts memories.\nA second call waits.\n\n:raises InvalidInputError: no embedder has that name, or the store is in a database.\n:raises EmbedderError: the model is not installed, or embedded none of many texts in a row."
-    def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
-        "Write a backup of all memories as they are at one moment, and verify it.\n\nReads and writes go on meanwhile. With `derived` vectors and token states are in it too;\nwithout, the model makes them again after a restore. API keys are not, and no keys that it\nis encrypted with: whoever restores it has to have those. `directory` must not\nbe there yet; it appears whole, or not at all. See `restore_backup`.\n\n:raises LogUnavailable: there is something at `directory`, or it cannot be made.\n:raises CorruptLog: what is backed up is damaged.\n:raises DiskFull: the disk is full; no backup was made.\n:raises StorageFailed: a file cannot be read or written; no backup was made."
-    @staticmethod
-    def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
-        "Put a backup in the place of a data directory that is closed, or of none.\n\nA copy of the backup is verified before anything changes. Existing files are moved aside and\nnever deleted: see the result. Its API keys are kept. Users erased since the backup was made\nexist again: erase them again.\n\n:raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds\n    something else.\n:raises LogLocked: `directory` is open.\n:raises CorruptLog: the backup is damaged, or not what it says that it is.\n:raises DiskFull: the disk is full; see the message.\n:raises StorageFailed: a file cannot be read or written; see the message."
-    def export_since(
-        self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported:
-        "Write the events after a position to a new file, for `import_events` of another store.\n\n0 is the beginning; the result says where the next one goes on. Reads and writes go on\nmeanwhile. API keys are not in it. Users who were erased at any time are erased there too.\n\n:raises LogUnavailable: there is such a file, or the log has not got so far.\n:raises PayloadDropped: retention has dropped a text behind that position.\n:raises DiskFull: the disk is full; no file was made.\n:raises StorageFailed: a file cannot be read or written; no file was made.\n:raises CorruptLog: the log is damaged; no file was made."
-    @staticmethod
-    def import_events(
-        file: str | Path,
-        directory: str | Path,
-        *,
-        key_file: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> Imported:
-        "Append what another store exported to one that is closed, or to a new one.\n\nIt must have the very same past: a restored backup, say. The file is checked before anything\nis written. Events that exist already are skipped: repeat an import that\nwas cut off. An export of an encrypted store needs its keys: in `key_file`,\nor in `<directory>.keys`.\n\n:raises KeysUnavailable: the keys are missing or not to be used.\n:raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.\n:raises CorruptLog: the file is damaged, or continues another store.\n:raises LogLocked: `directory` is open.\n:raises LogUnavailable: `file` cannot be read."
+    def backup(self, directory: str | Path, *, derived: bool = False) -> Copied:
+        "Write a backup of all memories as they are at one moment, and verify it.\n\nReads and writes go on meanwhile. With `derived` vectors and token states are in it too;\nwithout, the model makes them again after a restore. API keys are not, and no keys that it\nis encrypted with: whoever restores it has to have those. `directory` must not\nbe there yet; it appears whole, or not at all. It is a store of its own: open it, or put it\nin the place of another one with `copy_store`.\n\n:raises LogUnavailable: there is something at `directory`, or it cannot be made.\n:raises CorruptLog: what is backed up is damaged.\n:raises DiskFull: the disk is full; no backup was made.\n:raises StorageFailed: a file cannot be read or written; no backup was made."
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         "Have `forget(user_id)` called on the loop when a user is erased.\n\nFor what a program remembers of users beside the store. One that raises is logged, by type\nalone, and the erasure goes on.\n\n:raises InvalidInputError: it is no function, or an `async` one."
     def heads(self) -> Heads:

@@ -13,7 +13,6 @@ from eventlog import (
     CountingStore,
     DerivingStore,
     ErasingStore,
-    ExportingStore,
     FoldingStore,
     LocatingStore,
     MeasuredStore,
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 EVERYWHERE = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
 ON_DISK = EVERYWHERE | {
-    BackupStore, ChainedStore, ExportingStore, FoldingStore, ShrinkingStore, VerifyingStore
+    BackupStore, ChainedStore, FoldingStore, ShrinkingStore, VerifyingStore
 }  # fmt: skip
 IN_MEMORY = EVERYWHERE | {DerivingStore, SettingStore}
 IN_DATABASE = IN_MEMORY | {ChainedStore, LocatingStore, VerifyingStore}

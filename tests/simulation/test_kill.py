@@ -30,7 +30,7 @@ def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "exporting", "purging"])
+@pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "purging"])
 def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
     """Nor is anything left of who was erased, and every export is whole."""
     report = run(rounds=1, seed=13, beside=beside)
@@ -39,7 +39,7 @@ def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("during", ["repairing", "restoring", "importing"])
+@pytest.mark.parametrize("during", ["repairing", "restoring"])
 def test_work_on_a_closed_store_is_all_or_nothing(during: Closed) -> None:
     """Work on a closed store is done or not when it dies."""
     assert harm(run_closed(during, rounds=1, seed=17)) == (0, 0, 0)

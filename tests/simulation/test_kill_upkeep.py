@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog import Dropped, EventLog, EventLogError, EventRegistry, restore
+from eventlog import Dropped, EventLog, EventLogError, EventRegistry, copy_log
 from eventlog.lmdb.segment import parse_name
 
 STREAMS = ["a", "b", "c", "d"]
@@ -104,7 +104,7 @@ async def check_backups(path: Path, findings: Findings) -> None:
         if directory.suffix == ".partial":
             continue
         try:
-            await restore(directory, path.with_name("restored"), registry)
+            copy_log(directory, path.with_name("restored"), registry)
             async with EventLog.open(path.with_name("restored"), registry) as log:
                 findings.damaged += [found.message for found in (await log.verify()).findings]
         except EventLogError as error:

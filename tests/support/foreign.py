@@ -1,7 +1,6 @@
 """Files of other programs in their documented formats, written with the standard library alone."""
 
 import json
-import pickle
 import sqlite3
 import zipfile
 from collections.abc import Callable, Mapping
@@ -40,32 +39,6 @@ def mem0_json(folder: Path) -> Path:
 def mem0_record(own_id: str, memory: str, user_id: str, **more: Any) -> dict[str, Any]:
     plain = {"id": own_id, "memory": memory, "user_id": user_id, "hash": "x", "created_at": AT}
     return {**plain, "updated_at": AT, **more}
-
-
-def mem0_store(folder: Path) -> Path:
-    """Write the directory of a local Qdrant, with a collection of memories and one of entities."""
-    for collection, payloads in {
-        "mem0": [
-            {"data": "likes tea", "user_id": ADA, "created_at": AT, "mood": "good"},
-            {"data": "lives in Rome", "user_id": BOB, "created_at": AT, "run_id": "r1"},
-        ],
-        "mem0_entities": [{"data": "rome", "user_id": BOB}],
-    }.items():
-        path = folder / "qdrant" / "collection" / collection / "storage.sqlite"
-        path.parent.mkdir(parents=True)
-        with closing(sqlite3.connect(path)) as database, database:
-            database.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
-            for number, payload in enumerate(payloads):
-                values = (str(number), point(f"p{number}", payload))
-                database.execute("INSERT INTO points VALUES (?, ?)", values)
-    return folder / "qdrant"
-
-
-def point(own_id: str, payload: Any, of: bytes = b"qdrant_client.http.models.models\nPointStruct"):
-    """Return a pickled point as qdrant-client stores it, without having it."""
-    fields = {"id": own_id, "vector": {"": [1.0, 2.0]}, "payload": payload}
-    state = pickle.dumps({"__dict__": fields, "__pydantic_extra__": None}, protocol=3)
-    return b"\x80\x03c" + of + b"\n)\x81" + state[2:-1] + b"b."
 
 
 # --- databases
@@ -436,7 +409,6 @@ def memory_md(folder: Path) -> Path:
 SAMPLES: Mapping[str, tuple[str, Callable[[Path], Path]]] = MappingProxyType(
     {
         "mem0": ("mem0", mem0_json),
-        "mem0 store": ("mem0", mem0_store),
         "zep": ("zep", zep),
         "letta": ("letta", letta),
         "langgraph": ("langgraph", langgraph),

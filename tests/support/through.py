@@ -190,7 +190,7 @@ NAMES: Final = {name.rpartition(".")[2] for name in DECLARED} | {
 }
 HERE: Final = {"open", "close", "user", "from_source", "compact", "compaction_stats", "system"}
 NOT_OFFERED: Final = NAMES - {name.rpartition(".")[2] for name in OFFERED} - HERE | {
-    "replay", "watch_erasures", "restore_backup", "import_events", "context", "documents",
+    "replay", "watch_erasures", "context", "documents",
 }  # fmt: skip
 """The names of operations and handles that a server does not offer, or not all of."""
 

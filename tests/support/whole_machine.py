@@ -23,7 +23,7 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from memory_actors import MemorySystem
+from memory_actors import copy_store
 from support.clients import ACTS, ANY, REFUSALS, TEXTS, USERS, Act, Held
 from support.counting import counted
 from support.replay_machine import Kept, ReplayMachine
@@ -127,7 +127,7 @@ class WholeMachine(ReplayMachine):
         for name, act in acts:  # what comes between is gone
             self.one_client_acts(name, act)
         self.run(self.stack.aclose())
-        restored = self.run(MemorySystem.restore_backup(self.backup.path, self.path))
+        restored = copy_store(self.backup.path, self.path)
         shutil.rmtree(restored.replaced)
         _, held, keyed, kept = self.backup
         self.held, self.keyed, self.kept = deepcopy(held), dict(keyed), list(kept)

@@ -766,14 +766,14 @@ export interface components {
             receipts: components["schemas"]["Receipt"][];
         };
         /**
-         * Approve
+         * ApproveMemories
          * @example {
          *       "memory_ids": [
          *         "mem_0605f1c5a0b4801f2e3d4c5b6a7980"
          *       ]
          *     }
          */
-        Approve: {
+        ApproveMemories: {
             memory_ids: string[];
         };
         /** Approved */
@@ -1279,14 +1279,14 @@ export interface components {
             };
         };
         /**
-         * Reject
+         * RejectMemories
          * @example {
          *       "memory_ids": [
          *         "mem_0605f1c5a0b4801f2e3d4c5b6a7980"
          *       ]
          *     }
          */
-        Reject: {
+        RejectMemories: {
             memory_ids: string[];
         };
         /** Rejected */
@@ -1310,7 +1310,7 @@ export interface components {
          */
         Right: "read" | "write" | "manage";
         /**
-         * Search
+         * SearchMemories
          * @example {
          *       "query": "winter sports",
          *       "top_k": 3,
@@ -1319,7 +1319,7 @@ export interface components {
          *       }
          *     }
          */
-        Search: {
+        SearchMemories: {
             query: string;
             memory_types?: string[] | null;
             memory_type?: string | null;
@@ -1360,12 +1360,12 @@ export interface components {
          */
         Trust: "untrusted" | "unknown" | "trusted";
         /**
-         * Undo
+         * UndoExtraction
          * @example {
          *       "extraction_id": "ext_0605f1c5a0b4801f2e3d4c5b6a7980"
          *     }
          */
-        Undo: {
+        UndoExtraction: {
             extraction_id: string;
         };
         /** Undone */
@@ -1860,7 +1860,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Search"];
+                "application/json": components["schemas"]["SearchMemories"];
             };
         };
         responses: {
@@ -2521,7 +2521,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Approve"];
+                "application/json": components["schemas"]["ApproveMemories"];
             };
         };
         responses: {
@@ -2620,7 +2620,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Reject"];
+                "application/json": components["schemas"]["RejectMemories"];
             };
         };
         responses: {
@@ -3217,7 +3217,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Undo"];
+                "application/json": components["schemas"]["UndoExtraction"];
             };
         };
         responses: {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from random import randint
-from statistics import median
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final
@@ -17,27 +17,20 @@ from urllib.parse import urlencode
 import anyio
 import click
 import msgspec
+from rich.bar import Bar
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
-from memory_actors.base.records import Item, JsonObject, Relationship
+from memory_actors.base.records import Hit, Item, JsonObject, Relationship
 from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
 from memory_actors.cli.options import App
-from memory_actors.cli.output import print_json, say, shortened
+from memory_actors.cli.output import print_json, print_table, say, shortened, table
 from memory_actors.cli.past import print_why
-from memory_actors.cli.plotting import TERMINAL, Bar, draw
-from memory_actors.cli.recall import (
-    AskedQuestion,
-    FoundEvidence,
-    ask,
-    recall,
-    score_locomo,
-)
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.cli.serve import show_dashboard
-from memory_actors.interchange import Line, read_locomo
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.interchange import Line
+from memory_actors.kinds.passages import spoken
 from memory_actors.server import check_installed
 from memory_actors.sharing.system import MemorySystem, open_or_join
 
@@ -46,35 +39,76 @@ SHOWN: Final = "What is the name of Maya's dog?"
 """The first question that the dashboard is asked."""
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 VECTORS_ALONE: Final = Weights(**{name: float(name == "meaning") for name in SIGNALS})
+BAR_CELLS: Final = 30
 NAMES: Final = ("all signals", "meaning alone")
 WRITERS: Final = 8
 WRITES: Final = (20, 60)
 """From how many acknowledged writes to how many, by chance, the writing process lives."""
 
 
+# --- questions, and the turns that answer them
+
+
+class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A question, the turns that answer it, and what was found."""
+
+    question: str
+    answer: str
+    evidence: Sequence[str]
+    recall_at_5: float = 0.0
+    """The part of the evidence that is among the first 5 hits."""
+    recall_at_10: float = 0.0
+    retrieve_ms: float = 0.0
+    hits: list[Hit] = []
+
+
+class FoundEvidence(msgspec.Struct, frozen=True):
+    """Mean recall of turns over some questions."""
+
+    turn_recall_at_5: float
+    turn_recall_at_10: float
+
+
+async def ask(
+    user: UserMemory, one: AskedQuestion, weights: Weights | None = None
+) -> AskedQuestion:
+    """Ask a question, and return it with its hits and their recall."""
+    began_s = perf_counter()
+    hits = await user.retrieve(one.question, top_k=10, weights=weights)
+    took_ms = (perf_counter() - began_s) * 1e3
+    found, wanted = [hit.memory_id for hit in hits], {*one.evidence}
+    at_5, at_10 = (len(wanted & {*found[:k]}) / len(wanted) for k in (5, 10))
+    return msgspec.structs.replace(
+        one, hits=hits, retrieve_ms=took_ms, recall_at_5=at_5, recall_at_10=at_10
+    )
+
+
+def recall(asked: Sequence[AskedQuestion]) -> FoundEvidence:
+    """Return the mean recall of some questions."""
+    return FoundEvidence(
+        fmean(one.recall_at_5 for one in asked), fmean(one.recall_at_10 for one in asked)
+    )
+
+
+# --- the command
+
+
 @options.command(shared=(*options.OF_DIRECTORY, "user", "embedder"))
-@click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--ui", is_flag=True, help="See it in a browser afterwards, until Ctrl-C.")
-def demo(app: App, /, path: Path | None, ui: bool) -> None:
+def demo(app: App, /, ui: bool) -> None:
     """Import a conversation, ask questions, kill a writer and see that nothing is lost.
 
-    Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
-    --data names a directory. --ui needs the extra `server`.
+    The store is a temporary one unless --data names a directory. --ui needs the extra `server`.
     """
     if ui:
         check_installed()
-    if path is not None:
-        read_locomo(path)
     if app.data is None:  # else the store may be open in a process that has a model
         install_default(app)
     else:
         ensure_model(app)
     log_to_stderr(logging.ERROR)
     with _directory(app) as directory:
-        if path is None:
-            told = run(lambda: _bundled(app, directory))
-        else:
-            told = run(lambda: score_locomo(app, directory, path))
+        told = run(lambda: _bundled(app, directory))
         if app.json:
             print_json(told)
         if ui:
@@ -171,7 +205,8 @@ def _print_asked(number: int, asked: AskedQuestion) -> None:
 
 
 def _draw_recall(runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]) -> None:
-    bars: list[Bar] = []
+    bars = table("", " ", "  ", right=("  ",))
+    bars.show_header = False
     for name, colour, (asked, row) in zip(NAMES, ("green", "blue"), runs, strict=True):
         first = sum(one.hits[0].memory_id in one.evidence for one in asked) / len(asked)
         for what, part in (
@@ -179,8 +214,9 @@ def _draw_recall(runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]) 
             ("recall@5", row.turn_recall_at_5),
             ("recall@10", row.turn_recall_at_10),
         ):
-            bars.append(Bar(f"{what}, {name}", part, f"{part:.2f}", colour))
-    draw("", bars, TERMINAL)
+            bar = Bar(1, 0, part, width=BAR_CELLS, color=colour)
+            bars.add_row(f"{what}, {name}", bar, f"{part:.2f}")
+    print_table(bars)
 
 
 def _say_whether(good: bool, what: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from eventlog.files.datafile import read_bytes
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.key_files import known_key_file
+from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import OpenAISummarizer
 from memory_actors.integrations.coding_agents.capturing import HostSession, capture
@@ -99,7 +100,7 @@ def team_key() -> str | None:
     return read_bytes(path).decode().strip()
 
 
-def _opened(place: str) -> Any:
+def _opened(place: str) -> Opening[MemorySystem]:
     if server_url(place) is not None or "://" in place:
         return open_or_join(place)
     keys = known_key_file(place, None)

@@ -52,7 +52,7 @@ def _tool(command: str) -> Tool:
     async def run(call: ToolCall) -> ToolAnswer:
         given = {name: getattr(call.given, name) for name in takes.__struct_fields__}
         text = await MemoryTool(call.user).execute({"command": command, **given})
-        return ToolAnswer(FilesAnswer(text), text=text, changed=command != "view")
+        return ToolAnswer(FilesAnswer(text), text=text)
 
     return Tool(
         command, command.replace("_", " ").title(), COMMANDS[command], takes, FilesAnswer, run,

@@ -4,7 +4,7 @@ The graph is `user.entities`. Each tool answers as the reference does; docs/inte
 where it does not, and why, and a test runs both on the same calls.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -20,7 +20,6 @@ from memory_actors.sharing.system import UserMemory
 
 T = TypeVar("T")
 
-RESOURCE: Final = "memory://knowledge-graph"
 ATTEMPTS: Final = 5  # of a relation whose ends others create or delete at the same time
 
 # --- write
@@ -215,25 +214,16 @@ async def _delete_observations(call: ToolCall) -> ToolAnswer:
 
 def _done(what: str) -> ToolAnswer:
     message = f"{what} deleted successfully"
-    return ToolAnswer(
-        stored.DeletionDone(success=True, message=message), text=message, changed=True
-    )
+    return ToolAnswer(stored.DeletionDone(success=True, message=message), text=message)
 
 
 # --- read
 
 
-async def read_graph(user: UserMemory) -> stored.KnowledgeGraph:
-    """Return the whole graph."""
-    graph = await stored.graph_of(user)
-    return stored.KnowledgeGraph(
-        [stored.node(one) for one in graph.entities],
-        [stored.link(one) for one in graph.relations],
-    )
-
-
 async def _read_graph(call: ToolCall) -> ToolAnswer:
-    return _found(call, await read_graph(call.user), "everything")
+    graph = await stored.graph_of(call.user)
+    nodes, links = map(stored.node, graph.entities), map(stored.link, graph.relations)
+    return _found(call, stored.KnowledgeGraph([*nodes], [*links]), "everything")
 
 
 async def _search_nodes(call: ToolCall) -> ToolAnswer:
@@ -261,15 +251,19 @@ def _found(call: ToolCall, graph: stored.KnowledgeGraph, wanted: str) -> ToolAns
         f"{len(graph.entities)} entities, {len(graph.relations)} relations."
     )
     searched = {"user": user, "kinds": [MemoryType.ENTITY.value], "filters": builtins(call.given)}
-    return _answer(
-        graph, graph, note=note, meta={"memory-actors/searched": searched}, changed=False
-    )
+    return _answer(graph, graph, note=note, meta={"memory-actors/searched": searched})
 
 
-def _answer(structured: msgspec.Struct, text: object, **more: Any) -> ToolAnswer:
+def _answer(
+    structured: msgspec.Struct,
+    text: object,
+    *,
+    note: str | None = None,
+    meta: Mapping[str, object] | None = None,
+) -> ToolAnswer:
     """Return an answer with the text that the reference has beside it."""
     said = msgspec.json.format(msgspec.json.encode(text), indent=2).decode()
-    return ToolAnswer(structured, said, **{"changed": True, **more})
+    return ToolAnswer(structured, said, note, meta)
 
 
 # --- the tools

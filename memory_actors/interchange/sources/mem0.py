@@ -1,4 +1,4 @@
-"""mem0: what `get_all` returns, as JSON; or the directory of its local Qdrant store.
+"""mem0: what `get_all` returns, as JSON.
 
     {"results": [{"id", "memory", "user_id", "agent_id", "run_id", "role", "created_at",
                   "updated_at", "metadata", "categories", ...}, ...]}
@@ -6,8 +6,7 @@
 A list alone will do, and one of `search`. Each memory becomes a fact as our stand-in for mem0 keeps
 it (`integrations/mem0`), which so serves what was imported: under the id that it had, all that mem0
 tells of it in its metadata, the session `run_id`. It is of its `user_id`; one that only an agent or
-a run has is of a user `agent_id=…` or `run_id=…`. For a store, the reader reads the points of every
-collection that has memories: see points.py.
+a run has is of a user `agent_id=…` or `run_id=…`.
 """
 
 from contextlib import suppress
@@ -16,11 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.sources import port
-from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.json_items import json_values
-from memory_actors.interchange.sources.points import fields_of
 
 TEXTS: Final = ("memory", "text", "data", "content")
 SCOPES: Final = ("user_id", "agent_id", "run_id")
@@ -34,28 +30,11 @@ KNOWN: Final = port.words(
     "text_lemmatized",
 )
 LISTS: Final = ("", "results", "memories")
-STORAGE: Final = "storage.sqlite"
-POINTS: Final = "SELECT point FROM points NOT INDEXED"
-OTHER_COLLECTIONS: Final = ("entities", "migrations")
-"""Ends of the names of collections that hold no memories."""
-PARTS_MAX: Final = 200_000  # of one payload, its names among them
-DEPTH_MAX: Final = 100
 
 
 def read(path: Path, reading: port.SourceReading) -> port.Records:
-    """Yield the memories of a file or a store."""
-    stores = [path] if path.name == STORAGE else []
-    if path.is_dir():
-        found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
-        stores = [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
-    if path.is_dir() and not stores:
-        raise InvalidInputError(
-            f"the directory {path} has no {STORAGE}: name the `path` of the vector store, or a "
-            "file with what `get_all` returns"
-        )
-    for store in stores:
-        yield from _read_store(store, reading)
-    for number, member, value in () if stores else json_values(path, LISTS):
+    """Yield the memories of a file."""
+    for number, member, value in json_values(path, LISTS):
         if member not in LISTS:
             reading.note(f"{member[:60]!r} beside the memories was not taken over")
             continue
@@ -110,52 +89,3 @@ def _is_uuid(own_id: object) -> bool:
         return isinstance(own_id, str) and str(UUID(own_id)) == own_id
     except ValueError:
         return False
-
-
-# --- the store
-
-
-def _read_store(store: Path, reading: port.SourceReading) -> port.Records:
-    with database(store, "points") as connection:
-        for number, (blob,) in enumerate(rows(connection, POINTS), start=1):
-            place = f"{store}, point {number}"
-            try:
-                record = _record(blob)
-            except (ValueError, TypeError, LookupError, OverflowError) as error:
-                reading.leave_out(place, f"its point cannot be read ({type(error).__name__})")
-                continue
-            yield from _found(record, place, reading)
-
-
-def _record(blob: object) -> port.Fields:
-    """Return a point as `get_all` has it: its payload has metadata beside the other fields."""
-    point = fields_of(blob)
-    payload = point["payload"]
-    _Room().take(payload)
-    own = {name: value for name, value in payload.items() if name in KNOWN}
-    others = {name: value for name, value in payload.items() if name not in KNOWN}
-    own_id = point.get("id")
-    if not isinstance(own_id, str | int | None):
-        raise TypeError("the id of a point must be a text or a number")
-    return {**own, "id": own_id, "metadata": others}
-
-
-class _Room:
-    """The limits of a payload: one part of a point may stand in many places of it."""
-
-    def __init__(self) -> None:
-        self._parts, self._characters = PARTS_MAX, VALUE_BYTES_MAX
-
-    def take(self, value: object, depth: int = 0) -> None:
-        """Take in a value with all that is in it, or raise `ValueError`."""
-        self._parts -= 1
-        self._characters -= len(value) if isinstance(value, str | bytes) else 0
-        if self._parts < 0 or self._characters < 0 or depth > DEPTH_MAX:
-            raise ValueError("a payload is too large")
-        if isinstance(value, dict):
-            for name, one in value.items():
-                self.take(name, depth + 1)
-                self.take(one, depth + 1)
-        elif isinstance(value, list | tuple | set | frozenset):
-            for one in value:
-                self.take(one, depth + 1)

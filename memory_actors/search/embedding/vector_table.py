@@ -71,12 +71,6 @@ DAMAGED = ".damaged"
 _logger = get_logger("memory_actors.search.embedding")
 
 
-def remove_files(directory: Path) -> None:
-    """Remove all embeddings of a store that is closed: they are made again."""
-    files = FILE, Path(FILE).with_suffix(DAMAGED).name
-    remove_named(directory, lambda name: name in files)
-
-
 class _Unwritten(NamedTuple):
     owner: Owner
     digest: bytes

@@ -1,117 +1,42 @@
-"""Copies of closed stores: import of an export, move to a database, repair of a damaged store.
+"""Copies of closed stores: to a directory or a database, and what is readable of a damaged one.
 
-The log copies its own events (eventlog/upkeep). API keys, the key of hashed recalls and the time of
-the last scheduled compaction are copied too; vectors and indexes are made again.
+The log copies its own events (eventlog/upkeep). Settings that are in files beside it go to a
+database, too. Vectors are copied to a directory if they are there, and indexes are made again.
 """
 
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import anyio.to_thread
-
 from eventlog import (
+    Copied,
     CorruptLog,
     EncryptionMismatch,
-    Imported,
     KeyGone,
     Keys,
-    Moved,
     Progress,
     RepairReport,
+    copy_log,
     repair,
     replay,
     system_clock_us,
 )
 from eventlog.files.datafile import is_there, named, read_bytes
 from eventlog.keys import keyfile
-from eventlog.upkeep.backup import copied
-from eventlog.upkeep.exporting import Begin, Event, Stream, read_export, unpacked
-from eventlog.upkeep.importing import gap
+from eventlog.upkeep.copying import copied
 from memory_actors.base import api_keys
-from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.key_files import default_key_file, known_key_file
-from memory_actors.base.streams import is_user_stream, key_owner, user_of
+from memory_actors.base.key_files import default_key_file
+from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.compaction import schedule
-from memory_actors.kinds.user_state import FOLD, event_registry, totals
-from memory_actors.search.embedding.vector_table import remove_files
-from memory_actors.search.indexes.files import index_path, remove_indexes
+from memory_actors.kinds.user_state import FOLD, totals
+from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
-from memory_actors.upkeep.store import has_log, open_log
+from memory_actors.upkeep.store import event_registry, has_log, open_log
 from memory_actors.users import recalls
-
-# --- from an export
-#
-# An export also erases here the users that were erased there. As in erasing.py, data beside the log
-# goes first: index files, vectors and API keys. Vectors are stored under digests of texts, and the
-# log is about to forget the texts, so the whole file of vectors goes.
-
-
-async def import_events(
-    file: Path, directory: Path, progress: Progress | None, key_file: Path | None
-) -> Imported:
-    """Append an export. See `MemorySystem.import_events`."""
-
-    def forget(streams: Sequence[str]) -> None:
-        _forget(directory, streams)
-
-    path = known_key_file(directory, key_file)
-    await anyio.to_thread.run_sync(_check_new, file, directory, path)
-    with nullcontext() if path is None else keyfile.opened(path, key_owner) as keys:
-        async with open_log(directory, keys) as log:
-            return await log.import_events(file, progress=progress, erasing=forget)
-
-
-def _check_new(file: Path, directory: Path, key_file: Path | None) -> None:
-    """Refuse what would leave an empty store behind, where there is none yet."""
-    if has_log(directory):
-        return
-    names: dict[bytes, str] = {}
-    encrypted: dict[str, bool] = {}
-    for message in read_export(file):
-        if isinstance(message, Begin) and message.since:
-            raise gap(file, message.since, 0)
-        if isinstance(message, Stream):
-            names[message.sid] = message.name
-        if isinstance(message, Event):
-            taken = unpacked(file, message)
-            if taken.gone is None and taken.stream_id in names:
-                encrypted[names[taken.stream_id]] = taken.is_encrypted
-    _check_keys(file, encrypted, key_file)
-
-
-def _check_keys(file: Path, encrypted: Mapping[str, bool], key_file: Path | None) -> None:
-    """See that a new store has the keys of the streams in a file, or none if it needs none."""
-    needed = [stream for stream, is_encrypted in encrypted.items() if is_encrypted]
-    if needed and key_file is None:
-        raise EncryptionMismatch(
-            f"{file} is of a store that is encrypted: name a copy of that store's file of keys"
-        )
-    if encrypted and not needed and key_file is not None:
-        raise EncryptionMismatch(
-            f"{file} is of a store that is not encrypted: import it without {key_file}"
-        )
-    if needed and key_file is not None:
-        with keyfile.opened(key_file, key_owner) as keys:
-            keys.attach(b"")
-            for stream in needed:
-                keys.cipher(stream)
-
-
-def _forget(directory: Path, streams: Sequence[str]) -> None:
-    remove_files(directory)
-    for stream in streams:
-        remove_indexes(index_path(directory, stream))
-        if is_user_stream(stream):
-            KeyStore(directory).revoke_all(user_of(stream))
-
-
-# --- to a database, whose settings take the files beside the log
 
 SETTINGS: Final = {
     api_keys.FILE: api_keys.SETTING,
@@ -121,38 +46,57 @@ SETTINGS: Final = {
 """The file that each setting is in, where a store is in a directory."""
 
 
-def move_store(directory: str | Path, url: str, *, progress: Progress | None = None) -> Moved:
-    """Move the store in a directory to an empty schema of a database. Blocks.
+def copy_store(
+    source: str | Path, target: str | Path, *, progress: Progress | None = None
+) -> Copied:
+    """Copy a closed store, such as a backup, to a directory or a database. Blocks.
 
-    `url` is that of `MemorySystem.open`. The directory must be closed, and is not changed. A move
-    that was cut off goes on when it is repeated; until it is whole and verified nobody can open the
-    target. `progress(done, total)` is called from a thread.
+    `source` is a directory, and is not changed. `target` is another one, or the URL of a database,
+    as for `MemorySystem.open`. The copy is verified before anybody can open it; repeat one that was
+    cut off. `progress(done, total)` may be called from a thread.
 
-    :raises NotFoundError: there is no store in the directory.
-    :raises LogLocked: it is open.
-    :raises EncryptionMismatch: it is encrypted: a database has no file of keys.
-    :raises LogUnavailable: the database cannot be reached or used, or the schema is not empty.
-    :raises CorruptLog: the store is damaged; or what came of it is not what is in it.
+    In a directory, the copy takes the place of the store that is there, which must be closed. That
+    is moved aside and never deleted: see the result. Its API keys are kept, and none are copied.
+    Users erased since a backup was made exist again: erase them again.
+
+    In a database, the schema must be empty. API keys are copied, and vectors are computed again.
+
+    :raises NotFoundError: there is no store in `source`.
+    :raises LogLocked: it is open, or the store in `target` is.
+    :raises LogUnavailable: `target` is `source`, or holds something else; or the database cannot be
+        reached or used, or the schema is not empty.
+    :raises EncryptionMismatch: it is encrypted, and `target` is a database, which has no file of
+        keys.
+    :raises CorruptLog: the store is damaged.
+    :raises DiskFull: the disk is full; see the message.
+    :raises StorageFailed: a file cannot be read or written; see the message.
     """
-    return asyncio.run(_moved(named(directory), url, progress))
-
-
-async def _moved(directory: Path, url: str, progress: Progress | None) -> Moved:
+    directory = named(source)
     if not has_log(directory):
-        raise NotFoundError(f"there is no store in the directory {str(directory)!r} to be moved")
+        raise NotFoundError(f"there is no store in the directory {str(directory)!r} to be copied")
+    scheme, _, rest = str(target).strip().partition("://")
+    if rest and scheme.lower() in ("postgresql", "postgres"):
+        return asyncio.run(_to_database(directory, f"{scheme.lower()}://{rest}", progress))
+    return copy_log(
+        directory, named(target), event_registry(), also=[DERIVED], kept=[api_keys.FILE],
+        progress=progress,
+    )  # fmt: skip
+
+
+async def _to_database(directory: Path, url: str, progress: Progress | None) -> Copied:
+    settings = {
+        name: read_bytes(directory / file)
+        for file, name in SETTINGS.items()
+        if is_there(directory / file)
+    }
     try:
         async with open_log(directory, None) as log:
-            return await log.move_to(url, settings=_settings(directory), progress=progress)
+            return await log.copy_to(url, settings=settings, progress=progress)
     except EncryptionMismatch as error:
         raise EncryptionMismatch(
             f"the store in {str(directory)!r} is encrypted, and a database has no file of keys: "
             "export its users and import them there, and encrypt the disk of the database"
         ) from error
-
-
-def _settings(directory: Path) -> dict[str, bytes]:
-    found = {name: directory / file for file, name in SETTINGS.items()}
-    return {name: read_bytes(path) for name, path in found.items() if path.exists()}
 
 
 # --- from a damaged store

@@ -13,7 +13,6 @@ from eventlog import (
     BeingErased,
     CorruptLog,
     DiskFull,
-    EncryptionMismatch,
     EventLog,
     EventRegistry,
     KeyGone,
@@ -22,8 +21,8 @@ from eventlog import (
     Snapshot,
     StorageFailed,
     UnknownEvent,
+    copy_log,
     repair,
-    restore,
 )
 from eventlog.core import frame
 from eventlog.core.rows import seal_record, unseal_record
@@ -278,7 +277,6 @@ async def test_a_log_without_keys_is_verified_and_not_read(
             await log.heads(), published_at_us=heads.published_at_us
         ) == (heads)
         await log.backup(tmp_path / "backup")
-        await log.export_since(0, tmp_path / "since")
         with pytest.raises(KeyGone):
             await log.read_all()
         with pytest.raises(KeyGone):
@@ -287,40 +285,9 @@ async def test_a_log_without_keys_is_verified_and_not_read(
             await log.append("new", [Noted("x")], 0)
         with pytest.raises(KeyGone):
             await log.append("s", [Noted("x")], 6, durability="relaxed")
-    await restore(tmp_path / "backup", tmp_path / "log", registry)
+    copy_log(tmp_path / "backup", tmp_path / "log", registry)
     async with opened(tmp_path / "log") as log:
         assert len(await texts(log)) == 6
-
-
-async def test_an_export_stays_encrypted_on_its_way(
-    tmp_path: Path,
-) -> None:
-    """An export travels encrypted, and needs the key where it arrives."""
-    async with opened(tmp_path / "one") as log:
-        await fill(log)
-        await log.archive("s", [2, 3])
-        await log.export_since(0, tmp_path / "first")
-        await fill(log, "t")
-        await log.export_since(6, tmp_path / "second")
-        there = await log.read_all(0, 100)
-    assert b"canary" not in (tmp_path / "first").read_bytes()
-
-    keys = tmp_path / "two.keys"
-    keys.write_bytes((tmp_path / "one.keys").read_bytes())
-    keys.chmod(0o600)
-    async with opened(tmp_path / "two") as log:
-        await log.import_events(tmp_path / "first")
-        await log.import_events(tmp_path / "second")
-        assert await log.read_all(0, 100) == there
-        assert await log.versions_about("s", "key 4") == [5]
-        assert (await log.verify()).findings == []
-    async with EventLog.open(tmp_path / "plain", registry) as log:
-        with pytest.raises(EncryptionMismatch):
-            await log.import_events(tmp_path / "first")
-    async with opened(tmp_path / "stranger") as log:
-        with pytest.raises(KeyGone):
-            await log.import_events(tmp_path / "first")
-        assert await log.read_all() == []
 
 
 async def test_a_repaired_log_is_under_the_same_keys(
@@ -428,7 +395,7 @@ async def test_erasing_deletes_the_key(
         assert await texts(log, "other")
         await fill(log, "s", after=6)
         assert (await log.verify()).findings == []
-    await restore(tmp_path / "backup", tmp_path / "log", registry)
+    copy_log(tmp_path / "backup", tmp_path / "log", registry)
     async with opened(tmp_path / "log") as log:
         with pytest.raises(KeyGone, match="another key"):
             await log.read_stream("s")

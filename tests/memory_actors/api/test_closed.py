@@ -28,7 +28,6 @@ CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
     "diff": lambda system, _: system.diff("u", 0),
     "erase": lambda system, _: system.erase("u"),
     "events": lambda system, _: system.events(),
-    "export_since": lambda system, path: system.export_since(0, path / "file"),
     "heads": lambda system, _: system.heads(),
     "purge": lambda system, _: system.purge("a source"),
     "recalls": lambda system, _: system.recalls("u"),
@@ -38,10 +37,8 @@ CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
     "users": lambda system, _: system.users(),
     "verify": lambda system, _: system.verify(),
 }
-OTHERS_OF_SYSTEM = {"open", "connect", "import_events", "restore_backup"} | {
-    "close", "statistics", "user", "watch_erasures",
-}  # fmt: skip
-"""Calls about a store that is closed, and calls that have nothing to do with the store."""
+OTHERS_OF_SYSTEM = {"open", "connect", "close", "statistics", "user", "watch_erasures"}
+"""Calls that have nothing to do with the store."""
 
 BLOCK = {"document": "MEMORY.md", "raw": "- x\n", "rank": "n"}
 SUMMARY = {

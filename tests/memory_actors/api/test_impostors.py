@@ -11,7 +11,7 @@ from bench.faults import example
 from bench.faults.impostors import put
 from bench.faults.trials import Ending, in_loop
 from eventlog import ClockOutOfRange, EventLogError, LogUnavailable, to_datetime
-from memory_actors import InvalidInputError, MemoryActorsError, MemorySystem, Settings
+from memory_actors import InvalidInputError, MemoryActorsError, MemorySystem, Settings, copy_store
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.interchange import import_jsonl, open_file
 from memory_actors.search.indexes.files import INDEXES
@@ -117,14 +117,13 @@ async def test_an_impossible_file_name_is_a_typed_error(
         await memory.backup(tmp_path / "backup")
         for call in (
             lambda: memory.backup(name),
-            lambda: memory.export_since(0, name),
-            lambda: MemorySystem.restore_backup(name, tmp_path / "new"),
-            lambda: MemorySystem.restore_backup(tmp_path / "backup", name),
-            lambda: MemorySystem.import_events(name, tmp_path / "new"),
             lambda: import_jsonl(memory.user("ada"), name),
         ):
             with pytest.raises((EventLogError, MemoryActorsError)):
                 await call()
+        for places in ((name, tmp_path / "new"), (tmp_path / "backup", name)):
+            with pytest.raises((EventLogError, MemoryActorsError)):
+                copy_store(*places)
     for options in ({}, {"encrypt": name}):
         with pytest.raises(EventLogError):
             async with MemorySystem.open(tmp_path / "x" if options else name, **options):

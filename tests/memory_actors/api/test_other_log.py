@@ -14,7 +14,7 @@ from memory_actors import Settings
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.wiring import wired
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
 
@@ -73,11 +73,10 @@ async def test_a_memory_works_over_a_log_in_memory(tmp_path: Path) -> None:
     ("capability", "work"),
     [
         ("BackupStore", lambda memory, path: memory.backup(path)),
-        ("ExportingStore", lambda memory, path: memory.export_since(0, path)),
         ("VerifyingStore", lambda memory, _path: memory.verify()),
         ("VerifyingStore", lambda memory, _path: memory.heads()),
     ],
-    ids=["backup", "export", "verify", "heads"],
+    ids=["backup", "verify", "heads"],
 )
 async def test_a_missing_capability_is_refused_by_name(
     tmp_path: Path, capability: str, work: Callable[[MemorySystem, Path], Any]

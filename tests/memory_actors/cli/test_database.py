@@ -32,11 +32,8 @@ ROOT = Path(__file__).parents[3]
 INSTEAD = {
     "model switch": ("InvalidInputError", "agree on its model"),
     "backup": ("MissingCapability", "pg_dump"),
-    "export-since": ("MissingCapability", "replicate the database"),
-    "import-since": ("InvalidInputError", "replicate the database"),
-    "restore-backup": ("InvalidInputError", "pg_restore"),
     "repair": ("InvalidInputError", "standby"),
-    "move": ("NotFoundError", "no store in the directory"),
+    "copy": ("NotFoundError", "no store in the directory"),
     "demo": ("InvalidInputError", "leave --data out"),
 }
 """The commands that are about a directory: the error, and what it says of it."""

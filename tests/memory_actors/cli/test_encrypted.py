@@ -21,7 +21,7 @@ def test_every_command_works_on_an_encrypted_store_without_being_told(
     program.ok("backup", str(tmp_path / "saved"))
     assert program.json("repair", str(tmp_path / "new"))["left_behind"] == []
     assert "backups made before cannot be read" in program.ok("erase", "--yes", "--user", "ada")
-    program.ok("restore-backup", str(tmp_path / "saved"))
+    program.ok("copy", str(tmp_path / "saved"), str(program.data))
 
     assert program.refused("list", "--user", "ada")["type"] == "KeyGone"
     assert len(program.json("list", "--user", "bob")) == 1
@@ -59,38 +59,3 @@ def test_an_option_encrypts_no_existing_store(program, tmp_path: Path) -> None:
 
     assert program.refused("add", "likes coffee", "--encrypt")["type"] == "EncryptionMismatch"
     assert not (tmp_path / "memory.keys").exists()
-
-
-@pytest.mark.parametrize("key_file", ["missing", "other.keys"])
-def test_a_refused_increment_leaves_no_store_behind(program, tmp_path: Path, key_file: str) -> None:
-    """A refused increment leaves no store in the way of the right one."""
-    program.ok("add", "likes tea", "--encrypt")
-    program.ok("export-since", "0", str(tmp_path / "increment"))
-    other = type(program)(tmp_path / "other")
-    other.ok("add", "has other keys", "--encrypt", "--user", "bob")
-    copy = type(program)(tmp_path / "copy")
-    increment = str(tmp_path / "increment")
-
-    assert copy.refused("import-since", increment)["type"] == "EncryptionMismatch"
-    refused = copy.refused("import-since", increment, "--key-file", str(tmp_path / key_file))
-    assert refused["type"] in ("KeysUnavailable", "KeyGone")
-    assert not copy.data.exists()
-    assert not (tmp_path / "missing").exists()
-
-    keys = str(tmp_path / "memory.keys")
-    assert copy.json("import-since", increment, "--key-file", keys)["events"] == 1
-    assert [found["content"] for found in copy.json("list", "--key-file", keys)] == ["likes tea"]
-
-
-def test_an_increment_that_is_not_encrypted_makes_no_encrypted_store(
-    program, tmp_path: Path
-) -> None:
-    program.ok("add", "likes tea")
-    increment = str(tmp_path / "increment")
-    program.ok("export-since", "0", increment)
-    copy = type(program)(tmp_path / "copy")
-
-    assert copy.refused("import-since", increment, "--encrypt")["type"] == "EncryptionMismatch"
-    assert not copy.data.exists()
-    assert not (tmp_path / "copy.keys").exists()
-    assert copy.json("import-since", increment)["events"] == 1

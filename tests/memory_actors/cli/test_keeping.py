@@ -1,4 +1,4 @@
-"""backup, restore-backup, repair, erase, heads."""
+"""backup, copy, repair, erase, heads."""
 
 import json
 from pathlib import Path
@@ -9,10 +9,10 @@ import pytest
 def test_a_backup_is_written_and_put_back(program, tmp_path: Path) -> None:
     program.ok("add", "likes tea")
     made = program.json("backup", str(tmp_path / "saved"))
-    assert (made["events"], made["directory"]) == (1, str(tmp_path / "saved"))
+    assert (made["position"], made["target"]) == (1, str(tmp_path / "saved"))
     program.ok("add", "likes coffee")
 
-    assert "before" in program.ok("restore-backup", str(tmp_path / "saved"))
+    assert "before" in program.ok("copy", str(tmp_path / "saved"), str(program.data))
 
     assert [found["content"] for found in program.json("list")] == ["likes tea"]
     assert "✓ 1 events" in program.ok("backup", str(tmp_path / "again"), "--derived")
@@ -103,7 +103,7 @@ def test_the_current_directory_may_be_the_store(
     program.ok("backup", str(tmp_path / "saved"))
     assert [found["content"] for found in program.json("list")] == ["likes tea"]
     assert program.json("verify")["ok"]
-    program.ok("restore-backup", str(tmp_path / "saved"))
+    program.ok("copy", str(tmp_path / "saved"), str(program.data))
 
     assert (tmp_path / "memory.keys").exists()
     program.data = tmp_path / "memory"

@@ -31,7 +31,7 @@ from memory_actors.sync import MemorySystem
 
 ROOT = Path(__file__).parents[3]
 
-ALONE = {"move", "restore-backup", "import-since", "repair"}
+ALONE = {"copy", "repair"}
 """Commands that need the store for themselves."""
 SWITCHES = {"model switch"}
 """Would leave the agent with another embedder: tests/memory_actors/upkeep/test_switching.py."""

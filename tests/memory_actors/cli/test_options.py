@@ -32,16 +32,16 @@ def commands() -> list[list[str]]:
 
 
 WITHOUT_STORE = {
-    "model install", "model path", "heads-key", "mcp uninstall", "move",
+    "model install", "model path", "heads-key", "mcp uninstall", "copy",
     "agent uninstall", "agent pause", "agent resume",
 }  # fmt: skip
 OF_ALL_USERS = {
-    "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
+    "stats", "verify", "backup", "repair",
     "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke", "model switch",
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "grant", "improve", "entity add", "document put", "episode start",
-    "context add", "context sync", "import-since", "serve", "mcp install", "hold",
+    "context add", "context sync", "serve", "mcp install", "hold",
 }  # fmt: skip
 
 
@@ -49,8 +49,8 @@ def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
         "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
-        "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
-        "heads", "heads-key", "move",
+        "backup", "copy", "repair", "erase", "purge",
+        "heads", "heads-key",
         "model install", "model path", "model switch", "doctor", "demo", "ui",
         "users", "update", "grant", "revoke", "grants",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
@@ -198,7 +198,7 @@ def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> Non
         (["document", "find", "c", "--filter", "{"], "not JSON"),
         (["add", "x", "--type", "working", "--role", "r"], "--role does not go"),
         (["search", "x", "--filter", "novalue"], "not key=value"),
-        (["import", "f", "--format", "xml"], "'xml' is not one of"),
+        (["import", "f", "--from", "xml"], "'xml' is not one of"),
         (["model", "install", "--precision", "int4"], "'int4' is not one of"),
         ([], "Missing command"),
     ],

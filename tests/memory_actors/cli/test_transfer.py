@@ -87,7 +87,6 @@ def test_whose_it_is_and_what_its_fields_are(program, tmp_path: Path) -> None:
     [
         (["--dry-run"], "go with --from"),
         (["--map", "a=content"], "go with --from"),
-        (["--from", "mem0", "--format", "jsonl"], "leave --format out"),
         (["--from", "mem0", "--map", "a=b"], "is not THEIRS=OURS"),
         (["--from", "nothing"], "is not one of"),
     ],

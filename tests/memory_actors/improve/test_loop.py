@@ -152,7 +152,7 @@ async def test_a_stop_function_sees_where_the_run_is() -> None:
         ("\ud800", {}, "not valid Unicode"),
         ("x" * (100 * 1024 + 1), {}, r"takes 102,401 bytes \(max: 102,400\)"),
         ("ä" * 6, {"memory_limits": {"max_text_length": 11}}, "takes 12 bytes"),
-        ("x", {"memory_limits": {"max_rounds": 3}}, "has no max_rounds: it takes max_history_size"),
+        ("x", {"memory_limits": {"max_rounds": 3}}, "`max_rounds`. It takes max_history_size"),
         ("x", {"memory_limits": {"max_iterations": -1}}, "max_iterations"),
         ("x", {"memory_limits": {"max_history_size": 1.5}}, "max_history_size"),
         ("x", {"memory_limits": MemoryLimits(max_critique_length=3)}, "max_critique_length"),

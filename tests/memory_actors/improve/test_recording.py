@@ -17,7 +17,7 @@ from memory_actors import (
     improve_stream,
     recorded_run,
 )
-from memory_actors.improve import Result, Revised, Round
+from memory_actors.improve import Result, Revised
 
 pytestmark = pytest.mark.anyio
 
@@ -86,36 +86,12 @@ async def test_a_recorded_run_replays_without_its_critic_and_reviser(open_memory
     assert isinstance(caught.value.__cause__, NotFoundError)
 
 
-async def test_texts_longer_than_a_step_are_complete_in_the_log(open_memory: Any) -> None:
-    before, after = "ä" * 300_000, "ö \n" * 100_000
-    long = Critique(score=0.5, text="é" * 400_000)
-    options = {"max_text_length": 1 << 20, "max_critique_length": 1 << 20, "max_iterations": 1}
+async def test_limits_that_no_step_can_hold_are_refused(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
-        result = await improved(
-            user, before, critic=FakeCritic(long), reviser=FakeReviser([after]),
-            memory_limits={**options, "max_history_size": 1 << 23},
-        )  # fmt: skip
-        recorded = await recorded_run(user, result.metadata["episode_id"])
-    assert recorded.text == before
-    assert recorded.rounds == (
-        Round(number=1, critique=long, text=after), Round(number=2, critique=long),
-    )  # fmt: skip
-    assert recorded.result == before
-
-
-async def test_the_best_text_is_read_back_however_long_it_is(open_memory: Any) -> None:
-    texts = [letter * 300_000 for letter in "abc"]
-    limits = {"max_text_length": 1 << 20, "max_history_size": 1 << 22, "max_iterations": 4}
-    async with open_memory() as memory:
-        user = memory.user("u")
-        result = await improved(
-            user, critic=FakeCritic(0.1, 0.2, 0.2, 0.9, 0.3), memory_limits=limits,
-            reviser=FakeReviser([texts[0], " ", texts[1], texts[2]]),
-        )  # fmt: skip
-        recorded = await recorded_run(user, result.metadata["episode_id"])
-    assert recorded.rounds[1].text is None  # refused
-    assert recorded.result == result.text == texts[1]
+        with pytest.raises(InvalidInputError, match="record_to needs max_text_length"):
+            await improved(user, memory_limits={"max_text_length": 1 << 20})
+        assert await user.episodes.recent() == []
 
 
 @pytest.mark.parametrize("events", [1, 3, 6])

@@ -1,13 +1,11 @@
 """Memories as other programs have them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_actors.base.errors import MissingExtraError
 from memory_actors.interchange import ExportReport, export_to, import_from
 
 pytestmark = pytest.mark.anyio
@@ -79,11 +77,8 @@ async def test_what_comes_back_is_not_doubled(store, tmp_path: Path, program: st
         user = memory.user("ada")
         await fill(user)
         report = await export_to(user, program, tmp_path / "out")
-        for dry_run in (True, False):
-            back = await import_from(
-                memory, program, tmp_path / "out", user_id="ada", dry_run=dry_run
-            )
-            assert (back.added, back.unchanged, back.left_out) == (0, report.memories, 0)
+        back = await import_from(memory, program, tmp_path / "out", user_id="ada")
+        assert (back.added, back.unchanged, back.left_out) == (0, report.memories, 0)
 
 
 async def test_entities_of_one_name_keep_their_own_relations(store, tmp_path: Path) -> None:
@@ -110,25 +105,3 @@ async def test_what_is_exported_can_be_imported(exported, store, program: str) -
         trusts = {one.trust async for one in memory.user("ada").export()}
     assert (back.added, back.left_out, again.added) == (report.memories, 0, 0)
     assert trusts == {"unknown"}  # whatever a file says of its own
-
-
-async def test_parquet(exported) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    report, path = await exported("parquet")
-    rows = {row["content"]: row for row in parquet.read_table(path).to_pylist()}
-    assert report.memories == len(rows) == 9
-    tea, ada = rows["likes tea"], rows["Ada (person):\nlikes tea\nhas a dog"]
-    assert (tea["user_id"], tea["memory_type"], tea["session_id"]) == ("ada", "long_term", "s")
-    assert (tea["occurred_at"].isoformat(), tea["data"]) == ("2025-01-10T00:00:00+00:00", None)
-    assert json.loads(ada["data"])["observations"] == ["likes tea", "has a dog"]
-    assert rows["lives in Rome"]["sources"] == ["https://example.org"]
-
-
-async def test_a_missing_package_is_named(store, tmp_path: Path, monkeypatch: Any) -> None:
-    """A missing package is named, and the file that was there stays."""
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "out").write_text("before")
-    async with store() as memory:
-        with pytest.raises(MissingExtraError, match=r"pip install 'memory-actors\[parquet\]'"):
-            await export_to(memory.user("ada"), "parquet", tmp_path / "out")
-    assert (tmp_path / "out").read_text() == "before"

@@ -1,10 +1,8 @@
 """The files of each program, as its documentation and its own code have them."""
 
 import ast
-import asyncio
 import hashlib
 import json
-import pickle
 import re
 import shutil
 import sqlite3
@@ -26,7 +24,7 @@ import memory_actors
 from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.integrations.mem0 import AsyncMemory
 from memory_actors.interchange import ImportReport, adding, files, import_from, plan_import
-from memory_actors.interchange.sources import chroma, langgraph, mem0, zep
+from memory_actors.interchange.sources import chroma, langgraph, zep
 
 pytestmark = pytest.mark.anyio
 
@@ -75,16 +73,6 @@ async def test_mem0_as_json(imported, tmp_path: Path) -> None:
     assert got.report.notes == ()
 
 
-async def test_mem0_as_a_store(imported, tmp_path: Path) -> None:
-    got = await imported("mem0", foreign.mem0_store(tmp_path))
-    (tea,), (rome,) = got.users["ada"], got.users["bob"]
-    assert (tea.content, tea.occurred_at) == ("likes tea", WHEN)
-    assert tea.metadata == {
-        "mood": "good", "mem0_id": "p0", "user_id": "ada", "created_at": AT
-    }  # fmt: skip
-    assert (rome.content, rome.session_id) == ("lives in Rome", "r1")
-
-
 UUID = "6d20fe15-73c6-4608-97ad-dd8da786a19f"
 
 
@@ -109,9 +97,7 @@ async def test_a_memory_of_mem0_that_changed_is_another_one(store, tmp_path: Pat
     async with store() as memory:
         for text in ("likes tea", "likes green tea", "likes green tea"):
             write_json(path, [foreign.mem0_record(UUID, text, "ada")])
-            dry = await import_from(memory, "mem0", path, dry_run=True)
             report = await import_from(memory, "mem0", path)
-            assert (dry.added, dry.unchanged) == (report.added, report.unchanged)
         assert (report.added, report.unchanged, report.left_out) == (0, 1, 0)
         assert (await memory.user("ada").get(UUID)).content == "likes tea"
         assert len(await memory.user("ada").list_memories()) == 2
@@ -122,79 +108,6 @@ async def test_expired_memories_of_mem0_are_left_behind(imported, tmp_path: Path
     other = foreign.mem0_record("2", "holds", "ada", expiration_date="2999-01-01")
     got = await imported("mem0", write_json(tmp_path / "x.json", [one, other]))
     assert got.texts("ada") == ["holds"]
-
-
-class Evil:
-    def __reduce__(self) -> Any:
-        return (print, ("called",))
-
-
-@pytest.mark.parametrize(
-    "blob",
-    [
-        foreign.point("1", {"data": "x"}, of=b"os\nsystem"),
-        pickle.dumps(Evil()),
-        foreign.point("1", {"data": "x", "deep": Evil()}),
-        foreign.point("1", [1]),
-        b"\x80\x04",
-        b"",
-        b"cos\nsystem\n(S'echo called'\ntR.",
-        b"\x80\x04r\xff\xff\xff\x7f.",
-        None,
-        5,
-    ],
-)
-async def test_a_pickle_that_is_no_point_is_left_out(
-    imported, tmp_path: Path, capfd: Any, blob: Any
-) -> None:
-    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
-    with sqlite3.connect(path) as database:
-        database.execute("INSERT INTO points VALUES ('evil', ?)", (blob,))
-    got = await imported("mem0", tmp_path)
-    assert (got.report.added, got.report.left_out) == (2, 1)
-    assert "called" not in "".join(capfd.readouterr())
-
-
-def nested(leaf: Any, make: Any, depth: int) -> Any:
-    """Return a value of a few parts that looks like 2**depth of them."""
-    for _ in range(depth):
-        leaf = make((leaf, leaf))
-    return leaf
-
-
-def hashing(opcodes: bytes) -> bytes:
-    """Return a point whose payload comes of opcodes, with a nested tuple of 2**60 on the stack."""
-    key = b"K\x01K\x01\x86" + b"2\x86" * 60
-    head = b"\x80\x04cqdrant_client.http.models.models\nPointStruct\n)\x81}X\x07\x00\x00\x00payload"
-    return head + opcodes.replace(b"KEY", key) + b"sb."
-
-
-HOSTILE_POINTS = {
-    "an id of shared lists": foreign.point(nested("x", list, 40), {"data": "x"}),
-    "a name of shared tuples": hashing(b"}KEYK\x01s"),
-    "names of shared tuples": hashing(b"}(KEYK\x01u"),
-    "a name of shared tuples in a dict": hashing(b"(KEYK\x01d"),
-    "a set of shared tuples": hashing(b"\x8f(KEY\x90"),
-    "a frozen set of shared tuples": hashing(b"(KEY\x91"),
-    "room for 1 TiB": b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".",
-    "one long text in many places": foreign.point(
-        "1", {"data": "x", "user_id": "ada", "many": ["a" * 1_000_000] * 50_000}
-    ),
-}  # fmt: skip
-
-
-def test_hostile_points_take_neither_endless_time_nor_memory(tmp_path: Path) -> None:
-    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
-    with closing(sqlite3.connect(path)) as database, database:
-        database.executemany("INSERT INTO points VALUES (?, ?)", HOSTILE_POINTS.items())
-    code = (
-        "import asyncio, resource; from memory_actors.interchange import plan_import; "
-        "resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30)); "
-        f"plan = asyncio.run(plan_import('mem0', {str(tmp_path)!r})); "
-        "print(plan.records, asyncio.run(plan.report()).left_out)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
-    assert list(map(int, done.stdout.split())) == [2, len(HOSTILE_POINTS)]
 
 
 # --- databases
@@ -237,17 +150,16 @@ async def test_a_changed_item_of_langgraph_is_the_same_document(store, tmp_path:
         await import_from(memory, "langgraph", path, user_id="me")
         with sqlite3.connect(path) as database:
             database.execute("UPDATE store SET value = '{\"city\": \"Porto\"}' WHERE key = 'k2'")
-        dry = await import_from(memory, "langgraph", path, user_id="me", dry_run=True)
         real = await import_from(memory, "langgraph", path, user_id="me")
-        assert (dry.added, dry.unchanged) == (real.added, real.unchanged) == (1, 1)
+        assert (real.added, real.unchanged) == (1, 1)
         documents = await memory.user("me").documents.find("langgraph/memories.bob")
     assert [one.value for one in documents] == [{"city": "Porto"}]
 
 
-@pytest.mark.parametrize("program", ["langgraph", "chroma", "mem0"])
+@pytest.mark.parametrize("program", ["langgraph", "chroma"])
 async def test_a_database_is_left_as_it_is(tmp_path: Path, program: str) -> None:
     """Reading makes no file beside it, and changes no byte; also where nothing may be written."""
-    write = {"langgraph": foreign.langgraph, "chroma": foreign.chroma, "mem0": foreign.mem0_store}
+    write = {"langgraph": foreign.langgraph, "chroma": foreign.chroma}
     path = write[program](tmp_path)
     before = {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()}
     await plan_import(program, path)
@@ -318,7 +230,6 @@ async def test_rows_are_bounded_by_the_size_of_their_file(
     [
         (foreign.chroma, (chroma.COLLECTIONS, chroma.RECORDS)),
         (foreign.langgraph, (langgraph.ITEMS, langgraph.ITEMS_WITHOUT_END)),
-        (foreign.mem0_store, (mem0.POINTS,)),
     ],
 )
 def test_no_query_stores_rows_before_they_are_counted(
@@ -372,21 +283,6 @@ async def test_a_join_of_many_equal_rows_has_each_record_once(imported, tmp_path
         database.execute("DROP TABLE segments")
         database.execute("CREATE TABLE segments AS SELECT m.* FROM more m, more, more n")
     assert (await imported("chroma", path)).report.added == 3
-
-
-def test_many_points_of_many_empty_lists_take_little_memory(tmp_path: Path) -> None:
-    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
-    blob = b"\x80\x04" + b"]\x94" * 1_000_000
-    with closing(sqlite3.connect(path)) as database, database:
-        for number in range(5):
-            database.execute("INSERT INTO points VALUES (?, ?)", (f"evil {number}", blob))
-    tracemalloc.start()
-    try:
-        plan = asyncio.run(plan_import("mem0", path))
-        assert tracemalloc.get_traced_memory()[1] < 60_000_000
-    finally:
-        tracemalloc.stop()
-    assert (plan.records, asyncio.run(plan.report()).left_out) == (2, 5)
 
 
 def test_nothing_is_unpickled() -> None:
@@ -452,9 +348,8 @@ async def test_a_renamed_node_of_zep(store, tmp_path: Path) -> None:
     async with store() as memory:
         for more in ({}, {"labels": ["Entity", "Person"], "summary": "has a dog"}):
             write_json(path, {"nodes": [node | more]})
-            dry = await import_from(memory, "zep", path, user_id="me", dry_run=True)
             real = await import_from(memory, "zep", path, user_id="me")
-            assert (dry.added, real.added, real.left_out) == (1, 1, 0)
+            assert (real.added, real.left_out) == (1, 0)
         assert (await memory.user("me").entities.get("Ada")).observations == (
             "likes tea", "has a dog"
         )  # fmt: skip

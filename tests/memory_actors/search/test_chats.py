@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.changed_facts import ASIDES, CHANGES, REMARKS, Told
 
 from memory_actors import Item, MemorySystem, UserMemory
 from memory_actors.kinds.passages import (
@@ -288,6 +289,39 @@ async def test_the_newer_turn_is_before_the_older_one_when_the_present_is_asked(
     for old, new, question in changes:
         found = await contents(user, question, 8)
         assert found.index(new) < found.index(old), question
+
+
+async def told_later(memory, name: str, told: Told) -> list[tuple[int, int]]:
+    """Tell an assistant facts, and later ones; return the places of each pair for its question."""
+    user, at, items = memory.user(name), START, []
+    for side in (0, 1):
+        for n, fact in enumerate(told):
+            at += timedelta(days=2)
+            aside = ASIDES[n % len(ASIDES)]
+            turns = [("user", fact[side]), ("assistant", "Got it, thanks for telling me!")]
+            turns += [("user", aside), ("assistant", "Sure, happy to help with that.")]
+            for minute, (role, text) in enumerate(turns):
+                session, when = f"{side} {n}", at + timedelta(minutes=minute)
+                items.append(Item(content=text, role=role, session_id=session, occurred_at=when))
+    await user.add_many(items, on_duplicate="keep")
+    places = []
+    for older, newer, question in told:
+        found = [*await contents(user, question, 10), newer, older]
+        places.append((found.index(older), found.index(newer)))
+    return places
+
+
+async def test_a_change_in_other_words_is_before_what_it_replaces_in_a_chat(memory) -> None:
+    places = [
+        place for n, told in enumerate(CHANGES) for place in await told_later(memory, f"{n}", told)
+    ]
+    assert sum(newer < older for older, newer in places) >= 36
+
+
+async def test_most_later_remarks_do_not_hide_the_answer(memory) -> None:
+    places = await told_later(memory, "remarks", REMARKS)
+    assert all(older < 3 for older, _ in places), places
+    assert sum(older == 0 for older, _ in places) >= 6
 
 
 async def test_the_older_turn_is_before_the_newer_one_when_the_past_is_asked(memory) -> None:

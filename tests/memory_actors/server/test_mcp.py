@@ -169,7 +169,6 @@ def test_the_first_request_sets_the_tier_of_the_key(service: Service) -> None:
 async def test_other_sets_of_tools_have_their_own_address(service: Service) -> None:
     async with client(service, service.alice, "/mcp/graph") as graph:
         assert "create_entities" in [tool.name for tool in (await graph.list_tools()).tools]
-        assert graph.server_capabilities.resources.subscribe is False
     async with client(service, service.alice, "/mcp/files") as files:
         assert "view" in [tool.name for tool in (await files.list_tools()).tools]
     problem(opened(service, service.alice, "/mcp/other"), 404, "not-found")

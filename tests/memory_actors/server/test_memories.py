@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from memory_actors.api.user import UserMemory
-from memory_actors.server.bodies import AddMemory, Search
+from memory_actors.server.bodies import body_of
 from tests.memory_actors.server.helpers import Service, problem
 
 Ask = Callable[..., httpx.Response]
@@ -63,9 +63,9 @@ def test_the_search_body_has_every_parameter_of_retrieve() -> None:
     def parameters(method: Any) -> set[str]:
         return set(inspect.signature(method).parameters) - {"self"}
 
-    assert set(Search.__struct_fields__) == parameters(UserMemory.retrieve)
+    assert set(body_of("retrieve").__struct_fields__) == parameters(UserMemory.retrieve)
     says = {*parameters(UserMemory.add), *parameters(UserMemory.from_source)}
-    assert set(AddMemory.__struct_fields__) == says
+    assert set(body_of("add").__struct_fields__) == says
 
 
 @pytest.mark.parametrize(

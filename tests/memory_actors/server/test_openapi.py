@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from memory_actors.server import KeyStore, create_app
-from memory_actors.server.bodies import AddMemory, Compress, Search, UpdateMemory
+from memory_actors.server.bodies import body_of
 from tests.memory_actors.server.helpers import Service
 
 APP = create_app(None, KeyStore("nowhere")).routes  # type: ignore[arg-type]
@@ -76,10 +76,10 @@ def test_every_route_but_health_says_that_it_needs_a_key() -> None:
 @pytest.mark.parametrize(
     ("path", "method", "body"),
     [
-        ("/v1/users/{user_id}/memories", "post", AddMemory),
-        ("/v1/users/{user_id}/memories/search", "post", Search),
-        ("/v1/users/{user_id}/memories/{memory_id}", "patch", UpdateMemory),
-        ("/admin/compress/run", "post", Compress),
+        ("/v1/users/{user_id}/memories", "post", body_of("add")),
+        ("/v1/users/{user_id}/memories/search", "post", body_of("retrieve")),
+        ("/v1/users/{user_id}/memories/{memory_id}", "patch", body_of("update")),
+        ("/admin/compress/run", "post", body_of("system.compact")),
     ],
 )
 def test_the_examples_of_bodies_are_what_the_routes_take(path, method, body) -> None:

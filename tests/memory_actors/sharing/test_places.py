@@ -16,6 +16,7 @@ from memory_actors import (
     LogUnavailable,
     MemorySystem,
     Settings,
+    copy_store,
 )
 from memory_actors.api.parts import StoreParts
 from memory_actors.cli import main
@@ -75,7 +76,7 @@ async def test_no_directory_of_a_log_has_the_name_of_a_url(
             await memory.backup("mysql://host/backup")
         await memory.backup("backup")
     with pytest.raises(LogUnavailable, match="a mysql URL is no directory"):
-        await MemorySystem.restore_backup("backup", "mysql://host/db")
+        copy_store("backup", "mysql://host/db")
     assert {path.name for path in tmp_path.iterdir()} == {"memory", "backup"}
 
 

@@ -25,6 +25,7 @@ from memory_actors import (
     InvalidInputError,
     SystemClosedError,
     WrongLoopError,
+    copy_store,
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.operations import OPERATIONS, OWNERS
@@ -35,7 +36,7 @@ from memory_actors.sync.blocking import CLASSES, blocking_class
 
 ROOT = Path(__file__).parents[3]
 WRITTEN = 40
-BY_HAND = {"system.close", "system.import_events", "system.restore_backup", "working.get"}
+BY_HAND = {"system.close", "working.get"}
 """Methods that clients have in their own way, with docstrings of their own."""
 
 
@@ -169,7 +170,7 @@ def test_a_function_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:
 def test_a_backup_is_restored_without_a_system(memory: MemorySystem, tmp_path: Path) -> None:
     memory.user("ada").add("likes tea")
     memory.backup(tmp_path / "backup")
-    MemorySystem.restore_backup(tmp_path / "backup", tmp_path / "restored")
+    copy_store(tmp_path / "backup", tmp_path / "restored")
     with MemorySystem.open(tmp_path / "restored", embedder=FakeEmbedder()) as restored:
         assert restored.user("ada").count() == 1
 
@@ -281,8 +282,6 @@ def test_every_method_shows_the_docstring_and_the_types_of_the_async_one() -> No
         method = getattr(kind, operation.method.__name__)
         assert inspect.getdoc(method), name
         assert name in BY_HAND or inspect.getdoc(method) == operation.doc, name
-        if name in ("system.import_events", "system.restore_backup"):
-            continue
         ours, theirs = inspect.signature(method), inspect.signature(operation.method)
         named = [one for one in ours.parameters if one not in ("self", "cls")]
         assert named == [one for one in theirs.parameters if one not in ("self", "cls")], name

@@ -81,7 +81,7 @@ async def both() -> AsyncIterator[Both]:
             async def whose(_context: Context) -> UserMemory:
                 return memory.user(running.user_id)
 
-            server = new_server(whose, ["graph"], watched=False)
+            server = new_server(whose, ["graph"])
             async with Client(reference) as theirs, Client(server) as ours:
                 running = Both(theirs, ours, file)
                 yield running

@@ -32,7 +32,7 @@ def serve(memory: MemorySystem) -> Serve:
         async def whose(context: Context) -> UserMemory:
             return user or memory.user("ada", agent_id=agent_of(context))
 
-        server = new_server(whose, tool_sets or ("memory",), watched=True)
+        server = new_server(whose, tool_sets or ("memory",))
         async with Client(server, **client) as connected:
             yield connected
 

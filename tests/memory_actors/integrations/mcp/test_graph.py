@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import anyio
 import pytest
 from suites.npm.differences import DIFFERENCES
 from suites.npm.reference import both, compare, ordered
@@ -225,23 +224,6 @@ async def test_what_others_have_deleted_already_is_deleted(serve, memory: Memory
         await client.call_tool("create_entities", {"entities": [ANN]})
         gone = {"deletions": [{"entityName": "Ann", "observations": ["likes tea"]}]}
         assert not (await client.call_tool("delete_observations", gone)).is_error
-
-
-@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
-async def test_subscribers_are_told_of_changes(serve) -> None:
-    told = anyio.Event()
-
-    async def hear(message: Any) -> None:
-        if type(message).__name__ == "ResourceUpdatedNotification":
-            told.set()
-
-    async with serve("graph", mode="legacy", message_handler=hear) as client:
-        await client.subscribe_resource("memory://knowledge-graph")
-        await client.call_tool("read_graph", {})
-        assert not told.is_set()
-        await client.call_tool("create_entities", {"entities": [ANN]})
-        with anyio.fail_after(5):
-            await told.wait()
 
 
 # --- beside the reference

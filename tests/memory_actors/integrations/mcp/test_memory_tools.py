@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import MCPError
 from support.fakes import FakeEmbedder
 
 from memory_actors import InvalidInputError, MemorySystem, Settings, UserMemory
@@ -353,24 +352,6 @@ async def test_a_cancelled_call_leaves_all_or_nothing(serve, memory, mode: str) 
         counts.add(await user.count())
         await anyio.sleep(0.01)
     assert counts <= {0, 40}
-
-
-# --- resources and prompts
-
-
-async def test_memories_are_resources(serve, memory) -> None:
-    receipt = await memory.user("ada").add("Ann likes tea")
-    async with serve() as client:
-        (listed,) = (await client.list_resources()).resources
-        newest = json.loads((await client.read_resource(listed.uri)).contents[0].text)
-        (template,) = (await client.list_resource_templates()).resource_templates
-        uri = template.uri_template.replace("{memory_id}", receipt.memory_id)
-        one = json.loads((await client.read_resource(uri)).contents[0].text)
-        with pytest.raises(MCPError, match="Resource not found") as refused:
-            await client.read_resource("memory://memories/mem_none")
-    assert newest == [one]
-    assert one["content"] == "Ann likes tea"
-    assert refused.value.error.data == {"uri": "memory://memories/mem_none"}
 
 
 async def test_what_waits_is_reviewed_with_tools_of_their_own(serve, tmp_path: Path) -> None:

@@ -147,7 +147,6 @@ BAD = (
     ("tools/call", {"name": "remember", "arguments": []}),
     ("tools/call", {"name": "x" * 100_000}),
     ("resources/read", {"uri": "file:///etc/passwd"}),
-    ("prompts/get", {"name": "recall_context", "arguments": {"topic": 1}}),
     ("no/such/method", {}),
 )
 

@@ -1,4 +1,4 @@
-"""Moving a store from its directory to a database: the same memory, opened there."""
+"""Copying a store from its directory to a database: the same memory, opened there."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from support.fakes import FakeEmbedder
 from support.postgres import fresh_url
 
 from eventlog import EncryptionMismatch, LogLocked
-from memory_actors import Item, MemorySystem, NotFoundError, Settings, move_store
+from memory_actors import Item, MemorySystem, NotFoundError, Settings, copy_store
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.cli import App, main
 from memory_actors.server import settings_of
@@ -51,16 +51,16 @@ async def filled(directory: Path) -> tuple[str, str]:
     return token, added.memory_id
 
 
-async def test_a_moved_store_is_the_same_memory(tmp_path, url):
+async def test_a_copied_store_is_the_same_memory(tmp_path, url):
     directory = tmp_path / "memory"
     token, memory_id = await filled(directory)
     async with opened(directory) as memory:
         before = await told(memory, memory_id)
         heads = await memory.heads()
 
-    done = await _moved(directory, url)
+    done = await _copied(directory, url)
 
-    assert done.events == heads.position
+    assert done.position == heads.position
     assert found_in_database(url, "user:eve", "Eve is") == set()
     async with opened(url) as memory:
         assert (await memory.verify(against=heads)).ok
@@ -75,8 +75,8 @@ async def test_a_moved_store_is_the_same_memory(tmp_path, url):
         assert await memory.user("eve").count() == 0
 
 
-async def _moved(directory: Path, url: str) -> Any:
-    return await anyio.to_thread.run_sync(move_store, directory, url)
+async def _copied(directory: Path, url: str) -> Any:
+    return await anyio.to_thread.run_sync(copy_store, directory, url)
 
 
 async def told(memory: MemorySystem, memory_id: str) -> dict[str, Any]:
@@ -96,39 +96,41 @@ async def told(memory: MemorySystem, memory_id: str) -> dict[str, Any]:
     }
 
 
-async def test_what_cannot_be_moved_is_refused(tmp_path, url):
+async def test_what_cannot_be_copied_is_refused(tmp_path, url):
     with pytest.raises(NotFoundError, match="no store in the directory"):
-        await _moved(tmp_path / "none", url)
+        await _copied(tmp_path / "none", url)
     assert not (tmp_path / "none").exists()
     async with opened(tmp_path / "open") as memory:
         await memory.user("ada").add("Ada rows")
         with pytest.raises(LogLocked):
-            await _moved(tmp_path / "open", url)
+            await _copied(tmp_path / "open", url)
     async with opened(tmp_path / "secret", encrypt=True) as memory:
         await memory.user("ada").add("Ada rows")
     with pytest.raises(EncryptionMismatch, match="a database has no file of keys"):
-        await _moved(tmp_path / "secret", url)
+        await _copied(tmp_path / "secret", url)
 
 
-def moved(*arguments: str) -> Result:
+def copied(*arguments: str) -> Result:
     app = App(embedder=FakeEmbedder())
-    return CliRunner().invoke(main, ["move", *arguments], obj=app)
+    return CliRunner().invoke(main, ["copy", *arguments], obj=app)
 
 
-def test_the_command_moves_and_says_so(tmp_path, url):
+def test_the_command_copies_and_says_so(tmp_path, url):
     directory = str(tmp_path / "memory")
     added = ["--data", directory, "add", "Ada rows", "--user", "ada"]
     assert CliRunner().invoke(main, added, obj=App(embedder=FakeEmbedder())).exit_code == 0
 
-    result = moved(directory, url)
+    result = copied(directory, url)
     assert result.exit_code == 0, result.output
-    assert f"are at {url}, verified" in result.stdout.replace("\n", "")
-    again = moved(directory, url, "--json")
-    assert (again.exit_code, json.loads(again.stdout)["streams"]) == (0, 1)
+    assert f"are in {url}, verified" in result.stdout.replace("\n", "")
+    again = copied(directory, url)
+    assert (again.exit_code, "there is a store in schema" in again.stderr) == (1, True)
     listed = ["--data", url, "list", "--user", "ada", "--json"]
     there = CliRunner().invoke(main, listed, obj=App(embedder=FakeEmbedder()))
     assert [one["content"] for one in json.loads(there.stdout)] == ["Ada rows"]
 
 
-def test_the_command_wants_the_url_of_a_database(tmp_path):
-    assert moved(str(tmp_path / "memory"), "/elsewhere").exit_code == 2
+def test_the_command_refuses_other_urls_and_what_is_no_store(tmp_path):
+    for places in ((tmp_path / "none", "/elsewhere"), (tmp_path, "mysql://host/db")):
+        assert copied(*map(str, places)).exit_code == 1
+    assert not list(tmp_path.iterdir())
