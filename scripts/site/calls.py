@@ -160,14 +160,12 @@ async def of_the_system(memory: MemorySystem, directory: Path) -> None:
     heads = await memory.heads()
     totals = await memory.usage()
     await memory.switch_model("default")  # or "multilingual"
-    saved = await memory.backup(directory / "backup")
+    await memory.backup(directory / "backup")
     await memory.user("bob").add("Bob likes coffee")
-    await memory.export_since(saved.position, directory / "since")
     await memory.purge("https://example.org", dry_run=True)
     await memory.erase("bob")
     await memory.close()
     await MemorySystem.restore_backup(directory / "backup", directory / "restored")
-    await MemorySystem.import_events(directory / "since", directory / "restored")
 
 
 async def every_call(directory: Path) -> None:
