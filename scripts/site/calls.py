@@ -165,7 +165,6 @@ async def of_the_system(memory: MemorySystem, directory: Path) -> None:
     await memory.purge("https://example.org", dry_run=True)
     await memory.erase("bob")
     await memory.close()
-    await MemorySystem.restore_backup(directory / "backup", directory / "restored")
 
 
 async def every_call(directory: Path) -> None:
