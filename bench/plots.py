@@ -128,7 +128,7 @@ def cost_dots(
             if spent is not None:
                 one.plot(spent, reached[label], "o", markersize=5)
                 one.annotate(
-                    label, (spent, reached[label]), xytext=(6, 3 if number % 2 else -9),
+                    label, (spent, reached[label]), xytext=(6, -9 if number % 2 else 3),
                     textcoords="offset points", fontsize=8,
                 )  # fmt: skip
         one.set_xscale("log")
