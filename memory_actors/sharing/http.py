@@ -33,7 +33,7 @@ from memory_actors.base.on import On
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
-from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered
+from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, Problem
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.generated_routes import OFFERED, PROBLEMS
 from memory_actors.sharing.invocations import arguments
@@ -79,19 +79,6 @@ class Answer(NamedTuple):
     content: bytes
 
 
-class ProblemDetails(msgspec.Struct):
-    """The fields of problem details that are read."""
-
-    detail: str
-    type: str = ""
-    instance: str = ""
-    kind: str | None = None
-    used: int | None = None
-    limit: int | None = None
-    unit: str | None = None
-    tier: str | None = None
-
-
 class JobReply(msgspec.Struct):
     """The fields of a run of compaction that are read."""
 
@@ -99,7 +86,7 @@ class JobReply(msgspec.Struct):
     state: str
     progress: CompactionProgress | None = None
     report: CompactionReport | None = None
-    error: ProblemDetails | None = None
+    error: Problem | None = None
 
 
 class HttpCaller:
@@ -231,7 +218,7 @@ class HttpCaller:
         if 200 <= answer.status_code < 300:
             return answer
         try:
-            problem = msgspec.json.decode(answer.content, type=ProblemDetails)
+            problem = msgspec.json.decode(answer.content, type=Problem)
         except msgspec.MsgspecError:
             raise self._no_server(answer) from None
         raise _error(problem)
@@ -385,17 +372,17 @@ def _in_query(said: dict[str, object]) -> Iterator[tuple[str, str]]:
 # --- answers and errors
 
 
-def _error(problem: ProblemDetails) -> BaseException:
+def _error(problem: Problem) -> BaseException:
     name = problem.type.removeprefix(TYPE_PREFIX)
     if name in ("unauthorized", "forbidden"):
         return AccessDeniedError(problem.detail)
     if name in ("content-too-large", "method-not-allowed"):
         return InvalidInputError(problem.detail)
-    kind = PROBLEMS.get(name, UnavailableError)
+    kind, detail = PROBLEMS.get(name, UnavailableError), problem.detail
     if name == "internal-error":
-        problem.detail += f" ({problem.instance})"
+        detail += f" ({problem.instance})"
     fields = ("kind", "used", "limit", "unit", "tier") if name == "quota-exceeded" else ()
-    return error_named(kind, problem.detail, {each: getattr(problem, each) for each in fields})
+    return error_named(kind, detail, {each: getattr(problem, each) for each in fields})
 
 
 def _retry_after_s(answer: Answer) -> float:
