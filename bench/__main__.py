@@ -365,6 +365,16 @@ def peers(path: Path, drawn: Path | None, options: Options, **asked: Any) -> Any
     return run(path, Asked(**asked), options, drawn)
 
 
+@main.command()
+@click.option("--page", type=FILE, default="docs/comparison.md", show_default=True)
+@click.option("--plot", "drawn", type=click.Path(path_type=Path), default="docs/pictures")
+def pictures(page: Path, drawn: Path) -> None:
+    """Draw the published table of systems, as PNG and SVG: recall, its costs, times."""
+    from bench.plots import published
+
+    click.echo("\n".join(map(str, published(page, drawn))))
+
+
 @measurement(runs=1)
 @several("--sizes", (1_000, 10_000, 100_000), 100, "Rows; give it once for each.")
 @click.option("--queries", default=200, show_default=True, type=click.IntRange(1))

@@ -25,8 +25,8 @@ SIZES = ((1100, "light"), (1440, "light"), (1440, "dark"), (390, "light"), (390,
 WALKS = 8
 QUESTION = "What is the name of Maya's dog?"
 SHOWS = {
-    "overview": "Room for all users",
-    "review": "Nothing waits for a review.",
+    "overview": "Limits of all users",
+    "review": "No memory waits for a review.",
     "conversations": "18 turns",
     "prompt": "The next best, which were left out",
     "context": "Has a dog called Biscuit",
@@ -107,7 +107,7 @@ def _use(view: str, page: Page) -> None:
         expect(rows.first).to_contain_text("Maya — ")
         expect(page.locator(".graph .relation")).to_have_text("lives in")
     elif view == "compaction":
-        page.get_by_role("button", name="Look, change nothing").click()
+        page.get_by_role("button", name="Preview").click()
         expect(page.locator(".tag", has_text="would be compressed").first).to_be_visible()
     else:
         page.get_by_role("button", name="Verify the log").click()
