@@ -270,7 +270,7 @@ def dashboard() -> None:
     help="Rows are the sentences of a set of `recall`, and mixtures of them.",
 )  # fmt: skip
 def crossover() -> None:
-    """Find the number of rows from which signs beat a scan, and a graph beats signs."""
+    """Find the number of rows from which sketches beat a scan, and a graph beats them."""
 
 
 @measurement(runs=1)

@@ -47,19 +47,29 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the cha
 
 
 def carried_out(
-    app: App, changes: Sequence["Change"], unchanged: str, *, dry_run: bool, yes: bool
-) -> list[str] | None:
-    """Show changes of somebody's configuration, ask, and make them.
+    app: App, title: str, changes: Sequence["Change"], *, dry_run: bool, yes: bool
+) -> bool:
+    """Show changes of somebody's configuration, ask, and make them; say whether they are in force.
 
-    Return the failures that are left to the user; None: nothing was changed.
+    `title` names what is configured.
     """
+    due = [change for change in changes if not change.is_none]
+    shown = [change.diff for change in due]
     if not app.json:
-        say("\n".join(change.diff for change in changes) or unchanged)
-    if dry_run or not changes:
-        return None
-    if not yes and not app.json:
-        click.confirm("Do this?", abort=True)
-    return [failure for change in changes for failure in change.write()]
+        say("\n".join(shown) or f"{title} is so already.")
+    written, failures = bool(due) and not dry_run, list[str]()
+    if written:
+        if not yes and not app.json:
+            click.confirm("Do this?", abort=True)
+        failures = [failure for change in due for failure in change.write()]
+    if app.json:
+        told = {"changes": shown, "written": written, "failures": failures}
+        print_json({"configured": title, **told})
+    elif written:
+        for failure in failures:
+            note(failure, "yellow")
+        note(f"{title}: done.")
+    return written or not (due or dry_run)
 
 
 def place_in_configuration(app: App) -> str:
@@ -157,7 +167,7 @@ def install(
     change = clients.installing(
         client, clients.config_path(client, directory), command, replace=replace
     )
-    if _carried_out(app, change, dry_run, yes, "Installed"):
+    if carried_out(app, str(change.path), [change], dry_run=dry_run, yes=yes):
         ensure_model(app)
         if not app.json:
             note(f"The memory is in {app.shown}.")
@@ -172,20 +182,7 @@ def install(
 def uninstall(app: App, /, client: str, project: bool, dry_run: bool, yes: bool) -> None:
     """Undo `install`: show the change to the configuration of CLIENT, then write it."""
     change = clients.removing(client, clients.config_path(client, Path.cwd() if project else None))
-    _carried_out(app, change, dry_run, yes, "Uninstalled")
-
-
-def _carried_out(
-    app: App, change: clients.ConfigurationChange, dry_run: bool, yes: bool, what: str
-) -> bool:
-    """Show a change, ask, and make it; say whether it is in force."""
-    changes, unchanged = [] if change.is_none else [change], f"{change.path} is so already."
-    is_written = carried_out(app, changes, unchanged, dry_run=dry_run, yes=yes) is not None
-    if app.json:
-        print_json({"path": str(change.path), "diff": change.diff, "written": is_written})
-    elif is_written:
-        note(f"{what}: {change.path}")
-    return is_written or (change.is_none and not dry_run)
+    carried_out(app, str(change.path), [change], dry_run=dry_run, yes=yes)
 
 
 def _command(

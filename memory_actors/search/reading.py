@@ -16,9 +16,11 @@ from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import AnyRecorded, OnDropped, to_datetime
 from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
-from memory_actors.kinds.kind import Events, Found, Row, is_summary, last_true_us
+from memory_actors.kinds.kind import Found
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld
+from memory_actors.kinds.rows import Row, is_summary, last_true_us
 from memory_actors.kinds.structured import DocumentRow, value_of
 
 OPTIONAL = tuple(field.name for field in msgspec.structs.fields(Memory) if not field.required)

@@ -27,9 +27,9 @@ from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.base.tokens import most
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Found, Kind, Row
-from memory_actors.kinds.passages import Passage, index_of, shown, version_of
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.kind import Found, Kind
+from memory_actors.kinds.passages import Passage, index_of, shown, spoken, version_of
+from memory_actors.kinds.rows import Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery
 from memory_actors.search.choosing import (

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from memory_actors.base.errors import InvalidInputError, MissingExtraError, UnavailableError
 from memory_actors.base.key_files import known_key_file
+from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import OpenAISummarizer
 from memory_actors.integrations.coding_agents.capturing import HostSession, capture
@@ -48,11 +49,11 @@ async def _work(event: HookEvent, command: HookCommand, project: Project) -> str
 
 async def _done(event: HookEvent, command: HookCommand, project: Project) -> str:
     async with AsyncExitStack() as stack:
-        if command.team:  # the host waits, but at the end of a turn or a session
-            shared = connected(command.team, patient=event.moment in ("turn", "end"))
+        if command.team:
+            waits = event.moment in ("turn", "end")  # the host does not
+            memory = await stack.enter_async_context(connected(command.team, patient=waits))
         else:
-            shared = _opened(command.data)
-        memory = await stack.enter_async_context(shared)
+            memory = await stack.enter_async_context(_opened(command.data))
         if event.moment not in RECALLING:
             await _captured(event, project, memory)
             return ""
@@ -97,7 +98,7 @@ def _model() -> OpenAISummarizer | None:
         return None
 
 
-def _opened(place: str) -> Any:
+def _opened(place: str) -> Opening[MemorySystem]:
     if server_url(place) is not None or "://" in place:
         return open_or_join(place)
     keys = known_key_file(place, None)

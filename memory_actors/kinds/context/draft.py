@@ -17,8 +17,7 @@ from memory_actors.kinds.context.events import Event, Section
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
 from memory_actors.kinds.context.state import BlockRow, ContextState, archive, block, blocks
-from memory_actors.kinds.effects import Past
-from memory_actors.kinds.kind import Life
+from memory_actors.kinds.past import Life, Past
 from memory_actors.kinds.rows import derived
 
 BLANK_LINE = "\n\n"

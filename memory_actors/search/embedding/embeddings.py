@@ -20,7 +20,7 @@ import numpy.typing as npt
 from eventlog import EventLogError
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError
-from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.kinds.passages import RECIPE, text_digest
 from memory_actors.search.dot_products import Bytes, Coded, coded, coded_units, units_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, codebook_of
 from memory_actors.search.embedding.rows import Numbers, Owner

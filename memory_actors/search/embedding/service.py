@@ -17,7 +17,7 @@ from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.base.steps import here, step
 from memory_actors.base.validation import CONTENT_BYTES_MAX
-from memory_actors.kinds.phrasing import composed, text_digest
+from memory_actors.kinds.passages import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.default import DefaultEmbedder, JoinedEmbedder, general_texts
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX, InFlight, Outcome

@@ -63,9 +63,7 @@ _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
 _TOKENS: Final = 1 << 16
-FEW_TOKENS_MAX: Final = 4_096
-"""Different tokens of all memories: as pairs they take 25 KB; of more, a column of 256 KB does."""
-CHANGES_MAX: Final = 512  # of few tokens, before they are put together with the others: 50 us
+CHANGES_MAX: Final = 512  # tokens, before they are put together with the others: 0.2 ms
 _ROW_BYTES: Final = 18
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
@@ -87,8 +85,8 @@ class SavedTokens(msgspec.Struct, frozen=True):
     """uint16, each once a memory."""
 
 
-class _Few(NamedTuple):
-    """The number of memories that have each of a few tokens."""
+class _Counted(NamedTuple):
+    """The number of memories that have each token."""
 
     ids: TokenIds
     """In order."""
@@ -98,57 +96,36 @@ class _Few(NamedTuple):
 
 
 class _Frequencies:
-    """The number of memories that have each token: of few tokens as pairs, of many in a column."""
+    """The number of memories that have each token. A column of all tokens would take 256 KB."""
 
     def __init__(self, token_ids: TokenIds):
-        self._few: _Few | None = None
-        self._many: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self._take(*np.unique(token_ids, return_counts=True))
+        ids, counts = np.unique(token_ids, return_counts=True)
+        self._counted = _Counted(ids, counts.astype(np.int32), {})
 
     @property
     def size_bytes(self) -> int:
-        if self._few is None:
-            return self._many.nbytes
-        ids, counts, since = self._few
+        ids, counts, since = self._counted
         return ids.nbytes + counts.nbytes + _FREQUENCY_BYTES * len(since)
 
     def count(self, token_ids: TokenIds, change: int) -> None:
-        """Count different tokens of a memory that came or went."""
-        if self._few is None:
-            self._many[token_ids] += change
-            return
-        ids, counts, since = self._few
+        """Count different tokens of a memory that came or went. Another thread may look."""
+        ids, counts, since = self._counted
         for token in token_ids.tolist():
             since[token] = since.get(token, 0) + change
         if len(since) > CHANGES_MAX:
-            found = self._column(ids, counts)
+            found = np.bincount(ids, counts, _TOKENS).astype(np.int32)
             found[np.fromiter(since, np.int64)] += np.fromiter(since.values(), np.int32)
             every = np.flatnonzero(found > 0)
-            self._take(every.astype(np.uint16), found[every])
+            self._counted = _Counted(every.astype(np.uint16), found[every], {})
 
     def of(self, token_ids: TokenIds) -> npt.NDArray[np.int64]:
         """Return the number of memories that have each of these; from any thread."""
-        few = self._few
-        if few is None:
-            return self._many[token_ids].astype(np.int64)
-        ids, counts, since = few
+        ids, counts, since = self._counted
         changes = np.array([since.get(token, 0) for token in token_ids.tolist()], np.int64)
         if not len(ids):
             return changes
         places = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
         return np.where(ids[places] == token_ids, counts[places], 0) + changes
-
-    def _take(self, ids: TokenIds, counts: npt.NDArray[np.integer]) -> None:
-        """Let these be the counts. Another thread may look meanwhile."""
-        if len(ids) > FEW_TOKENS_MAX:
-            self._many, self._few = self._column(ids, counts), None
-        else:
-            self._few = _Few(ids, counts.astype(np.int32), {})
-
-    def _column(self, ids: TokenIds, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        column = zeros(_TOKENS, np.int32)
-        column[ids] = counts
-        return column
 
 
 class LateIndex:

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from memory_actors.kinds.kind import Kind, Row
-from memory_actors.kinds.passages import Passage
-from memory_actors.kinds.phrasing import REPLYING, USER
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.passages import REPLYING, USER, Passage
+from memory_actors.kinds.rows import Row
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 from memory_actors.search.indexes.dense import DenseIndex
@@ -48,6 +48,8 @@ class Held(NamedTuple):
     """The share of them that somebody said."""
     words: float
     """The mean number of words in a statement, stop words left out."""
+    speakers: list[int]
+    """The numbers of those who said several passages: a name in front of one may be a heading."""
 
 
 ASKING: Final = 0.5  # of a text that is a question: from here on it states nothing
@@ -89,6 +91,7 @@ class Parts(NamedTuple):
         replies = alive & columns.said & traits.are_of(REPLYING, columns.speakers)
         users = alive & columns.said & traits.are_of((USER,), columns.speakers)
         stated = alive & ~replies & (columns.asks < ASKING)
+        spoken = np.bincount(columns.speakers[self.rows.alive[: self.size]] + 1)
         count, said = max(int(stated.sum()), 1), int((stated & columns.said).sum())
         of_users, answers = int((stated & users).sum()), int(replies.sum())
         answered = min(1.0, 2 * answers / max(answers + int(users.sum()), 1))
@@ -98,6 +101,7 @@ class Parts(NamedTuple):
             people=(said - of_users) / count,
             said=said / count,
             words=float(self.words.chains.links.lengths[: self.size][stated].sum()) / count,
+            speakers=np.flatnonzero(spoken[1:] > 1).tolist(),
         )
 
     def put(
@@ -119,7 +123,6 @@ class Parts(NamedTuple):
         """Remove a passage from each."""
         row = self.rows.remove(label)
         if row is not None:
-            self.traits.drop(row)
             self.words.remove(row)
             self.late.remove(row)
             self.dense.resample(label)

@@ -20,7 +20,8 @@ import numpy as np
 
 from eventlog import EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.rows import Row
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.files import of_kind

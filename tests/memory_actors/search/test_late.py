@@ -281,7 +281,6 @@ def test_a_memory_is_found_while_all_is_made_anew():
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60), st.sampled_from([5, 99]))
 def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(late, "FEW_TOKENS_MAX", 20)
         patch.setattr(late, "CHANGES_MAX", changes_max)
         patch.setattr(late, "SEGMENT_BYTES", 300)
         index, living = LateIndex(Labels()), {}
