@@ -31,7 +31,7 @@ PLATFORMS = {
     ("darwin", "x86_64"): (),
     ("darwin", "arm64"): (),
 }
-"""Where it can be compiled, and the flags that others have not."""
+"""The flags of each platform, besides `FLAGS`."""
 
 
 class CompileC(BuildHookInterface[Any]):

@@ -2,7 +2,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Where there is no intrinsic, compilers make vectors of the loops: of NEON on ARM. */
+/* Without intrinsics, compilers make vectors of the loops: with NEON on ARM. */
 #ifdef __x86_64__
 #include <immintrin.h>
 #define AVX512_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
