@@ -10,7 +10,6 @@ from memory_actors.kinds.entity import (
     OBSERVATIONS_BYTES_MAX,
     OBSERVATIONS_MAX,
     DeleteEntity,
-    DeleteRelationship,
     EndRelationship,
     RemoveObservation,
     UpdateEntity,
@@ -103,13 +102,10 @@ def test_an_update_of_the_metadata_keeps_the_observations() -> None:
     assert (len(row.observations), row.metadata) == (1, {"a": 1})
 
 
-def test_each_command_deletes_what_it_is_for() -> None:
-    """A relationship is deleted by either command, and an entity by one."""
+def test_a_relationship_is_deleted_as_an_entity_is() -> None:
     given = people(related("r", "ann", "knows", "bob"))
-    for command in (DeleteEntity, DeleteRelationship):
-        assert given.when(command(now_us=1, memory_id="r")) == [RelationshipDeleted(memory_id="r")]
-    with pytest.raises(NotFoundError):
-        given.when(DeleteRelationship(now_us=1, memory_id="ann"))
+    delete = DeleteEntity(now_us=1, memory_id="r")
+    assert given.when(delete) == [RelationshipDeleted(memory_id="r")]
 
 
 def test_what_is_missing_cannot_be_changed() -> None:
