@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
 from inspect import Parameter, signature
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
@@ -225,12 +225,14 @@ class HttpCaller:
 
     async def _sent(self, request: HttpRequest) -> Answer:
         """Send a request, again where that is safe, and return the last answer."""
+        until_s = monotonic() + self._timeout_s
         for pause_s in PAUSES_S:
             try:
                 answer = await self._sent_once(request)
             except UnavailableError as error:
                 unsent = isinstance(error.__cause__, self._unsent)
-                if isinstance(error, DeadlineExceededError) or not (unsent or request.repeatable):
+                late = isinstance(error, DeadlineExceededError) or monotonic() >= until_s
+                if late or not (unsent or request.repeatable):
                     raise
             else:
                 if answer.status_code not in COME_AGAIN or not request.repeatable:
