@@ -41,7 +41,6 @@ TINY: Mapping[str, Sequence[str]] = {
     "replay": ("--events", "300"),
     "memory": ("--sizes", "30", "--sizes", "60", "--calls", "2", "--without-model"),
     "users": ("--users", "12", "--memories", "5", "--calls", "10"),
-    "fill": ("--marks", "10", "--marks", "20", "--calls", "2", "--users", "2"),
     "enterprise": ("--memories", "60", "--calls", "2"),
     "crossover": ("--sizes", "60", "--sizes", "400", "--queries", "4"),
     "locomo": ("LOCOMO", "--embedder", "hashed"),
@@ -57,7 +56,6 @@ TINY: Mapping[str, Sequence[str]] = {
                   "--calls", "3"),
     "peers": ("LOCOMO", "--embedder", "hashed", "--memories", "60", "--calls", "2", "--rounds",
               "1", "--only", "memory-actors"),
-    "vectors": ("--sizes", "100", "--queries", "5"),
     "redaction": (),
     "supersedes": ("SET", "--embedder", "hashed"),
     "hooks": ("--calls", "1", "--memories", "3", "--day", "1"),
@@ -124,7 +122,7 @@ def test_a_measurement_fills_its_tables_and_leaves_nothing(
 
 def test_every_measurement_is_tried() -> None:
     elsewhere = {"cluster", "faults", "house", "kill", "longmemeval", "mutants", "recall", "scale"}
-    by_hand = {"dashboard", "encryption", "learn", "nodes", "postgres", "quota", "sync"}
+    by_hand = {"learn", "nodes", "postgres", "quota", "sync"}
     assert set(main.commands) - elsewhere - by_hand == set(TINY)
 
 
