@@ -19,6 +19,7 @@ from memory_actors.base.reports import QUOTED, Context, ContextPart
 from memory_actors.base.tokens import TokenCounter, most
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 from memory_actors.kinds.passages import spoken
+from memory_actors.kinds.rows import derived
 from memory_actors.search.choosing import Folding
 from memory_actors.search.indexes.words import words
 from memory_actors.search.query import asked_until_us, asks_of_past
@@ -106,18 +107,8 @@ def _held(ask: Ask, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _part(memory: Memory, source: str) -> ContextPart:
-    part = ContextPart(
-        source=source,
-        memory_id=memory.memory_id,
-        text=memory.content,
-        occurred_at=memory.occurred_at,
-        origins=memory.origins,
-        trust=memory.trust,
-    )
-    if not isinstance(memory, Hit):
-        return part
-    own = ("score", "scope", "superseded_by", "held_until")
-    return replace(part, text=memory.passage, **{name: getattr(memory, name) for name in own})
+    text = memory.passage if isinstance(memory, Hit) else memory.content
+    return derived(ContextPart, memory, source=source, text=text)
 
 
 def _fitting(wanted: Sequence[_Said], counter: TokenCounter, ask: Ask) -> list[ContextPart]:

@@ -159,7 +159,8 @@ class CompactedDraft(Draft[R]):
         return (*super().fields(), self.summaries)
 
     def _count(self, row: R, sign: int) -> None:
-        super()._count(row, sign)
+        self.size_bytes += sign * row.size_bytes
+        self.stored_bytes += sign * row.stored_bytes
         if row.original_count:
             self.summaries = self.summaries.counted(row, sign)
 
@@ -273,7 +274,6 @@ class CompactedBase(BaseKind[S, R]):
         """Return the decision function for each command type."""
         return {
             **super().decisions(),
-            self.UPDATE: self._update,
             self.COMPRESS: self._compress,
             self.UNDO: self._undo,
             self.ADD_SUMMARY: self._add_summary,

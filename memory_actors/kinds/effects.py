@@ -156,6 +156,12 @@ def says(event: object, memory_id: str) -> bool:
     return own or field_naming(event, memory_id) is not None
 
 
+def text_bytes(event: object) -> int | None:
+    """Return the bytes of an event's text, which decide whether it is stored compressed."""
+    known: int | None = getattr(event, "text_bytes", getattr(event, "size_bytes", None))
+    return known
+
+
 def verb_of(tag: str) -> str:
     """Return the last part of a tag: the word for what happened."""
     return tag.rpartition(".")[2]

@@ -21,7 +21,7 @@ from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded, MemoryRow
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
-from memory_actors.kinds.rows import is_summary
+from memory_actors.kinds.rows import derived, is_summary
 from memory_actors.kinds.tombstones import MARK
 
 _NONE: object = object()
@@ -134,13 +134,7 @@ def extract(command: Extract, state: LongTerm, provenance: Provenance, limits: L
         done = _changes(outcome, proposed, state, limits)
         events, state = [*events, *done], _after(state, done)
         outcomes.append(_in_truth(outcome, proposed, done))
-    said = Extracted(
-        extraction_id=command.extraction_id,
-        extractor=command.extractor,
-        message_ids=command.message_ids,
-        outcomes=tuple(outcomes),
-    )
-    return [*events, said]
+    return [*events, derived(Extracted, command, outcomes=tuple(outcomes))]
 
 
 def _waiting(outcome: Outcome) -> Outcome:

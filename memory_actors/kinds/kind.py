@@ -31,7 +31,7 @@ from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.commands import Command, Delete, Restore, Update
+from memory_actors.kinds.commands import Command, Delete, Restore
 from memory_actors.kinds.effects import (
     BEGINS,
     DECLARED,
@@ -159,15 +159,12 @@ class Bound(NamedTuple):
     """The thing that is limited: memories, bytes, …"""
     limit: str
     """The name of the limit."""
+    unit: str = "count"
+    """count or bytes."""
     evicts: bool = False
     """True: what is too much leaves by itself."""
     noun: str = ""
-    """What errors call one of them, if not as the quota."""
-
-    @property
-    def unit(self) -> str:
-        """The unit: count or bytes."""
-        return "bytes" if self.quota == "bytes" else "count"
+    """The word for it in errors, if that is not the quota."""
 
 
 class Sized(Protocol):
@@ -213,7 +210,7 @@ class BaseKind(Part[K], Generic[K, R]):
     MISSING: ClassVar[str] = "it was never there, or it was deleted"
     """Why a memory may not be there, for errors."""
     BOUNDS: ClassVar[tuple[Bound, ...]]
-    """Its limits: that of the number of its memories first, that of their bytes last."""
+    """Its limits. `make_room` takes that of the number of memories first, that of bytes last."""
     DRAFT: ClassVar[type[Draft[Any]]] = Draft
     """The class of its states while they change."""
     DELETED: ClassVar[type[Event]]
@@ -222,7 +219,7 @@ class BaseKind(Part[K], Generic[K, R]):
     """The event by which memories make room."""
     UPDATED: ClassVar[type[Any]]
     """The event of an update: an `Updated`, or with a value in place of the content."""
-    UPDATE: ClassVar[type[Update]]
+    UPDATE: ClassVar[type[Any]]
     DELETE: ClassVar[type[Delete]]
     RESTORE: ClassVar[type[Restore] | None] = None
     """None: nothing is kept that could come back."""
@@ -287,7 +284,7 @@ class BaseKind(Part[K], Generic[K, R]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        found: dict[type[Command], Decide] = {self.DELETE: self._delete}
+        found: dict[type[Command], Decide] = {self.DELETE: self._delete, self.UPDATE: self._update}
         return found if self.RESTORE is None else {**found, self.RESTORE: self._bring_back}
 
     def living(self, state: K, memory_id: str) -> R:
@@ -304,14 +301,14 @@ class BaseKind(Part[K], Generic[K, R]):
         """Return the memory that a value was put into which it has already; None for other adds."""
         return None
 
-    def _delete(self, command: Delete, state: K, _limits: Limits) -> Decision:
+    def _delete(self, command: Any, state: K, _limits: Limits) -> Decision:
         return self.deleted(self.living(state, command.memory_id), state)
 
     def deleted(self, row: R, _state: K) -> Decision:
         """Return the events that take a memory away."""
         return [derived(self.DELETED, row)]
 
-    def _update(self, command: Update, state: K, limits: Limits) -> Decision:
+    def _update(self, command: Any, state: K, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         reworded = command.content is not None and not self.is_said(command, row)
         if reworded:
@@ -341,8 +338,10 @@ class BaseKind(Part[K], Generic[K, R]):
     def quotas(self, state: K, limits: Limits, whose: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of this session or agent, or of the fullest one."""
         return [
-            QuotaUse(one.quota, one.unit, used, getattr(limits, one.limit), one.evicts)
-            for one, used in zip(self.BOUNDS, self.used(state, whose), strict=True)
+            QuotaUse(quota, unit, used, getattr(limits, limit), evicts)
+            for (quota, limit, unit, evicts, _), used in zip(
+                self.BOUNDS, self.used(state, whose), strict=True
+            )
         ]
 
     def make_room(
@@ -361,12 +360,13 @@ class BaseKind(Part[K], Generic[K, R]):
         :raises QuotaExceededError: there is no room, and none can or may be made.
         """
         need = list(asked)
-        need[0] -= len(instead_of)
-        need[-1] -= sum([one.size_bytes for one in instead_of])
+        if instead_of:
+            need[0] -= len(instead_of)
+            need[-1] -= sum([one.size_bytes for one in instead_of])
         used = self.used(state, None)
         lacking = [
-            max(0, used[n] + more - getattr(limits, self.BOUNDS[n].limit)) if more > 0 else 0
-            for n, more in enumerate(need)
+            over if more > 0 and (over := held + more - getattr(limits, bound.limit)) > 0 else 0
+            for bound, held, more in zip(self.BOUNDS, used, need, strict=True)
         ]
         if not any(lacking):
             return []

@@ -165,7 +165,7 @@ class Purging:
         self._limits = limits
         self._events: list[Event] = []
         self._told: defaultdict[str, list[Any]] = defaultdict(list)
-        """What became of memories: by fields of `SourcePurged`, each id with its kind or alone."""
+        """Results by field of `SourcePurged`: ids of memories, with their kinds or alone."""
         self._left: dict[str, Origins] = {}
 
     def decided(self) -> Decision:

@@ -194,7 +194,7 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
     UPDATE, DELETE, DELETED = UpdateMessage, DeleteMessage, MessageDeleted
     BOUNDS = (
         Bound("messages", "short_term_messages", evicts=True),
-        Bound("bytes", "short_term_bytes", evicts=True),
+        Bound("bytes", "short_term_bytes", "bytes", evicts=True),
         Bound("sessions", "short_term_sessions", evicts=True),
     )
     DRAFT = _SessionsDraft
@@ -250,7 +250,7 @@ class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {**super().decisions(), AddMessage: self._add, UpdateMessage: self._update}
+        return {**super().decisions(), AddMessage: self._add}
 
     def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Decision:
         """Turn a command into events, before which the sessions go that have expired.

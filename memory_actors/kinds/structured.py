@@ -189,7 +189,7 @@ class StructuredKind(BaseKind[Structured, DocumentRow]):
     UPDATE, DELETE, RESTORE = UpdateDocument, DeleteDocument, RestoreDocuments
     UPDATED, DELETED, PRUNED = DocumentUpdated, DocumentDeleted, DocumentsPruned
     place = attrgetter("collection", "key")
-    BOUNDS = (Bound("documents", "documents"), Bound("bytes", "structured_bytes"))
+    BOUNDS = (Bound("documents", "documents"), Bound("bytes", "structured_bytes", "bytes"))
     Dump = rows_dump("StructuredDump", DocumentRow, "pruned")
     registry = registry
     initial = Structured()
@@ -223,7 +223,6 @@ class StructuredKind(BaseKind[Structured, DocumentRow]):
         return {
             **super().decisions(),
             PutDocument: self._put,
-            UpdateDocument: self._update,
         }
 
     def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Decision:

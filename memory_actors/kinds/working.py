@@ -129,7 +129,7 @@ class WorkingKind(BaseKind[Working, EntryRow]):
     NOUN = "working memory"
     MISSING = "never there, deleted or evicted"
     UPDATE, DELETE, DELETED = UpdateKey, DeleteKey, KeyDeleted
-    BOUNDS = (Bound("keys", "working_keys"), Bound("bytes", "working_bytes", evicts=True))
+    BOUNDS = (Bound("keys", "working_keys"), Bound("bytes", "working_bytes", "bytes", evicts=True))
     Dump = rows_dump("WorkingDump", EntryRow, "evicted")
     registry = registry
     initial = Working()
@@ -153,7 +153,7 @@ class WorkingKind(BaseKind[Working, EntryRow]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {SetKey: self._set, UpdateKey: self._update_key, DeleteKey: self._delete_key}
+        return {**super().decisions(), SetKey: self._set}
 
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Decision:
         entry = command.entry
@@ -193,7 +193,7 @@ class WorkingKind(BaseKind[Working, EntryRow]):
             size -= evicted[-1].size_bytes
         return evicted
 
-    def _update_key(self, command: UpdateKey, state: Working, limits: Limits) -> Decision:
+    def _update(self, command: UpdateKey, state: Working, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         value = row.value if command.content is None else command.content
         entry = KeySet(
@@ -206,7 +206,7 @@ class WorkingKind(BaseKind[Working, EntryRow]):
         put = SetKey(now_us=command.now_us, entry=entry, least_recent=command.least_recent)
         return self._set(put, state, limits)
 
-    def _delete_key(self, command: DeleteKey, state: Working, _limits: Limits) -> Decision:
+    def _delete(self, command: DeleteKey, state: Working, _limits: Limits) -> Decision:
         if not command.key:
             return self.deleted(self.living(state, command.memory_id), state)
         row = self.named(state, command.key)

@@ -14,16 +14,14 @@ from eventlog import EventLog, EventRegistry, EventStore, Keys, SettingStore, sy
 from eventlog.files.log_directory import ClosedLog, finish_restore
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.base.settings import Settings
+from memory_actors.kinds.effects import text_bytes
 from memory_actors.kinds.user_state import PARTS
 from memory_actors.users import recalls
 
 
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
-    # The length of an event's text decides whether it is stored compressed.
-    registry = EventRegistry(
-        text_bytes=lambda event: getattr(event, "text_bytes", getattr(event, "size_bytes", None))
-    )
+    registry = EventRegistry(text_bytes=text_bytes)
     for one in (recalls.registry, *(part.registry for part in PARTS)):
         registry.include(one)
     return registry

@@ -50,6 +50,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import RECALL_PREFIX, key_owner
+from memory_actors.kinds.rows import derived
 from memory_actors.users.holds import holds_of
 
 KEY_FILE, SETTING = "recall.key", "recall key"
@@ -220,14 +221,13 @@ class RecallAudit:
             ):
                 found.append(recorded)
         return [
-            Recall(
+            derived(
+                Recall,
+                one.data,
                 position=one.position,
                 at=one.recorded_at,
-                query=one.data.query,
-                memory_ids=one.data.memory_ids,
                 agent_id=one.meta.get("agent_id"),
                 session_id=one.meta.get("session_id"),
-                hashed=one.data.hashed,
             )
             for one in reversed(found)
         ]

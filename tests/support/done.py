@@ -60,10 +60,7 @@ def check_refused(decided: Decided) -> None:
     change = getattr(decided.command, "change", decided.command)
     if isinstance(decided.command, Delete | episodic.UpdateEpisode | AddStep | FinishEpisode):
         about = getattr(change, "step", getattr(change, "end", change))
-        kind, row = living(now).get(getattr(about, "memory_id", ""), (None, None))
-        if isinstance(decided.command, entity.DeleteRelationship):
-            assert not isinstance(row, entity.RelationshipRow)
-            return  # an entity has an id of the kind, too, and is none
+        kind, _ = living(now).get(getattr(about, "memory_id", ""), (None, None))
         assert kind is None or not isinstance(decided.command, kind.COMMANDS)
 
 

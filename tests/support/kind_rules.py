@@ -346,7 +346,7 @@ class EntityRules(UserRules):
     @rule(number=ANY)
     def deletes_a_relationship(self, number: int) -> None:
         memory_id = self.relationship(number)
-        self.ask(entity.DeleteRelationship(now_us=self.now_us, memory_id=memory_id))
+        self.ask(entity.DeleteEntity(now_us=self.now_us, memory_id=memory_id))
 
     def entity(self, number: int) -> entity.EntityRow | None:
         held = self.deciding.state.entity.rows

@@ -806,16 +806,16 @@ export interface components {
         };
         /** CompressionStats */
         CompressionStats: {
-            summaries: number;
-            originals: number;
             bytes_before: number;
             bytes_after: number;
-            bytes_saved: number;
-            compression_ratio: number;
+            summaries: number;
+            originals: number;
             failed_clusters: number;
             runs: number;
             last_run_at: string | null;
             schedule: string | null;
+            bytes_saved: number;
+            compression_ratio: number;
         };
         /** Context */
         Context: {

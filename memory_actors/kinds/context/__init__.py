@@ -34,7 +34,6 @@ from memory_actors.kinds.context.events import (
     DocumentSynced,
     EntriesPinned,
     EntriesTouched,
-    Event,
 )
 from memory_actors.kinds.context.markdown import check_entry, entry_raw, entry_text, reworded
 from memory_actors.kinds.context.sizes import NAME, check_document
@@ -49,7 +48,7 @@ from memory_actors.kinds.context.state import (
     everything,
     text,
 )
-from memory_actors.kinds.effects import Decision
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.kind import Bound, Decide, Nature, Tally
 from memory_actors.kinds.passages import Passage, label, text_digest
 from memory_actors.kinds.past import Events, TaintedPast
@@ -67,9 +66,10 @@ class ContextKind(ContextDocuments):
     BOUNDS = (
         Bound("entries", "context_entries"),
         Bound("documents", "context_documents"),
-        Bound("bytes", "context_bytes"),
+        Bound("bytes", "context_bytes", "bytes"),
     )
-    DELETE, RESTORE = commands.DeleteEntry, commands.RestoreEntries
+    UPDATE, DELETE = commands.EditEntry, commands.DeleteEntry
+    RESTORE = commands.RestoreEntries
     DELETED = BlockRemoved
 
     # --- decide
@@ -80,7 +80,6 @@ class ContextKind(ContextDocuments):
             **super().decisions(),
             commands.ChangeDocument: self._change,
             commands.AddEntry: self._add,
-            commands.EditEntry: self._edit,
             commands.ImportBlock: self._import,
             commands.TouchEntries: self._touch,
             commands.PinEntries: self._pin,
@@ -144,7 +143,7 @@ class ContextKind(ContextDocuments):
             command, command.document, draft.events, state, limits, keep=command.memory_id
         )
 
-    def _edit(self, command: commands.EditEntry, state: ContextState, limits: Limits) -> Decision:
+    def _update(self, command: commands.EditEntry, state: ContextState, limits: Limits) -> Decision:
         row = self.living(state, command.memory_id)
         metadata = None if same_json(command.metadata, row.metadata) else command.metadata
         raw = None

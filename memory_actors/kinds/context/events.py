@@ -1,7 +1,5 @@
 """Events of context documents. One event a block, so that each has its own history."""
 
-from typing import TypeAlias
-
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
@@ -170,19 +168,3 @@ class EntriesArchived(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[ArchivedEntry, ...]
     cause: str
     """asked, or room: to make room for what was written with it."""
-
-
-Event: TypeAlias = (
-    DocumentCreated
-    | DocumentRenamed
-    | ContextDocumentDeleted
-    | DocumentSynced
-    | BlockInserted
-    | BlockRestored
-    | BlockImported
-    | BlockEdited
-    | Deleted
-    | EntriesTouched
-    | EntriesPinned
-    | EntriesArchived
-)

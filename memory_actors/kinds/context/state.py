@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from eventlog.core.records import AnyRecorded
 from memory_actors.kinds.context import events
-from memory_actors.kinds.context.events import ArchivedEntry, Event, Section, registry
+from memory_actors.kinds.context.events import ArchivedEntry, Section, registry
 from memory_actors.kinds.context.markdown import render
-from memory_actors.kinds.effects import Deleted
+from memory_actors.kinds.effects import Deleted, Event
 from memory_actors.kinds.kind import BaseKind, rows_dump
 from memory_actors.kinds.rows import Draft, Keyed, Place, Row, derived, new_row, reworded
 

@@ -35,7 +35,6 @@ from memory_actors.kinds.entity.events import (
 )
 from memory_actors.kinds.entity.graph import RelationshipRow, name_key, touching
 from memory_actors.kinds.entity.relationships import (
-    DeleteRelationship,
     EndRelationship,
     Relate,
     RelationshipDecisions,
@@ -118,12 +117,10 @@ class EntityKind(RelationshipDecisions):
         return {
             **super().decisions(),
             AddEntity: self._add,
-            UpdateEntity: self._update,
             RemoveObservation: self._remove_observation,
             Relate: self._relate,
             EndRelationship: self._end,
             UpdateRelationship: self._update_relationship,
-            DeleteRelationship: self._delete_relationship,
             RestoreEntities: self._restore,
         }
 

@@ -17,11 +17,10 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain, refuse_id
+from memory_actors.kinds.commands import Add, Command, Update, is_known, plain, refuse_id
 from memory_actors.kinds.effects import Decision, Pruned
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
-    RelationshipDeleted,
     RelationshipEnded,
     RelationshipUpdated,
 )
@@ -59,7 +58,6 @@ class EndRelationship(Command, frozen=True, kw_only=True):
 
 
 UpdateRelationship = plain(Update, "UpdateRelationship")
-DeleteRelationship = plain(Delete, "DeleteRelationship")
 
 
 # --- decide
@@ -126,11 +124,6 @@ class RelationshipDecisions(EntityRows):
             return [] if updated is None else [updated]
         self.make_room(state, limits, 0, 0, command.size_bytes, instead_of=[row])
         return [_with_fact(updated, row, command, updated.content, state)]
-
-    def _delete_relationship(self, command: Delete, state: Entities, _limits: Limits) -> Decision:
-        """Delete a relationship."""
-        row = state.graph.living("relationship", command.memory_id)
-        return [RelationshipDeleted(memory_id=row.memory_id)]
 
 
 def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:

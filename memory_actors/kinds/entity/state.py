@@ -130,7 +130,7 @@ class EntityRows(BaseKind[Entities, AnyRow]):
     BOUNDS = (
         Bound("entities", "entities", noun="memories"),
         Bound("relationships", "relationships"),
-        Bound("bytes", "entity_bytes"),
+        Bound("bytes", "entity_bytes", "bytes"),
     )
     PRUNED = EntitiesPruned
     DRAFT = EntitiesDraft
@@ -201,27 +201,18 @@ class EntityRows(BaseKind[Entities, AnyRow]):
         return len(state.rows), len(graph.rows), state.size_bytes + graph.size_bytes
 
     def oldest_relationships(
-        self,
-        state: Entities,
-        _entities: int,
-        relationships: int,
-        size_bytes: int,
-        keep: str | None = None,
+        self, state: Entities, *lacking: int, keep: str | None = None
     ) -> tuple[str, ...] | None:
-        """Return the oldest relationships, without the one to keep."""
-        held = state.graph.rows
+        """Return the oldest relationships that make up for what lacks, without the one to keep."""
+        (_, relationships, size_bytes), held = lacking, state.graph.rows
         rows = (row for row in held.values() if row.memory_id != keep)
         return oldest(rows, len(held), relationships, size_bytes)
 
     def oldest_entities(
-        self,
-        state: Entities,
-        entities: int,
-        _relationships: int,
-        size_bytes: int,
-        keep: str | None = None,
+        self, state: Entities, *lacking: int, keep: str | None = None
     ) -> tuple[str, ...] | None:
         """Return the oldest entities, without the one to keep, and then their relationships."""
+        entities, _, size_bytes = lacking
         pinned = (row for row in state.graph.rows.values() if row.pinned)
         kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
         rows = state.rows.items()

@@ -116,7 +116,7 @@ class EpisodicKind(EpisodeRows):
     DELETED, PRUNED, UNDONE = EpisodeDeleted, EpisodesPruned, EpisodeCompactionUndone
     UPDATED = EpisodeUpdated
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
-    BOUNDS = (Bound("episodes", "episodes"), Bound("bytes", "episodic_bytes"))
+    BOUNDS = (Bound("episodes", "episodes"), Bound("bytes", "episodic_bytes", "bytes"))
     """The number is that of each agent."""
     registry = registry
 

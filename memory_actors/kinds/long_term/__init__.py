@@ -130,7 +130,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     DELETED, PRUNED, UNDONE = MemoryDeleted, MemoriesPruned, CompactionUndone
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
-    BOUNDS = (Bound("memories", "long_term_memories"), Bound("bytes", "long_term_bytes"))
+    BOUNDS = (Bound("memories", "long_term_memories"), Bound("bytes", "long_term_bytes", "bytes"))
     Dump = LongTermDump
     registry = registry
     initial = LongTerm()

@@ -77,8 +77,6 @@ Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 class SavedTokens(msgspec.Struct, frozen=True):
     """The word pieces of each memory, at one moment."""
 
-    labels: bytes
-    """int64 a memory."""
     ends: bytes
     """int64 a memory: where its stretch of `token_ids` ends."""
     token_ids: bytes
@@ -174,21 +172,16 @@ class LateIndex:
 
         :raises ValueError: its columns do not fit each other, or the rows.
         """
-        places = rows.rows_of_all(np.frombuffer(saved.labels, np.int64))
-        ends = np.frombuffer(saved.ends, np.int64)
+        sizes = np.asarray(np.diff(np.frombuffer(saved.ends, np.int64), prepend=0), np.int64)
         token_ids = np.frombuffer(saved.token_ids, np.uint16).copy()
-        ordered = (np.diff(places, prepend=NONE) > 0).all()
-        if len(ends) != len(places) or ends[-1:].sum() != len(token_ids) or not ordered:
+        if not (len(sizes) == rows.count and sizes.sum() == len(token_ids) and (sizes >= 0).all()):
             raise ValueError("the tokens of an index do not fit each other: build it anew")
-        sizes = np.zeros(rows.count, np.int64)
-        sizes[places] = np.diff(ends, prepend=0)
         return cls(rows, fetch, codebook, sizes=sizes, token_ids=token_ids)
 
     def saved(self, kept: Rows) -> SavedTokens:
         """Return the tokens of living rows, to be written. Slow: for a thread."""
         sizes, token_ids = self._gathered(kept)
-        labels = self.rows.labels[kept]
-        return SavedTokens(labels.tobytes(), np.cumsum(sizes).tobytes(), token_ids.tobytes())
+        return SavedTokens(np.cumsum(sizes).tobytes(), token_ids.tobytes())
 
     def _gathered(self, rows: Rows) -> tuple[npt.NDArray[np.int64], TokenIds]:
         """Return how many different tokens rows have, and these."""
@@ -298,13 +291,9 @@ class LateIndex:
         self._places[rows] = self._last_segment << _PLACE_BITS | (start + tokens.starts)
         self._held_bytes += tokens.rows.nbytes
         while self._fetch is not None and self._held_bytes > self._bytes_max:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        """Drop the oldest segment of packed tokens; the index keeps their token ids."""
-        number = next(iter(self._segments))
-        self._places[self._places >> _PLACE_BITS == number] = NONE
-        self._held_bytes -= self._segments.pop(number).nbytes
+            oldest = next(iter(self._segments))  # its token ids remain
+            self._places[self._places >> _PLACE_BITS == oldest] = NONE
+            self._held_bytes -= self._segments.pop(oldest).nbytes
 
     def _held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
         """Yield the tokens of those rows that are held, and which of the rows those are."""

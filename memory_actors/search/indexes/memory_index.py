@@ -32,7 +32,6 @@ from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.kinds.rows import Row, is_summary
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.field_columns import FieldIndex
 from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.graph import Graph
@@ -278,17 +277,15 @@ class MemoryIndex:
         assert files is not None, "only an index with files has a graph"
         while (dense := self.dense).wants_graph:
             if dense.graph is None:
-                dense.graph = await self._read_graph(files, dense)
+                saved = await anyio.to_thread.run_sync(files.read_graph)
+                chains = [await self._chain_at(version_of(one.newest)) for one in saved]
+                ours = [one for one, at in zip(saved, chains, strict=True) if one.chain == at]
+                dense.graph = await anyio.to_thread.run_sync(
+                    Graph.restored, ours, dense.rows, dense.view()
+                )
             else:
                 await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
                 await self._write_graph(files, dense.graph)
-
-    async def _read_graph(self, files: IndexFiles, dense: DenseIndex) -> Graph:
-        """Return the graph of an index from its files; an empty one where they do not fit."""
-        saved = await anyio.to_thread.run_sync(files.read_graph)
-        chains = [await self._chain_at(version_of(one.newest)) for one in saved]
-        ours = [one for one, chain in zip(saved, chains, strict=True) if one.chain == chain]
-        return await anyio.to_thread.run_sync(Graph.restored, ours, dense.rows, dense.view())
 
     async def _write_graph(self, files: IndexFiles, graph: Graph) -> None:
         """Write the segments that have no file."""

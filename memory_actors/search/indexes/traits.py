@@ -6,7 +6,6 @@ appended, so a search in a thread may go on with the columns it took at its star
 """
 
 import re
-import zlib
 from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final, NamedTuple, Self
@@ -167,7 +166,7 @@ class SavedTraits(msgspec.Struct, frozen=True):
     named: tuple[bytes, bytes]
     """Sessions and speakers."""
     columns: bytes
-    """One behind another, compressed: most times are alike."""
+    """One behind another."""
     digests: bytes
 
 
@@ -208,7 +207,7 @@ class Traits:
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
         columns = columns._replace(owners=numbers.astype(np.int32))
-        data = zlib.compress(b"".join(column.tobytes() for column in columns[:-2]), 1)
+        data = b"".join(column.tobytes() for column in columns[:-2])
         return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
 
     @classmethod
@@ -220,10 +219,7 @@ class Traits:
         traits = cls(rows)
         traits.owners = Names.of_bytes(*saved.owners)
         traits._named = Names.of_bytes(*saved.named)
-        try:
-            data = zlib.decompress(saved.columns) + saved.digests
-        except zlib.error as error:
-            raise ValueError("the columns of traits are damaged: build them anew") from error
+        data = saved.columns + saved.digests
         start, columns = 0, []
         for kind in _COLUMNS[:-1]:  # numbers are kept beside the others, with their table
             columns.append(np.frombuffer(data, kind, rows.count, start).copy())

@@ -10,7 +10,6 @@ from memory_actors.kinds.entity import (
     OBSERVATIONS_BYTES_MAX,
     OBSERVATIONS_MAX,
     DeleteEntity,
-    DeleteRelationship,
     EndRelationship,
     RemoveObservation,
     UpdateEntity,
@@ -59,13 +58,10 @@ def test_the_observations_of_an_entity_fit_one_event() -> None:
 # --- change and delete
 
 
-def test_each_command_deletes_what_it_is_for() -> None:
-    """A relationship is deleted by either command, and an entity by one."""
+def test_a_relationship_is_deleted_as_an_entity_is() -> None:
     given = people(related("r", "ann", "knows", "bob"))
-    for command in (DeleteEntity, DeleteRelationship):
-        assert given.when(command(now_us=1, memory_id="r")) == [RelationshipDeleted(memory_id="r")]
-    with pytest.raises(NotFoundError):
-        given.when(DeleteRelationship(now_us=1, memory_id="ann"))
+    delete = DeleteEntity(now_us=1, memory_id="r")
+    assert given.when(delete) == [RelationshipDeleted(memory_id="r")]
 
 
 def test_what_is_missing_cannot_be_changed() -> None:

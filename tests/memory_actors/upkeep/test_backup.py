@@ -1,11 +1,9 @@
 """Backup and restore of all memories."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from support.canaries import found_in
 from support.compacting import SHORT, contents, with_a_past
@@ -22,31 +20,6 @@ async def told(memory: MemorySystem, user_id: str = "ada") -> list[Any]:
     user = memory.user(user_id)
     found = await user.retrieve("login", top_k=50)
     return [await contents(user), {hit.content for hit in found}, (await user.usage()).kinds]
-
-
-@pytest.mark.parametrize("empty", [False, True])
-async def test_an_opening_finishes_a_restore_that_died_before_its_last_rename(
-    open_memory: Any, tmp_path: Path, empty: bool
-) -> None:
-    """Also where a directory was made for the store since then, and nothing put into it."""
-    async with open_memory() as memory:
-        await memory.user("ada").add("of the backup")
-        await memory.backup(tmp_path / "backup")
-    code = (
-        "import os, sys; from eventlog.files import log_directory; "
-        "from memory_actors import copy_store; "
-        "log_directory.put_in_place = lambda *_: os._exit(9); "
-        "copy_store(sys.argv[1], sys.argv[2])"
-    )
-    places = str(tmp_path / "backup"), str(tmp_path / "memory")
-    died = await anyio.run_process([sys.executable, "-c", code, *places], check=False)
-    assert died.returncode == 9
-    assert not (tmp_path / "memory").exists()
-    if empty:
-        (tmp_path / "memory").mkdir()
-
-    async with open_memory() as memory:
-        assert [text for _, text in await contents(memory.user("ada"))] == ["of the backup"]
 
 
 @pytest.mark.parametrize("derived", [False, True])

@@ -87,7 +87,7 @@ def _use(view: str, page: Page) -> None:
     """Do what the view is for, and see what comes of it."""
     rows = page.get_by_role("listbox").get_by_role("option")
     if view in SHOWS:
-        expect(page.get_by_text(SHOWS[view])).to_be_visible()
+        expect(page.get_by_text(SHOWS[view]).first).to_be_visible()
     elif view == "users":
         expect(rows).to_have_count(2)
         expect(rows.first).to_contain_text(f"{148 + WALKS + len(ENTRIES)} memories")
