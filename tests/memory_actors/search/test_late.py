@@ -227,8 +227,13 @@ def scored(index: LateIndex) -> float:
 
 
 def test_a_memory_is_found_while_its_states_are_let_go():
-    index, segments, _ = watched(9_999)
-    segments.hook = index._let_go
+    index, segments, packed = watched(9_999)
+
+    def hold_more() -> None:
+        index._bytes_max = 0
+        index.hold([2], [packed[2]])
+
+    segments.hook = hold_more
     assert scored(index) > 0.85
     assert not segments
 
