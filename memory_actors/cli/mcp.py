@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -91,10 +92,18 @@ def place_in_configuration(app: App) -> str:
 @click.option(
     "--reads-project",
     is_flag=True,
-    help="Search the memory of the project in this directory, too, as hooks store it.",
+    help="Search the memory of the project in this directory, too, as hooks store it; mask what "
+    "they mask.",
 )
+@click.option("--team", metavar="URL", help="The server that has the memory of that project.")
 @click.pass_context
-def mcp(context: click.Context, /, tool_sets: tuple[str, ...], reads_project: bool) -> None:
+def mcp(
+    context: click.Context,
+    /,
+    tool_sets: tuple[str, ...],
+    reads_project: bool,
+    team: str | None,
+) -> None:
     """Serve the memory over MCP, on stdin and stdout: a client starts this by itself.
 
     Needs the extra `mcp`. Several may run on one directory. `install` tells a client of it. Without
@@ -107,12 +116,22 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...], reads_project: bo
 
     app = context.ensure_object(App)
     in_data_directory(app)
-    scopes = [*app.reads, *([project_of(".").user_id] if reads_project else [])]
+    its, scopes = dict[str, Any](), list(app.reads)
+    if reads_project:
+        from memory_actors.integrations.coding_agents.private import Cleaner
+        from memory_actors.integrations.coding_agents.team import WithProject
+
+        project = project_of(".")
+        its["masked"] = Cleaner(project.root).masked
+        if team is None:
+            scopes.append(project.user_id)
+        else:
+            its["beside"] = partial(WithProject, url=team, project_id=project.user_id)
 
     async def whole() -> None:
         async with opening(app, keeps=True) as memory:
             user_id = await chosen_user(app, memory)
-            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=scopes)
+            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=scopes, **its)
 
     run(whole)
 

@@ -8,6 +8,7 @@ key that several rows may share, as duplicates do.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
@@ -62,7 +63,6 @@ class _Base(Generic[R]):
         self.ends = np.frombuffer(packed.ends, np.uint32)
         self.keys = np.frombuffer(packed.keys, np.uint64)
         self.count = len(self.ends)
-        self._by_key = np.argsort(self.keys).astype(np.int32)
         starts = np.append(np.uint32(0), self.ends)[:-1]
         begins, ends = _ids_in(self._rows, starts + np.uint32(form.head_bytes))
         # One number of a view is an int; one of an array is an object, to be made an int of.
@@ -71,8 +71,14 @@ class _Base(Generic[R]):
 
     @property
     def size_bytes(self) -> int:
-        columns = (self._ends, self.keys, self._by_key, self._ids, self._id_ends)
-        return len(self._rows) + sum(column.nbytes for column in columns) + 4 * len(self._table)
+        columns = (self._ends, self.keys, self._ids, self._id_ends)
+        tables = 4 * (self.count + len(self._table))
+        return len(self._rows) + sum(column.nbytes for column in columns) + tables
+
+    @cached_property
+    def _by_key(self) -> npt.NDArray[np.int32]:
+        """The rows in the order of their keys: no search wants it."""
+        return np.argsort(self.keys).astype(np.int32)
 
     def start(self, number: int) -> int:
         return self._ends[number - 1] if number else 0
@@ -337,9 +343,9 @@ Offsets = npt.NDArray[np.uint32]
 
 def _ids_in(rows: bytes, at: Offsets) -> tuple[Offsets, Offsets]:
     """Return where strings of MessagePack that begin at some places have their letters."""
-    data = np.frombuffer(rows + b"\0\0\0", np.uint8)
-    tags, first, second = data[at], data[at + 1], data[at + 2].astype(np.uint32)
-    of_two = np.asarray(first, np.uint32) * 256 + second
+    data = np.frombuffer(rows, np.uint8)
+    tags, first, second = (data.take(at + place, mode="clip") for place in range(3))
+    of_two = first.astype(np.uint32) * 256 + second
     lengths = np.where(tags == _LENGTH_OF_BYTE, first, tags & _LETTERS_FEW).astype(np.uint32)
     lengths = np.where(tags == _LENGTH_OF_TWO, of_two, lengths)
     header = 1 + (tags == _LENGTH_OF_BYTE) + 2 * (tags == _LENGTH_OF_TWO)

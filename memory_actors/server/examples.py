@@ -8,8 +8,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from msgspec import inspect
 
-from memory_actors.server.problems import MEDIA_TYPE, Problem
-from memory_actors.sharing.declaration import TYPE_PREFIX
+from memory_actors.server.problems import MEDIA_TYPE
+from memory_actors.sharing.declaration import TYPE_PREFIX, Problem
 
 NAMED: Final[Mapping[str, object]] = {
     "user_id": "user_123",

@@ -1090,14 +1090,7 @@ export interface components {
             report?: {
                 [key: string]: unknown;
             } | null;
-            error?: components["schemas"]["JobError"] | null;
-        };
-        /** JobError */
-        JobError: {
-            type: string;
-            title: string;
-            detail: string;
-            instance: string;
+            error?: components["schemas"]["Problem"] | null;
         };
         /** KindUsage */
         KindUsage: {

@@ -185,9 +185,9 @@ def _plain(data: bytes, name: str, owner: Owner) -> bytes:
 
     :raises ValueError: its checksum or its key does not fit.
     """
-    scope = owner.scope()
-    whole = zlib.crc32(data[4:]).to_bytes(4, "big") == data[:4]
-    plain = scope.read(data[4:], name.encode()) if whole and scope is not None else None
+    scope, content = owner.scope(), data[4:]
+    whole = zlib.crc32(content).to_bytes(4, "big") == data[:4]
+    plain = scope.read(content, name.encode()) if whole and scope is not None else None
     if plain is None:
         raise ValueError("a file of an index is damaged, or its key has gone: build it anew")
     return plain

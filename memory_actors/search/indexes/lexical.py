@@ -398,10 +398,12 @@ class LexicalIndex:
         ):
             raise ValueError("the columns of a keyword index do not fit each other: build it anew")
         rows, kept = Labels(labels[alive]), np.flatnonzero(alive)
-        postings = Postings(rows, terms, ends, term_ids.astype(np.uint32), counts.copy())
+        postings = Postings(rows, terms, ends, term_ids.astype(np.uint32), counts)
         if len(kept) < len(labels):
             postings = postings.taken(kept, rows)
         place = np.append(np.cumsum(alive) - 1, NONE)  # [-1], the row before none, is none
-        lengths = np.diff(np.append(0, np.cumsum(counts, dtype=np.int64))[ends], prepend=0)
-        chains = Chains.of(rows, lengths[alive].astype(np.int32), place[before[alive]])
+        starts = ends - sizes  # one that is behind all counts has a place, too
+        lengths = np.add.reduceat(np.append(counts, np.uint8(0)), starts, dtype=np.int32)
+        lengths[sizes == 0] = 0
+        chains = Chains.of(rows, lengths[alive], place[before[alive]])
         return cls(chains, postings)
