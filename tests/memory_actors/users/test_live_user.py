@@ -109,6 +109,24 @@ async def test_a_snapshot_packs_what_is_held_while_memories_come_and_go(open_mem
         assert await memory.check_replay() == []
 
 
+async def test_a_snapshot_reads_no_text_that_is_being_added(open_memory, monkeypatch) -> None:
+    """The texts of an add that comes with a snapshot are indexed by the add alone."""
+    read = list[object]()
+    texts_of = memory_index.MemoryIndex._texts
+
+    async def counted(index: Any, labels: dict[bytes, int]) -> dict[bytes, str]:
+        read.append(labels)
+        return await texts_of(index, labels)
+
+    monkeypatch.setattr(live_user, "SNAPSHOT_EVERY_EVENTS", 5)
+    monkeypatch.setattr(memory_index.MemoryIndex, "_texts", counted)
+    async with open_memory() as memory:
+        await memory.user("ada").add_many([Item(content=f"fact {n}") for n in range(10)])
+        async with memory._services.runtime.use("user:ada") as live:
+            await live.indexes.indexed(user_state.KINDS)
+    assert read == []
+
+
 async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
     open_memory, tmp_path
 ) -> None:
