@@ -270,7 +270,7 @@ def dashboard() -> None:
     help="Rows are the sentences of a set of `recall`, and mixtures of them.",
 )  # fmt: skip
 def crossover() -> None:
-    """Find the number of rows from which signs beat a scan, and a graph beats signs."""
+    """Find the number of rows from which sketches beat a scan, and a graph beats them."""
 
 
 @measurement(runs=1)
@@ -363,6 +363,16 @@ def peers(path: Path, drawn: Path | None, options: Options, **asked: Any) -> Any
     from bench.peers_run import Asked, run
 
     return run(path, Asked(**asked), options, drawn)
+
+
+@main.command()
+@click.option("--page", type=FILE, default="docs/comparison.md", show_default=True)
+@click.option("--plot", "drawn", type=click.Path(path_type=Path), default="docs/pictures")
+def pictures(page: Path, drawn: Path) -> None:
+    """Draw the published table of systems, as PNG and SVG: recall, its costs, times."""
+    from bench.plots import published
+
+    click.echo("\n".join(map(str, published(page, drawn))))
 
 
 @measurement(runs=1)

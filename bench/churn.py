@@ -1,6 +1,6 @@
 """Churn in the vector index: recall and time as vectors are replaced and deleted.
 
-Rows that were removed stay until all are made anew, and those that were added since have no signs.
+Rows that were removed stay until all are made anew, and some that were added since have no sketch.
 Each step is therefore measured twice: right after the change, which is the worst that a query can
 meet, and after the maintenance that the background does (as `MemoryIndex` does it). Recall is
 against an exact answer by numpy, made from vectors that are kept here, not in the index, and as
@@ -32,11 +32,11 @@ COLUMNS = [
     "rebuild s",
 ]  # fmt: skip
 BEFORE, AFTER = "before", "after"
-SIGNS, SCAN = "signs", "scan"
+SKETCHES, SCAN = "sketches", "scan"
 NOTES = (
     "before: right after the change; after: when the background has done what it wants to",
     "dead: rows that are only marked; scan: every row is scored",
-    "signs: the rows are scored whose signs differ least from those of the query",
+    "sketches: the rows are scored whose sketches are closest to the query",
     "recall@10: of the exact answer by numpy to the same question (centred cosine)",
     "rebuild: in a thread, in the background; queries go on meanwhile",
 )
@@ -66,8 +66,10 @@ def run(rows: int, queries: int, options: Options) -> Report:
             *bench.step(f"{REPLACED:.0%} replaced", lambda: bench.replace(REPLACED)),
             *bench.step(f"{DELETED:.0%} deleted", lambda: bench.delete(DELETED)),
         ]
-        signs = f"above {dense.EXACT_MAX} rows"
-        about = facts(directory, options, PACKAGES, rows=rows, queries=queries, k=K, signs=signs)
+        sketches = f"above {dense.EXACT_MAX} rows"
+        about = facts(
+            directory, options, PACKAGES, rows=rows, queries=queries, k=K, sketches=sketches
+        )
     lowest = min(step.recall for step in steps)
     verdict = Table("Verdict", ["lowest recall@10", "must be"], [[lowest, RECALL_MIN]])
     return Report(
@@ -129,7 +131,7 @@ class Churn:
         return Step(
             step=name,
             background=background,
-            searched_by=SIGNS if len(self._index) > dense.EXACT_MAX else SCAN,
+            searched_by=SKETCHES if len(self._index) > dense.EXACT_MAX else SCAN,
             living=len(self._index),
             dead=len(view.labels) - view.living,
             recall=self._recall(mu),

@@ -1,4 +1,4 @@
-"""From how many rows on signs answer sooner than a scan, and a graph sooner than signs.
+"""From how many rows on sketches answer sooner than a scan, and a graph sooner than sketches.
 
 Rows are clustered unit vectors, or sentences of sets and mixtures of them. Each query is answered
 in every way, one after the other, once with the rows warm in the processor's caches and once after
@@ -33,11 +33,11 @@ EVICT_BYTES = 64 << 20  # more than the caches of a core
 SENTENCE_CHARS = 25, 200
 EMBEDDED_AT_ONCE = 64
 PACKAGES = ("numpy", "chroma-hnswlib")
-WAYS: Final = ("scan", "signs", "graph")
-QUERY_COLUMNS = ["rows", *(f"{way} us" for way in WAYS), "scan / signs", "signs / graph"]
+WAYS: Final = ("scan", "sketches", "graph")
+QUERY_COLUMNS = ["rows", *(f"{way} us" for way in WAYS), "scan / sketches", "sketches / graph"]
 COLUMNS = ["rows", "way", "proposed", f"recall@{K}", f"recall@{PROPOSED}", "made s", "bytes a row"]
 NOTES = (
-    "scan: all rows are scored; signs: those whose signs differ least; graph: those HNSW finds",
+    "scan: all rows are scored; sketches: those closest by sketches; graph: those HNSW finds",
     "us: processor time to propose rows and to score them, median of queries, lowest of runs",
     f"recall: of the {K} and {PROPOSED} best of all rows, how many are proposed",
     "made: in one thread, from codes; bytes: of memory",
@@ -84,7 +84,7 @@ def run(sizes: Sequence[int], queries: int, paths: Sequence[Path], options: Opti
         for table in tables
     ]
     made = Table("Candidates", COLUMNS, [row for *_, some in found for row in some])
-    faster = Table("Rows from which they are faster", ["", "signs", "a graph"], crossings)
+    faster = Table("Rows from which they are faster", ["", "sketches", "a graph"], crossings)
     return Report("Crossover", about, [*tables, made, faster], NOTES)
 
 
@@ -152,7 +152,7 @@ def _times_us(about: Asked, asked: Vectors, runs: int, *, evict: bool) -> list[f
         times: dict[str, list[float]] = {way: [] for way in WAYS}
         for way in WAYS:
             with about.by(way):
-                about.best(asked[0], K)  # signs are made
+                about.best(asked[0], K)  # sketches are made
                 for query in asked:
                     if other is not None:
                         other += 1.0
@@ -161,8 +161,8 @@ def _times_us(about: Asked, asked: Vectors, runs: int, *, evict: bool) -> list[f
                     times[way].append((thread_time() - started_s) * 1e6)
         for way in WAYS:
             medians[way].append(median(times[way]))
-    scan, signs, by_graph = (min(medians[way]) for way in WAYS)
-    return [scan, signs, by_graph, scan / signs, signs / by_graph]
+    scan, sketches, by_graph = (min(medians[way]) for way in WAYS)
+    return [scan, sketches, by_graph, scan / sketches, sketches / by_graph]
 
 
 def _crossing(sizes: Sequence[int], ratios: Sequence[float]) -> int | None:

@@ -156,7 +156,7 @@ async def _use(
 async def _take_over(memory: MemorySystem, subject: Memories) -> None:
     """Learn what the user has, and make room for what is measured."""
     async with live_user(memory, USER) as live:
-        subject.ids = dict.fromkeys(live.state.long_term.held.rows)
+        subject.ids = dict.fromkeys(live.state.long_term.rows)
     for memory_id in list(subject.ids)[: min(ADD_MANY, subject.held // 4)]:
         await subject.user.delete(memory_id)
         del subject.ids[memory_id]

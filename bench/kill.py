@@ -61,7 +61,7 @@ from bench.kill_child import (
 )
 from bench.opened import services_of
 from memory_actors import MemorySystem, NotFoundError
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 ROOT = Path(__file__).parents[1]
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time

@@ -32,10 +32,11 @@ from bench.workload import added, chat_turns, unique_questions
 from eventlog import EventLog, replay
 from memory_actors import Item, Limits, Settings
 from memory_actors.base.streams import stream_of
-from memory_actors.kinds.user_state import event_registry, user_decider
+from memory_actors.kinds.user_state import user_decider
 from memory_actors.search.embedding.batcher import cores
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder, padded_inputs
+from memory_actors.upkeep.store import event_registry
 
 USER = "user"
 STREAM = stream_of(USER)

@@ -13,24 +13,18 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from bench.hashed import HashedEmbedder
-from bench.locomo_file import (
-    Conversation,
-    Question,
-    import_conversation,
-    read_locomo,
-)
 from bench.measures import Scores, by_cosine, groups, means, measured, speed, stored_vectors
 from bench.plots import check_matplotlib, recall_bars
+from bench.recall_sets import Question, SetUser, import_user, read_locomo
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.weights import Weights
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 
 TOP_K = 10  # what is asked for when it is timed
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 TURNS = ("turn R@5", "turn R@10", "turn R@20", "any@5", "any@10", "any@20", "MRR")
 SESSIONS = ("session R@5", "session R@10")
 MEASURES = (*TURNS, *SESSIONS)
@@ -41,7 +35,7 @@ PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 class Asked(NamedTuple):
     """One question, and what each ranking makes of it."""
 
-    category: int
+    category: str
     scores: Mapping[str, Scores]
     time_ms: float
 
@@ -77,7 +71,7 @@ def run(
 def _facts(
     directory: Path,
     options: Options,
-    conversations: Sequence[Conversation],
+    conversations: Sequence[SetUser],
     embedder: Embedder,
     questions: int,
 ) -> dict[str, Any]:
@@ -87,7 +81,7 @@ def _facts(
         PACKAGES,
         embedder=embedder.fingerprint,
         conversations=len(conversations),
-        turns=sum(len(one.turns) for one in conversations),
+        turns=sum(len(one.memories) for one in conversations),
         questions=questions,
     )
 
@@ -113,7 +107,7 @@ NOTES = (
 
 async def _measure(
     directory: Path,
-    conversations: Sequence[Conversation],
+    conversations: Sequence[SetUser],
     embedder: Embedder,
     weights: Mapping[str, Weights],
 ) -> tuple[list[Asked], float]:
@@ -122,9 +116,9 @@ async def _measure(
     async with MemorySystem.open(directory / "memory", embedder=embedder, alerts=[]) as memory:
         await memory.user("warm up").add("The model is loaded by the first text.")
         for conversation in conversations:
-            user = memory.user(conversation.sample_id)
+            user = memory.user(conversation.id)
             started_s = perf_counter()
-            await import_conversation(user, conversation)
+            await import_user(user, conversation)
             ingest_s += perf_counter() - started_s
             plain = _plain(memory, conversation, embedder)
             asked += await _ask(user, conversation, plain, weights)
@@ -133,7 +127,7 @@ async def _measure(
 
 async def _ask(
     user: UserMemory,
-    conversation: Conversation,
+    conversation: SetUser,
     plain: Callable[[str], list[str]],
     weights: Mapping[str, Weights],
 ) -> list[Asked]:
@@ -144,7 +138,7 @@ async def _ask(
         time_ms = (perf_counter() - started_s) * 1e3
         # Again in full, for the ranks and sessions further down; the query is known by now.
         rankings = {
-            name: await _ranking(user, question.text, len(conversation.turns), weighing)
+            name: await _ranking(user, question.text, len(conversation.memories), weighing)
             for name, weighing in weights.items()
         }
         rankings[PLAIN] = plain(question.text)
@@ -154,17 +148,17 @@ async def _ask(
 
 
 def _plain(
-    memory: MemorySystem, conversation: Conversation, embedder: Embedder
+    memory: MemorySystem, conversation: SetUser, embedder: Embedder
 ) -> Callable[[str], list[str]]:
-    dia_ids = [turn.dia_id for turn in conversation.turns]
-    texts = [spoken(turn.content, turn.speaker) for turn in conversation.turns]
+    dia_ids = [_dia_id(turn.id) for turn in conversation.memories]
+    texts = [spoken(turn.text, turn.role) for turn in conversation.memories]
     vectors = stored_vectors(memory, texts)
     return lambda text: by_cosine(dia_ids, vectors, embedder.embed([text])[0])
 
 
 async def _ranking(user: UserMemory, text: str, count: int, weights: Weights) -> list[str]:
     hits = await user.retrieve(text, memory_types=["long_term"], top_k=count, weights=weights)
-    return [str(hit.metadata["dia_id"]) for hit in hits]
+    return [_dia_id(hit.memory_id) for hit in hits]
 
 
 def _rankings(ablation: bool) -> dict[str, Weights]:
@@ -185,6 +179,11 @@ def score(question: Question, ranking: Sequence[str]) -> Scores:
     }
 
 
+def _dia_id(memory_id: str) -> str:
+    """Return the id of a turn; a file may have it several times."""
+    return memory_id.partition("#")[0]
+
+
 def _session(dia_id: str) -> str:
     return dia_id.partition(":")[0]
 
@@ -194,11 +193,11 @@ def _overall(asked: Sequence[Asked]) -> list[list[Any]]:
 
 
 def _by_kind(asked: Sequence[Asked]) -> list[list[Any]]:
-    groups: dict[int, list[Asked]] = defaultdict(list)
+    groups: dict[str, list[Asked]] = defaultdict(list)
     for one in asked:
         groups[one.category].append(one)
     return [
-        [name, CATEGORIES.get(category, str(category)), len(group), *_mean(group, name)]
+        [name, category, len(group), *_mean(group, name)]
         for name in (OURS, PLAIN)
         for category, group in sorted(groups.items())
     ]

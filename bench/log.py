@@ -23,7 +23,7 @@ from eventlog import EventLog
 from eventlog.core import frame
 from eventlog.core.records import Prepared
 from eventlog.lmdb.writer import Work, Writer
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 PRODUCERS = (1, 16, 256)
 PAYLOAD_BYTES = 300

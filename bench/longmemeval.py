@@ -35,7 +35,7 @@ from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem, Settings
 from memory_actors.api.user import UserMemory
 from memory_actors.cli.output import progress_bar
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 

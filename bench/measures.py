@@ -20,7 +20,7 @@ import numpy as np
 from bench.opened import services_of
 from bench.report import Table, percentile
 from memory_actors import MemorySystem
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 
 CUTS = (5, 10, 20)

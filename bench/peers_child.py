@@ -17,10 +17,10 @@ import msgspec
 import psutil
 
 from bench.locomo import score
-from bench.locomo_file import Question
 from bench.measures import Scores
 from bench.peer_stores import Memory, Peer, load
 from bench.peers_plan import KnownTexts, Plan, Talk, known_texts, read_plan
+from bench.recall_sets import Question
 from bench.report import disk_bytes
 
 K = 10
@@ -49,7 +49,7 @@ class Filled(msgspec.Struct, frozen=True):
 class Answered(msgspec.Struct, frozen=True):
     """The findings of one question."""
 
-    category: int
+    category: str
     turns: float
     """Fraction of the evidence among the first 10, of a search for 10."""
     turns_of_all: float

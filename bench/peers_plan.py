@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from bench.hashed import HashedTokens
-from bench.locomo_file import Conversation, Question
 from bench.peer_stores.base import Memory
+from bench.recall_sets import Question, SetUser
 from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.batcher import PROBE
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[SetUser],
     size: int,
     calls: int,
     name: EmbedderName,
@@ -76,21 +76,21 @@ def make_plan(
     return Plan(talks, fill, late, asked, name, list(texts), seed)
 
 
-def _talk(conversation: Conversation) -> Talk:
+def _talk(conversation: SetUser) -> Talk:
     memories = [
         Memory(
-            turn.memory_id,
-            turn.content,
+            turn.id,
+            turn.text,
             {
-                "session": f"session_{turn.session}",
-                "speaker": turn.speaker,
-                "occurred_at": turn.occurred_at.isoformat() if turn.occurred_at else "2023-01-01",
+                "session": turn.session,
+                "speaker": turn.role,
+                "occurred_at": turn.time or "2023-01-01",
                 "topic": _topic(number),
             },
         )
-        for number, turn in enumerate(conversation.turns)
+        for number, turn in enumerate(conversation.memories)
     ]
-    return Talk(conversation.sample_id, memories, conversation.questions)
+    return Talk(conversation.id, memories, list(conversation.questions))
 
 
 def _filling(turns: Sequence[Memory], rng: random.Random) -> Iterator[Memory]:

@@ -25,12 +25,11 @@ from typing import Any, NamedTuple, TypeVar
 import click
 import msgspec
 
-from bench.locomo import CATEGORIES
-from bench.locomo_file import read_locomo
 from bench.peer_stores import PEERS, missing, versions
 from bench.peers_child import Answered, Checked, Filled, Measured
 from bench.peers_plan import EmbedderName, Plan, make_plan, write_plan
 from bench.plots import check_matplotlib, cost_dots, recall_bars
+from bench.recall_sets import read_locomo
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
 
@@ -297,18 +296,18 @@ def _recall_row(name: str, found: Found) -> list[Any]:
 
 
 def _category_columns(found: Mapping[str, Found]) -> list[str]:
-    return ["system", *(CATEGORIES.get(kind, str(kind)) for kind in _kinds(found))]
+    return ["system", *_kinds(found)]
 
 
 def _categories(found: Mapping[str, Found]) -> list[list[Any]]:
     return [[name, *_by_kind(one.measured.answered, _kinds(found))] for name, one in found.items()]
 
 
-def _kinds(found: Mapping[str, Found]) -> list[int]:
+def _kinds(found: Mapping[str, Found]) -> list[str]:
     return sorted({one.category for each in found.values() for one in each.measured.answered})
 
 
-def _by_kind(answered: Sequence[Answered], kinds: Sequence[int]) -> list[float]:
+def _by_kind(answered: Sequence[Answered], kinds: Sequence[str]) -> list[float]:
     groups = [[one for one in answered if one.category == kind] for kind in kinds]
     return [_mean(group, lambda one: one.turns) for group in groups]
 

@@ -1,7 +1,8 @@
 """Plots of reports, as PNG and SVG. The only file here that needs matplotlib."""
 
+import re
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +14,15 @@ from bench.report import Report, Table
 INCHES_WIDE = 8.0
 BAR_HEIGHT = 0.26
 INCHES_A_BAR_GROUP, INCHES_AROUND_BARS = 0.62, 1.6
-INCHES_A_PANEL, INCHES_A_PANEL_OF_DOTS = 3.6, 2.6
+INCHES_A_PANEL, INCHES_A_PANEL_OF_DOTS = 3.6, 3.8
 BAR_COLOURS = ("#1b6ca8", "#7fb3d5", "#c9d6df")
 DOTS_PER_INCH = 150
+PUBLISHED = (
+    "system", "turn recall@10", "session recall@5", "session recall@10", "add ms", "search ms",
+    "filtered ms", "disk KB a memory", "RSS KB a memory", "reopening ms",
+)  # fmt: skip
+"""The columns of the table of systems in docs/comparison.md, in their order."""
+LATENCIES, PUBLISHED_COSTS = ("search ms", "filtered ms", "add ms"), (PUBLISHED[5], *PUBLISHED[7:9])
 
 
 class Panel(NamedTuple):
@@ -41,21 +48,56 @@ def check_matplotlib() -> None:
         ) from error
 
 
+def published(page: Path, folder: Path) -> list[Path]:
+    """Draw the table of systems on a page, docs/comparison.md: recall, its costs, times."""
+    check_matplotlib()
+    lines = iter(page.read_text("utf-8").splitlines())
+    next(line for line in lines if line.startswith("| system | turn recall@10 |"))
+    rows = [line.strip("|").split("|") for line in takewhile(lambda one: one[:1] == "|", lines)]
+    for row in rows:
+        row[7:8] = row[7].split(",")  # disk, RSS
+    figures = [[row[0].strip(" *"), *map(_figure, row[1:10])] for row in rows[1:]]
+    report = Report("Published", {"packages": page.name}, [Table("Systems", PUBLISHED, figures)])
+    title = "LoCoMo, 997 questions, the same MiniLM for all, no LLM"
+    return [
+        *recall_bars(report, folder, "recall_by_system", PUBLISHED[1:4], title),
+        *cost_dots(report, folder, "cost_against_recall", PUBLISHED[1], PUBLISHED_COSTS, title),
+        *recall_bars(report, folder, "latency_by_system", LATENCIES, "10,000 memories", "ms"),
+    ]
+
+
+def _figure(cell: str) -> float | None:
+    """Return the number that a cell begins with."""
+    found = re.match(r"[\d.,]*\d", cell.strip())
+    return float(found[0].replace(",", "")) if found else None
+
+
 def recall_bars(
-    report: Report, folder: Path, name: str, measures: Sequence[str], title: str
+    report: Report,
+    folder: Path,
+    name: str,
+    measures: Sequence[str],
+    title: str,
+    unit: str | None = None,
 ) -> list[Path]:
     """Draw measures of a report's first table, the row with the best first one on top.
 
-    `measures` are up to three columns of the table; its first column names the rows. Returns the
-    files.
+    `measures` are up to three columns of the table; its first column names the rows. With a `unit`,
+    less is better and the axis is logarithmic. Returns the files.
     """
     rows = _rows(report.tables[0], measures)
     height = INCHES_AROUND_BARS + INCHES_A_BAR_GROUP * len(rows)
     figure, (axes,) = _canvas(name, 1, height)
     _draw_bars(axes, rows, measures)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
-    axes.set_xlim(0, 1.08)
-    axes.set_xlabel("fraction of the evidence found")
+    if unit is None:
+        axes.set_xlim(0, 1.08)
+        axes.set_xlabel("fraction of the evidence found")
+    else:
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel(f"{unit} (less is better)")
     axes.set_title(title, fontsize=10)
     figure.legend(loc="outside lower center", ncols=len(measures), frameon=False, fontsize=8)
     return _saved(figure, report, folder, name)
@@ -82,11 +124,11 @@ def cost_dots(
 
     reached = _by_name(report, measure)
     for one, cost in zip(axes, costs, strict=True):
-        for label, spent in _by_name(report, cost).items():
+        for number, (label, spent) in enumerate(_by_name(report, cost).items()):
             if spent is not None:
                 one.plot(spent, reached[label], "o", markersize=5)
                 one.annotate(
-                    label, (spent, reached[label]), xytext=(6, -3),
+                    label, (spent, reached[label]), xytext=(6, 3 if number % 2 else -9),
                     textcoords="offset points", fontsize=8,
                 )  # fmt: skip
         one.set_xscale("log")
@@ -122,7 +164,7 @@ def reliability(
 
 def _rows(table: Table, measures: Sequence[str]) -> list[tuple[str, list[float]]]:
     places = [list(table.columns).index(measure) for measure in measures]
-    rows = [(str(row[0]), [row[place] for place in places]) for row in table.rows]
+    rows = [(str(row[0]), [row[place] or 0.0 for place in places]) for row in table.rows]
     return sorted(rows, key=lambda row: row[1][0])
 
 
@@ -131,7 +173,7 @@ def _draw_bars(axes: Any, rows: Sequence[tuple[str, list[float]]], measures: Seq
         places = [row - (number - 1) * BAR_HEIGHT for row in range(len(rows))]
         values = [values[number] for _, values in rows]
         bars = axes.barh(places, values, BAR_HEIGHT, label=measure, color=colour)
-        axes.bar_label(bars, fmt="%.3f", fontsize=7, padding=2)
+        axes.bar_label(bars, [f"{one:.3g}" if one else "" for one in values], fontsize=7, padding=2)
 
 
 def _draw_lines(axes: Any, panel: Panel) -> None:
@@ -157,6 +199,7 @@ def _canvas(name: str, panels: int, height: float) -> tuple[Any, list[Any]]:
 
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = name  # the same report gives the same file
+    mpl.rcParams["svg.fonttype"] = "none"  # text, not outlines: a quarter of the size
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(

@@ -23,7 +23,7 @@ from eventlog.postgres import database
 from eventlog.postgres.arrays import BatchRows, Bytes, Ints
 from eventlog.postgres.database import Connection, DatabasePlace, connect
 from eventlog.postgres.writer import PgWriter
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 SHAPES = ((1, 1), (1, 16), (1, 256), (4, 16), (4, 256))
 """Nodes, and producers in all."""

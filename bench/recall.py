@@ -47,7 +47,7 @@ from memory_actors import Hit, Item, MemorySystem, Reranker, Settings
 from memory_actors.api.user import UserMemory
 from memory_actors.base.weights import Weights
 from memory_actors.cli.output import progress_bar
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.search.embedding.named import embedder_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.indexes.words import words

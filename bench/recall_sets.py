@@ -7,14 +7,18 @@ question without any is one that nothing answers. A LoCoMo file is read as such 
 conversation, a memory a turn.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 import msgspec
 
-from bench.locomo import CATEGORIES
-from bench.locomo_file import Conversation, read_locomo
+from memory_actors import Item
+from memory_actors.base.records import JsonObject
+from memory_actors.sharing.system import UserMemory
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -63,8 +67,7 @@ def read_set(path: Path) -> RecallSet:
     try:
         found = msgspec.json.decode(path.read_bytes())
         if isinstance(found, list) or (isinstance(found, Mapping) and "qa" in found):
-            users = [_conversation(one) for one in read_locomo(path)]
-            return RecallSet(path.stem, users, "CC BY-NC 4.0", "snap-research/LoCoMo")
+            return RecallSet(path.stem, read_locomo(path), "CC BY-NC 4.0", "snap-research/LoCoMo")
         read = msgspec.convert(found, RecallSet)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{path} is no set of memories and questions: {error}") from None
@@ -83,19 +86,82 @@ def _check(user: SetUser, path: Path) -> None:
             )
 
 
-def _conversation(found: Conversation) -> SetUser:
-    memories = [
-        Remembered(
-            id=turn.memory_id,
-            text=turn.content,
-            role=turn.speaker,
-            session=f"session_{turn.session}",
-            time=None if turn.occurred_at is None else turn.occurred_at.isoformat(),
+# --- LoCoMo: very long conversations between two people, with questions about them
+#
+# A file is a list of conversations, or one. Each turn is a memory: `speaker: text`, and
+# ` [photo: caption]` where a photo was shared. Its id is the turn's `dia_id` (`D3:12`), its time
+# the date of the session, taken as UTC, plus a second a turn. A question's evidence are all
+# `D<session>:<turn>` in its `evidence` that are in the conversation; those without are dropped.
+
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+DATE_FORMAT = "%I:%M %p on %d %B, %Y"  # 1:56 pm on 8 May, 2023
+SESSION = re.compile(r"session_(\d+)")
+DIALOGUE_ID = re.compile(r"D\d+:\d+")
+ADDED_AT_ONCE = 200
+
+
+class _Conversation(msgspec.Struct):
+    sample_id: str
+    conversation: JsonObject
+    qa: list[JsonObject] = []
+
+
+class _Turn(msgspec.Struct):
+    speaker: str
+    dia_id: str
+    text: str
+    blip_caption: str | None = None
+
+
+def read_locomo(path: Path) -> list[SetUser]:
+    """Return the conversations of a LoCoMo file, each as a user.
+
+    :raises msgspec.MsgspecError: it is no LoCoMo file.
+    """
+    found = msgspec.json.decode(path.read_bytes(), type=list[_Conversation] | _Conversation)
+    return [_of_conversation(one) for one in (found if isinstance(found, list) else [found])]
+
+
+def _of_conversation(found: _Conversation) -> SetUser:
+    turns = list(_turns(found.conversation))
+    known = {turn.id for turn in turns}
+    questions = []
+    for asked in found.qa:
+        named = dict.fromkeys(DIALOGUE_ID.findall(str(asked.get("evidence", ""))))
+        evidence = tuple(dia_id for dia_id in named if dia_id in known)
+        if evidence and (text := asked.get("question")):
+            category = int(asked.get("category", 0))
+            questions.append(Question(str(text), evidence, CATEGORIES.get(category, str(category))))
+    return SetUser(found.sample_id, turns, questions)
+
+
+def _turns(conversation: JsonObject) -> Iterator[Remembered]:
+    seen: Counter[str] = Counter()
+    for session in sorted(int(match[1]) for match in map(SESSION.fullmatch, conversation) if match):
+        date = conversation.get(f"session_{session}_date_time")
+        began_at = date and datetime.strptime(date.strip(), DATE_FORMAT).replace(tzinfo=UTC)
+        said = msgspec.convert(conversation[f"session_{session}"] or [], list[_Turn])
+        for offset_s, turn in enumerate(said):
+            photo = f" [photo: {turn.blip_caption}]" if turn.blip_caption else ""
+            seen[turn.dia_id] += 1
+            again = seen[turn.dia_id]
+            yield Remembered(
+                id=turn.dia_id if again == 1 else f"{turn.dia_id}#{again}",
+                text=f"{turn.speaker}: {turn.text}{photo}",
+                role=turn.speaker,
+                session=f"session_{session}",
+                time=began_at and (began_at + timedelta(seconds=offset_s)).isoformat(),
+            )
+
+
+async def import_user(user: UserMemory, known: SetUser) -> None:
+    """Add what a user of a set remembers, under its own ids."""
+    items = [
+        Item(
+            content=one.text, role=one.role, session_id=one.session, occurred_at=one.time,
+            memory_id=one.id,
         )
-        for turn in found.turns
-    ]
-    asked = [
-        Question(one.text, one.evidence, CATEGORIES.get(one.category, str(one.category)))
-        for one in found.questions
-    ]
-    return SetUser(found.sample_id, memories, asked)
+        for one in known.memories
+    ]  # fmt: skip
+    for start in range(0, len(items), ADDED_AT_ONCE):
+        await user.add_many(items[start : start + ADDED_AT_ONCE])

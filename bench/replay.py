@@ -13,7 +13,8 @@ from bench.workload import life, sentence
 from eventlog import EventLog, Recorded, replay
 from eventlog.core.decider import BATCH_EVENTS
 from memory_actors import Settings
-from memory_actors.kinds.user_state import event_registry, user_decider
+from memory_actors.kinds.user_state import user_decider
+from memory_actors.upkeep.store import event_registry
 
 STREAM = "user:1"
 LIVING_MAX = 10_000

@@ -16,7 +16,7 @@ from bench.log import Workload
 from bench.report import Table, median, percentile
 from eventlog import PgEventStore
 from eventlog.postgres.database import DatabasePlace, connect
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 STEPS = 4
 STREAM_EVENTS = 10

@@ -33,7 +33,7 @@ from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.wiring import wired
 from memory_actors.base.streams import stream_of
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 USER = "ada"
 ITEMS = 500  # added at once

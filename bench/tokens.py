@@ -35,10 +35,10 @@ from unicodedata import normalize
 
 import msgspec
 
-from bench.locomo_file import read_locomo
+from bench.recall_sets import read_locomo
 from bench.report import Options, Report, Table, facts
 from memory_actors import CalibratedEstimate, TokenCounter, TokenizerCounter, WordEstimate
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 
 DOCUMENT_TOKENS = 1_500  # the soft limit of a context document
 ROOT = Path(__file__).parents[1]
@@ -181,7 +181,7 @@ def bare(text: str) -> str:
 
 def _turns(path: Path) -> Iterator[str]:
     for conversation in read_locomo(path):
-        yield from (f"- {spoken(turn.content, turn.speaker)}\n" for turn in conversation.turns)
+        yield from (f"- {spoken(turn.text, turn.role)}\n" for turn in conversation.memories)
 
 
 def _lines(pattern: str) -> Iterator[str]:

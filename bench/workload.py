@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpdated
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.search.indexes.words import STOP_WORDS
 
 EPOCH_US = 1_700_000_000_000_000

@@ -155,7 +155,7 @@ from memory_actors.improve.bounded import BoundedDict as BoundedDict
 from memory_actors.improve.bounded import BoundedList as BoundedList
 from memory_actors.integrations.memory_tool import MemoryTool as MemoryTool
 from memory_actors.integrations.memory_tool import MemoryToolError as MemoryToolError
-from memory_actors.kinds.phrasing import text_digest as text_digest
+from memory_actors.kinds.passages import text_digest as text_digest
 from memory_actors.observing.alerts import Alert as Alert
 from memory_actors.observing.alerts import AlertSink as AlertSink
 from memory_actors.observing.alerts import CallbackSink as CallbackSink

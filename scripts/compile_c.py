@@ -1,8 +1,8 @@
 """Compiles the C of the package, as a part of building it: a hook of hatchling.
 
 Python has the same functions, only slower, so a machine without a compiler gets a package without
-the library. It is compiled for Linux on x86-64 alone, as a plain library that ctypes loads: neither
-Python's headers are needed, nor one library for each Python.
+the library. It is a plain library that ctypes loads: neither Python's headers are needed, nor one
+library for each Python.
 
 `MEMORY_ACTORS_WHEEL` says which wheel is wanted: `any` for one without it, or the tag of a
 platform, for example `manylinux_2_17_x86_64`: then it is an error if it cannot be compiled. By
@@ -14,6 +14,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,15 @@ from packaging.tags import platform_tags
 
 LIBRARIES = [Path("eventlog/core/libcompiled.so.2"), Path("memory_actors/search/libcompiled.so.5")]
 """The sources of each library are in its directory and below."""
-FLAGS = (
-    "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none",
-    "-s",
-)  # fmt: skip
+FLAGS = "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-fvisibility=hidden"
+_LINUX = "-Wl,--build-id=none", "-s"
+PLATFORMS = {
+    ("linux", "x86_64"): _LINUX,
+    ("linux", "aarch64"): (*_LINUX, "-march=armv8-a+crypto"),  # `checksums.c` asks for it first
+    ("darwin", "x86_64"): (),
+    ("darwin", "arm64"): (),
+}
+"""The flags of each platform, besides `FLAGS`."""
 
 
 class CompileC(BuildHookInterface[Any]):
@@ -38,14 +44,14 @@ class CompileC(BuildHookInterface[Any]):
             made.
         """
         wanted = os.environ.get("MEMORY_ACTORS_WHEEL")
-        is_for_here = (sys.platform, platform.machine()) == ("linux", "x86_64")
-        if wanted == "any" or (wanted is None and not is_for_here):
+        flags = PLATFORMS.get((sys.platform, platform.machine()))
+        if wanted == "any" or (wanted is None and flags is None):
             return
-        if not is_for_here:
-            raise OSError(f"a wheel for {wanted} is compiled on Linux on x86-64")
+        if flags is None:
+            raise OSError(f"a wheel for {wanted} cannot be compiled here: only on {[*PLATFORMS]}")
         try:
             for library in LIBRARIES:
-                self._compile(library)
+                self._compile(library, flags)
         except (OSError, subprocess.CalledProcessError) as error:
             if wanted is not None:
                 raise
@@ -60,10 +66,10 @@ class CompileC(BuildHookInterface[Any]):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{wanted or next(platform_tags())}"
 
-    def _compile(self, library: Path) -> None:
+    def _compile(self, library: Path, flags: Sequence[str]) -> None:
         compiler = shlex.split(os.environ.get("CC", "cc"))
         sources = sorted(Path(self.root).glob(f"{library.parent}/**/*.c"))
         subprocess.run(  # noqa: S603
-            [*compiler, *FLAGS, "-o", library, *sources],
+            [*compiler, *FLAGS, *flags, "-o", library, *sources],
             cwd=self.root, check=True, capture_output=True, text=True,
         )  # fmt: skip

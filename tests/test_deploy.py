@@ -27,6 +27,7 @@ from memory_actors.sharing.address import Address, read_address
 from memory_actors.sync import MemorySystem
 
 PAGE = "docs/deploy.md"
+IMAGE_MB_MAX = 240  # what is added to that of Python
 WORKERS = 4
 RUNNING = re.compile(r"running on (http://127\.0\.0\.1:\d+)")
 WRITES = 60
@@ -235,13 +236,41 @@ def await_healthy(health: list[str], port: int) -> None:
 @pytest.mark.user
 def test_the_command_of_the_container_is_healthy_and_stops_on_sigterm(tmp_path: Path) -> None:
     """It runs as an ordinary user where root runs all tests."""
+    check_container(
+        [sys.executable, "-m", "memory_actors.cli"], tmp_path, {"PYTHONPATH": str(ROOT)}
+    )
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_image_make_a_small_one_that_serves(tmp_path: Path) -> None:
+    """They need the registry of Python's packages; those of apt are taken from this machine."""
+    place, source = tmp_path / "memory-actors", tmp_path / "source"
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
+    source.mkdir()
+    subprocess.run(["tar", "-x"], cwd=source, input=archive.stdout, check=True)
+    given = {**os.environ, "PYTHONPATH": "", "VIRTUAL_ENV": ""}
+    for word, rest in stages()[0]:
+        here = rest.replace("/opt/memory-actors", str(place)).replace("/src", str(source))
+        if word in ("ARG", "ENV"):
+            given |= [here.split("=", 1)]
+        elif word == "RUN" and "apt-get" not in rest:
+            subprocess.run(["sh", "-euc", here], cwd=tmp_path, env=given, check=True)
+
+    files = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
+    assert sum(files) < IMAGE_MB_MAX * 1_000_000
+    its = {"MEMORY_ACTORS_MODEL_DIR": str(place / "model"), "PYTHONPATH": ""}
+    check_container([str(place / "bin" / "memory-actors")], tmp_path, its)
+
+
+def check_container(entry: list[str], directory: Path, variables: dict[str, str]) -> None:
+    """Run the command of the container until it is healthy, and stop it."""
     *_, run = stages()
-    port, entry = free_port(), [sys.executable, "-m", "memory_actors.cli"]
+    port = free_port()
     assert words(run, "ENTRYPOINT") == ["memory-actors"]
     assert ("STOPSIGNAL", "SIGTERM") in run
     health = [sys.executable, *words(run, "HEALTHCHECK")[1:]]
     command = [*entry, *words(run, "CMD"), "--port", str(port)]
-    where = {**os.environ, "MEMORY_ACTORS_DATA": str(tmp_path / "data"), "PYTHONPATH": str(ROOT)}
+    where = {**os.environ, "MEMORY_ACTORS_DATA": str(directory / "data"), **variables}
     with subprocess.Popen(command, env=where, stderr=subprocess.PIPE, text=True) as process:
         try:
             await_healthy(health, port)

@@ -78,3 +78,14 @@ def test_the_api_page_has_every_method(site: Path) -> None:
 
 def _owner(name: str) -> str:
     return OWNERS[name.rpartition(".")[0]].__name__
+
+
+def test_the_example_of_each_method_runs(site: Path, tmp_path: Path) -> None:
+    calls = ROOT / "scripts" / "site" / "calls.py"
+    program = (
+        "import asyncio, pathlib, runpy\n"
+        f"asyncio.run(runpy.run_path({str(calls)!r})['every_call'](pathlib.Path.cwd()))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=200, cwd=tmp_path)
+    shown = (site / "api" / "index.html").read_text("utf-8")
+    assert shown.count('<div class="highlight">') >= len(OPERATIONS)

@@ -8,17 +8,13 @@ without summaries.
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from bench.compaction.store import AGE, COMPRESSED, all_of, opened, retrieve
-from bench.locomo_file import (
-    Conversation,
-    Question,
-    import_conversation,
-    read_locomo,
-)
+from bench.recall_sets import Question, SetUser, import_user, read_locomo
 from bench.report import Table
 from memory_actors import Memory, MemorySystem
 from memory_actors.api.user import UserMemory
@@ -82,11 +78,11 @@ def first_texts(cluster: Cluster) -> str:
 async def recall_tables(directory: Path, path: Path, embedder: Embedder) -> list[Table]:
     """Return recall and what was compacted, a row for each summariser."""
     conversations, store = read_locomo(path), directory / "locomo"
-    times = [turn.occurred_at for one in conversations for turn in one.turns if turn.occurred_at]
-    now = max(times) + AGE
+    times = [turn.time for one in conversations for turn in one.memories if turn.time]
+    now = datetime.fromisoformat(max(times)) + AGE
     async with opened(store, embedder, now) as memory:
         for conversation in conversations:
-            await import_conversation(memory.user(conversation.sample_id), conversation)
+            await import_user(memory.user(conversation.id), conversation)
         before = [await _ask_all(memory, one) for one in conversations]
     recalls, compacted = [], []
     for summarizer in (ExtractiveSummarizer(), CallableSummarizer(first_texts, name=BASELINE)):
@@ -97,7 +93,7 @@ async def recall_tables(directory: Path, path: Path, embedder: Embedder) -> list
             after = [await _ask_all(memory, one) for one in conversations]
             users = [await _compacted(memory, one) for one in conversations]
         recalls.append([summarizer.name, *_recall_row(users, before, after)])
-        turns = sum(len(one.turns) for one in conversations)
+        turns = sum(len(one.memories) for one in conversations)
         compacted.append([summarizer.name, turns, *_compacted_row(users, after)])
     return [
         Table("Recall on LoCoMo", RECALLS, recalls),
@@ -144,15 +140,15 @@ def _compacted_row(users: Sequence[Compacted], after: Sequence[Sequence[Asked]])
     ]
 
 
-async def _compacted(memory: MemorySystem, conversation: Conversation) -> Compacted:
-    found = await all_of(memory.user(conversation.sample_id))
+async def _compacted(memory: MemorySystem, conversation: SetUser) -> Compacted:
+    found = await all_of(memory.user(conversation.id))
     summaries = [one for one in found if one.source == COMPRESSED]
     return Compacted(summaries, _turns(name for one in summaries for name in _originals(one)))
 
 
-async def _ask_all(memory: MemorySystem, conversation: Conversation) -> list[Asked]:
-    user = memory.user(conversation.sample_id)
-    said = {turn.dia_id: turn.content for turn in conversation.turns}
+async def _ask_all(memory: MemorySystem, conversation: SetUser) -> list[Asked]:
+    user = memory.user(conversation.id)
+    said = {turn.id: turn.text for turn in conversation.memories}
     return [await _ask(user, question, said) for question in conversation.questions]
 
 

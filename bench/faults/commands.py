@@ -240,7 +240,8 @@ def _without_arguments(operation: Operation) -> Command:
 
 
 async def _a_hold(_memory: MemorySystem, user: UserMemory, n: int) -> None:
-    await user.hold(f"case {n}")
+    if not await user.holds():
+        await user.hold(f"case {n}")
 
 
 async def _release(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:

@@ -26,8 +26,9 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_loop
 from eventlog import EventLog
-from memory_actors.kinds.user_state import RecallMade, event_registry
 from memory_actors.search.indexes.files import INDEXES
+from memory_actors.upkeep.store import event_registry
+from memory_actors.users.recalls import RecallMade
 
 TRIALS = {"quick": 4, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512

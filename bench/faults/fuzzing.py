@@ -29,7 +29,7 @@ from eventlog import CorruptLog, EventLog, EventRegistry
 from eventlog.core.frame import stream_id
 from memory_actors import UnavailableError
 from memory_actors.base.streams import stream_of
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 INPUTS = {"quick": 5_000, "middle": 200_000, "full": 1_000_000}
 GUIDED = {"quick": 0, "middle": 20_000, "full": 1_000_000}

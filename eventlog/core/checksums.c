@@ -1,17 +1,25 @@
 /* SHA-256 and CRC-32 of short data: what hashlib and zlib compute, without a call of Python for each.
  *
- * SHA-256 is that of a processor which has instructions for it (SHA-NI). For another one, a portable
- * one was tried, and a verification took as long with it as with hashlib.
+ * SHA-256 is that of a processor which has instructions for it (SHA-NI, or SHA2 of ARM). For another
+ * one, a portable one was tried, and a verification took as long with it as with hashlib.
  */
 
+#ifdef __x86_64__
 #include <cpuid.h>
 #include <immintrin.h>
+#else
+#include <arm_neon.h>
+#endif
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
 #include <string.h>
 
 #include "compiled.h"
 
 enum { BLOCK_BYTES = 64, ROUNDS = 64, STATE_WORDS = 8, LENGTH_BYTES = 8 };
 enum { SSE41 = 1 << 19, SSSE3 = 1 << 9, SHA = 1 << 29 }; /* bits of cpuid */
+enum { SHA2 = 1 << 6 }; /* a bit of Linux's for ARM; each ARM processor of macOS has the instructions */
 
 static const uint32_t START[STATE_WORDS] = {
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -29,13 +37,20 @@ static const uint32_t CONSTANTS[ROUNDS] = {
 /* 1 if this processor has the instructions, or 0. */
 EXPORT int instruction_set(void)
 {
+#if defined(__x86_64__)
     unsigned eax, ebx, ecx, edx;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & SSE41) || !(ecx & SSSE3)) return 0;
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & SHA);
+#elif defined(__linux__)
+    return !!(getauxval(AT_HWCAP) & SHA2);
+#else
+    return 1;
+#endif
 }
 
 /* --- SHA-256 */
 
+#ifdef __x86_64__
 /* The instructions want the state's words as A, B, E, F and C, D, G, H, the last one lowest. Four
  * rounds take four words; `words` has the sixteen of the last rounds, four in each. */
 __attribute__((target("sha,sse4.1"))) static void add_blocks(
@@ -69,6 +84,30 @@ __attribute__((target("sha,sse4.1"))) static void add_blocks(
     _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(feba, dchg, 0xf0));
     _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
+#else
+static void add_blocks(uint32_t *state, const uint8_t *data, size_t blocks)
+{
+    uint32x4_t abcd = vld1q_u32(state), efgh = vld1q_u32(state + 4);
+    for (; blocks; blocks--, data += BLOCK_BYTES) {
+        uint32x4_t abcd_before = abcd, efgh_before = efgh, words[4];
+        for (int part = 0; part < 4; part++)
+            words[part] = vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(data + 16 * part)));
+#pragma GCC unroll 16
+        for (int step = 0; step < ROUNDS / 4; step++) {
+            uint32x4_t *now = words + step % 4, next = words[(step + 1) % 4], abcd_now = abcd;
+            uint32x4_t sum = vaddq_u32(*now, vld1q_u32(CONSTANTS + 4 * step));
+            abcd = vsha256hq_u32(abcd, efgh, sum);
+            efgh = vsha256h2q_u32(efgh, abcd_now, sum);
+            *now = vsha256su0q_u32(*now, next);
+            *now = vsha256su1q_u32(*now, words[(step + 2) % 4], words[(step + 3) % 4]);
+        }
+        abcd = vaddq_u32(abcd, abcd_before);
+        efgh = vaddq_u32(efgh, efgh_before);
+    }
+    vst1q_u32(state, abcd);
+    vst1q_u32(state + 4, efgh);
+}
+#endif
 
 void sha256(const uint8_t *data, size_t length, uint8_t digest[SHA256_BYTES])
 {

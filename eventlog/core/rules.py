@@ -33,6 +33,15 @@ class StreamEnd:
         """True if there is nothing to read: it never was, or all of it is erased."""
         return self.version == self.erased_version
 
+    def behind(self, request: AppendRequest, last: bytes) -> tuple[int, int, int, bytes]:
+        """Return version, epoch, stored bytes and chain behind an append with this last frame."""
+        return (
+            self.version + len(request.events),
+            max(self.epoch, request.epoch),
+            self.stored_bytes + request.payload_bytes,
+            frame.chain_of(last),
+        )
+
     def head(self) -> records.StreamHead:
         """Return the end in its public form."""
         return records.StreamHead(

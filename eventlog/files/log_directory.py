@@ -199,12 +199,6 @@ def _discard(scratch: Path) -> None:
     scratch.rmdir()
 
 
-def files_in(directory: Path) -> list[Path]:
-    """Return every file that was put into a directory, sorted."""
-    marks = {directory / _MARK, directory / _READY}
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path not in marks)
-
-
 def say_ready(scratch: Path) -> None:
     """Note, for good, that a directory is whole and only has to be given its name."""
     _sync(scratch)

@@ -255,12 +255,10 @@ class Ledger:
             rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
             accepted.rows.add(position, data, rows)
         accepted.position = position
-        accepted.streams[sid] = StreamRecord(
-            stream.name, version, max(stream.epoch, request.epoch),
-            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
-            stream.erased_version, stream.erased_at_us,
-        )  # fmt: skip
-        result = Appended(request.stream, stream.version + 1, version, position)
+        accepted.streams[sid] = after = StreamRecord(
+            stream.name, *stream.behind(request, data), stream.erased_version, stream.erased_at_us
+        )
+        result = Appended(request.stream, stream.version + 1, after.version, position)
         if request.idempotency_key is not None:
             key = sid + blind_id(request.idempotency_key, cipher)
             digest = blind_digest(request.digest, cipher)

@@ -17,7 +17,6 @@ from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, KeyGone, MissingSegment, UnknownEvent
 from eventlog.core.keys import Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
-from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
 from eventlog.core.rules import FrameReading, about, cipher_to_read, without_payload
 from eventlog.lmdb.archive import Archive
@@ -88,9 +87,7 @@ class LogReading(FrameReading):
                 found.append(without_payload(position, taken, stream.name, gone, dropped))
         return found
 
-    def frames(
-        self, txn: Transaction, after: int = 0, limit: int = U64_MAX
-    ) -> Iterator[tuple[int, bytes]]:
+    def frames(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, bytes]]:
         """Yield up to `limit` frames behind a position as they are stored, in order of position.
 
         :raises CorruptLog: one is missing.

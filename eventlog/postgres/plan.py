@@ -175,10 +175,7 @@ class BatchPlan:
             rows.put_event(number, sid, version, *frame.split(data))
             for key in prepared.keys:
                 rows.put_key(number, sid, blind_id(key, cipher), version)
-        stream.now = Believed(
-            version, max(now.epoch, request.epoch), now.stored_bytes + request.payload_bytes,
-            frame.chain_of(data), at_us, now.erased_version,
-        )  # fmt: skip
+        stream.now = Believed(*now.behind(request, data), at_us, now.erased_version)
         first = now.version + 1
         if request.idempotency_key is not None:
             key_of = blind_id(request.idempotency_key, cipher)

@@ -15,11 +15,12 @@ the next opening finishes it (log_directory.py).
 import hashlib
 import os
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from eventlog.core.capabilities import Also, Progress
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import CorruptLog, LogLocked, LogUnavailable
+from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import Copied, to_datetime
 from eventlog.core.requests import system_clock_us
@@ -124,7 +125,9 @@ def copy_log(
     :raises DiskFull, StorageFailed: nothing was changed, or see the message.
     """
     _check_source(source, directory)
+    is_writable = os.access(source, os.W_OK)  # else nobody can open it
     with (
+        log_directory.held(source) if is_writable else nullcontext(),
         log_directory.held(directory) as replaces,
         log_directory.written(directory, log_directory.RESTORING) as scratch,
     ):
@@ -153,12 +156,9 @@ def copy_log(
 
 
 def _check_source(source: Path, directory: Path) -> None:
-    log = log_directory.ClosedLog(source)
     try:
-        if not log.path.is_file():
+        if not (source / log_directory.LOG).is_file():
             raise LogUnavailable(f"there is no store in {source}: name a store or a backup")
-        if (owner := log.owner()) is not None:
-            raise LogLocked(f"{source} is open in {owner}: close it there, or back it up")
         for place in (directory, datafile.beside(directory, log_directory.RESTORING)):
             if datafile.is_there(place) and source.samefile(place):  # it would be moved aside
                 raise LogUnavailable(

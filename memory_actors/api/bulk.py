@@ -21,10 +21,12 @@ from memory_actors.base.records import Memory, MemoryType, Receipt, Trust
 from memory_actors.base.validation import check_name, check_names
 from memory_actors.kinds import provenance
 from memory_actors.kinds.compacting import Compressed, Summary
-from memory_actors.kinds.kind import Found, Kind, Row
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.user_state import event_registry, kind_of, kind_of_event
+from memory_actors.kinds.rows import Row
+from memory_actors.kinds.user_state import kind_of, kind_of_event
 from memory_actors.search.reading import About, pages, versions_about
+from memory_actors.upkeep.store import event_registry
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.summaries import Summarized
 

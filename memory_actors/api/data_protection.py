@@ -8,18 +8,11 @@ from eventlog import RedactingStore, require
 from eventlog.core.records import to_datetime, to_us
 from memory_actors.api.forgetting import KEY_BYTES, forget, forget_gone, meant, named, with_codes
 from memory_actors.api.reads import UserReads
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.origins import origins_of
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Forgotten, ForgottenFact, Hold, Purged, Retained
-from memory_actors.base.validation import (
-    CONTENT_BYTES_MAX,
-    check_flag,
-    check_name,
-    check_optional_name,
-    check_share,
-    text_bytes,
-)
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetHold
 from memory_actors.kinds.grants import SetRight
@@ -53,7 +46,7 @@ class UserDataProtection(UserReads):
         :raises InvalidInputError: neither a source nor a trust, or an unknown one.
         """
         named, level = checked_source(source, trust)
-        check_flag(dry_run, "dry_run")
+        validation.check_flag(dry_run, "dry_run")
         scope, now_us = self._scope, self._scope.now_us()
         work = purge_source(scope, named, level, dry_run=dry_run)
         with scope.measured("Purge", "any"):
@@ -102,11 +95,11 @@ class UserDataProtection(UserReads):
         """
         scope = self._scope
         scope.check_writable()
-        text_bytes(what, "what", CONTENT_BYTES_MAX)
-        check_optional_name(reason or None, "reason")
+        validation.text_bytes(what, "what", validation.CONTENT_BYTES_MAX)
+        validation.check_optional_name(reason or None, "reason")
         for flag, name in ((everywhere, "everywhere"), (dry_run, "dry_run")):
-            check_flag(flag, name)
-        least = 0.0 if similar is None else check_share(similar, "similar")
+            validation.check_flag(flag, name)
+        least = 0.0 if similar is None else validation.check_share(similar, "similar")
         require(scope.services.log, RedactingStore)
 
         async def work() -> Forgotten:
@@ -146,7 +139,7 @@ class UserDataProtection(UserReads):
         :raises NotFoundError: it was not forgotten.
         """
         self._scope.check_writable()
-        text_bytes(what, "what", CONTENT_BYTES_MAX)
+        validation.text_bytes(what, "what", validation.CONTENT_BYTES_MAX)
         state = (await self._scope.state()).tombstones
         by_name = {one.digest.hex(): one for one in state.by_digest.values()}
         found = by_name.get(what) or state.of(what)
@@ -177,7 +170,7 @@ class UserDataProtection(UserReads):
         """
         now_us = self._scope.now_us()
         hold_id = self._scope.new_id(now_us)
-        reason = check_name(reason, "reason")
+        reason = validation.check_name(reason, "reason")
         await self._scope.carry_out(SetHold(now_us=now_us, hold_id=hold_id, reason=reason))
         return await self._placed(hold_id)
 
@@ -186,13 +179,13 @@ class UserDataProtection(UserReads):
 
         :raises NotFoundError: it is not in force.
         """
-        hold_id = check_name(hold_id, "hold_id")
+        hold_id = validation.check_name(hold_id, "hold_id")
         await self._scope.carry_out(SetHold(now_us=self._scope.now_us(), hold_id=hold_id))
         return await self._placed(hold_id)
 
     async def holds(self, *, released: bool = False) -> list[Hold]:
         """Return the legal holds in force, oldest first; with `released`, former ones, too."""
-        check_flag(released, "released")
+        validation.check_flag(released, "released")
         await self._scope.state()  # refuses who may not read here
         return await holds_of(self._scope.services.log, self._scope.stream, released=released)
 
@@ -209,8 +202,8 @@ class UserDataProtection(UserReads):
 
         :raises MissingCapability: the store cannot take words out of the log.
         """
-        check_flag(dry_run, "dry_run")
-        check_flag(from_log, "from_log")
+        validation.check_flag(dry_run, "dry_run")
+        validation.check_flag(from_log, "from_log")
         scope, now_us = self._scope, self._scope.now_us()
         with scope.measured(ApplyRetention.__name__, account.PART.NAME):
             async with scope.writable() as live:

@@ -20,7 +20,8 @@ from memory_actors.base.validation import (
     check_optional_name,
     time_us,
 )
-from memory_actors.kinds.kind import Found, Kind, is_summary, last_true_us
+from memory_actors.kinds.kind import Found, Kind
+from memory_actors.kinds.rows import is_summary, last_true_us
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState
 from memory_actors.users.handles.scope import Scope
 

@@ -30,7 +30,7 @@ from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import structured, working
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.forgetting import Forget, said_by
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.review import MemoryHeld, pending_row
 from memory_actors.kinds.tombstones import (
@@ -43,9 +43,10 @@ from memory_actors.kinds.tombstones import (
     plainly,
     texts_in,
 )
-from memory_actors.kinds.user_state import UserState, event_registry, kind_of
+from memory_actors.kinds.user_state import UserState, kind_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.files import remove_indexes
+from memory_actors.upkeep.store import event_registry
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.holds import holds_of, refuse_held
 from memory_actors.users.purges import batches, carried_out

@@ -101,13 +101,18 @@ class Operation:
         """The type of its result, as JSON has it."""
         return in_answers(self._hints["return"])
 
-    def bound(self, target: object, document: str | None = None) -> Callable[..., Any]:
-        """Return the method of a user's memory, or of the system, that this is.
+    def call(self, target: object, given: Mapping[str, object], document: str | None = None) -> Any:
+        """Call the method of a user's memory, or of the system, with arguments by their names.
 
         `document` is the context document that it is about; None: all of them, or the usual one.
         """
-        found: Callable[..., object] = member_of(target, self.name, document)
-        return found
+        named, places = dict(given), list[object]()
+        kinds = [one.kind for one in self.parameters]
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            *before, several = self.parameters[: kinds.index(inspect.Parameter.VAR_POSITIONAL) + 1]
+            places = [named.pop(one.name) for one in before if one.name in named]
+            places += named.pop(several.name, ())  # type: ignore[arg-type]  # a sequence
+        return member_of(target, self.name, document)(*places, **named)
 
     @property
     def summary(self) -> str:

@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from eventlog.core.records import to_us
+from memory_actors.base import validation
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.reports import QUOTED, Context, ContextPart
 from memory_actors.base.tokens import TokenCounter, most
-from memory_actors.base.validation import (
-    QUERY_BYTES_MAX,
-    TOP_K_MAX,
-    check_count,
-    check_top_k,
-    text_bytes,
-)
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
+from memory_actors.kinds.rows import derived
 from memory_actors.search.choosing import Folding
 from memory_actors.search.indexes.words import words
 from memory_actors.search.query import asked_until_us, asks_of_past
@@ -61,11 +56,11 @@ class _Said(NamedTuple):
 
 async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context:
     """Return what `user.context(query)` says."""
-    text_bytes(ask.query, "query", QUERY_BYTES_MAX)
+    validation.text_bytes(ask.query, "query", validation.QUERY_BYTES_MAX)
     if ask.token_budget is not None:
-        check_count(ask.token_budget, "token_budget")
+        validation.check_count(ask.token_budget, "token_budget")
     if ask.max_item_tokens is not None:
-        check_count(ask.max_item_tokens, "max_item_tokens", least=1)
+        validation.check_count(ask.max_item_tokens, "max_item_tokens", least=1)
     folding = Folding()
     folding.leave_out(ask.query)
     messages = await user.short_term.messages(ask.session_id, last=2 * CONTEXT_MESSAGES)
@@ -85,16 +80,16 @@ async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: 
     """Return the best memories and summaries; those that are over only where the past is asked."""
     limit = CONTEXT_MEMORIES
     if ask.limit is not None:
-        limit = check_top_k(ask.limit)
+        limit = validation.check_top_k(ask.limit)
     elif ask.token_budget is not None:
-        limit = min(TOP_K_MAX, max(limit, ask.token_budget // MEMORY_TOKENS))
-    asked = min(limit + messages + 1, TOP_K_MAX)  # some of what is found was just said
+        limit = min(validation.TOP_K_MAX, max(limit, ask.token_budget // MEMORY_TOKENS))
+    asked = min(limit + messages + 1, validation.TOP_K_MAX)  # some of what is found was just said
     while True:
         hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
         current = _held(ask, hits)
-        if len(current) >= limit or len(hits) < asked or asked == TOP_K_MAX:
+        if len(current) >= limit or len(hits) < asked or asked == validation.TOP_K_MAX:
             break
-        asked = min(4 * asked, TOP_K_MAX)
+        asked = min(4 * asked, validation.TOP_K_MAX)
     best = sorted(filter(folding.is_new, current), key=attrgetter("score"), reverse=True)[:limit]
     return [_Said(_part(hit, hit.source), hit.role) for hit in best]
 
@@ -112,18 +107,8 @@ def _held(ask: Ask, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _part(memory: Memory, source: str) -> ContextPart:
-    part = ContextPart(
-        source=source,
-        memory_id=memory.memory_id,
-        text=memory.content,
-        occurred_at=memory.occurred_at,
-        origins=memory.origins,
-        trust=memory.trust,
-    )
-    if not isinstance(memory, Hit):
-        return part
-    own = ("score", "scope", "superseded_by", "held_until")
-    return replace(part, text=memory.passage, **{name: getattr(memory, name) for name in own})
+    text = memory.passage if isinstance(memory, Hit) else memory.content
+    return derived(ContextPart, memory, source=source, text=text)
 
 
 def _fitting(wanted: Sequence[_Said], counter: TokenCounter, ask: Ask) -> list[ContextPart]:

@@ -18,6 +18,7 @@ from memory_actors.api.finding import (
     searched_kinds,
 )
 from memory_actors.api.user_context import UserContext
+from memory_actors.base import validation
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
@@ -34,24 +35,12 @@ from memory_actors.base.records import (
 )
 from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.statistics import CostEstimate, Usage
-from memory_actors.base.validation import (
-    QUERY_BYTES_MAX,
-    check_choice,
-    check_count,
-    check_name,
-    check_names,
-    check_optional_name,
-    check_share,
-    check_top_k,
-    text_bytes,
-    time_us,
-)
 from memory_actors.base.weights import Weights, check_weights
 from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.kind import Found
-from memory_actors.kinds.phrasing import composed
+from memory_actors.kinds.passages import composed
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
@@ -156,7 +145,7 @@ class UserReads(Redacting):
         :raises AccessDeniedError: one of the scopes may not be read.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
-        text_bytes(query, "query", QUERY_BYTES_MAX)
+        validation.text_bytes(query, "query", validation.QUERY_BYTES_MAX)
         kinds = searched_kinds(memory_type, memory_types)
         several = memory_types is not None and len(kinds) > 1
         usual_order: Order = "kind" if several else "score"
@@ -164,29 +153,32 @@ class UserReads(Redacting):
         asked = Query(
             text=composed(query),
             kinds=kinds,
-            top_k=most if top_k is None else check_top_k(top_k),
+            top_k=most if top_k is None else validation.check_top_k(top_k),
             now_us=self._scope.now_us(),
             filters=parsed(filters),
-            since_us=time_us(since, "since"),
-            until_us=time_us(until, "until"),
-            as_of_us=time_us(as_of, "as_of"),
-            session_id=check_optional_name(session_id, "session_id") or self._scope.on.session_id,
-            exclude_ids=frozenset(check_names(exclude_ids, "exclude_ids")),
-            exclude_session=check_optional_name(exclude_session, "exclude_session"),
-            min_score=check_share(min_score, "min_score"),
+            since_us=validation.time_us(since, "since"),
+            until_us=validation.time_us(until, "until"),
+            as_of_us=validation.time_us(as_of, "as_of"),
+            session_id=validation.check_optional_name(session_id, "session_id")
+            or self._scope.on.session_id,
+            exclude_ids=frozenset(validation.check_names(exclude_ids, "exclude_ids")),
+            exclude_session=validation.check_optional_name(exclude_session, "exclude_session"),
+            min_score=validation.check_share(min_score, "min_score"),
             token_budget=None
             if token_budget is None
-            else check_count(token_budget, "token_budget"),
+            else validation.check_count(token_budget, "token_budget"),
             counter=self._scope.services.settings.context_budget().counter,
-            diversity=check_share(diversity, "diversity"),
+            diversity=validation.check_share(diversity, "diversity"),
             explain=explain,
             weights=Weights() if weights is None else check_weights(weights),
-            reference_us=time_us(reference_time, "reference_time"),
+            reference_us=validation.time_us(reference_time, "reference_time"),
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
-            agent_id=check_optional_name(agent_id, "agent_id"),
+            agent_id=validation.check_optional_name(agent_id, "agent_id"),
             each_kind=several,
-            order=usual_order if order is None else check_choice(order, get_args(Order), "order"),
+            order=usual_order
+            if order is None
+            else validation.check_choice(order, get_args(Order), "order"),
         )
         if self._scope.on.reads:
             return Hits(await self._of_all_scopes(asked, given))
@@ -225,7 +217,7 @@ class UserReads(Redacting):
         :raises NotFoundError: there is none with this id: never was, deleted, evicted, expired, or
             compressed into a summary: `why` tells.
         """
-        check_name(memory_id, "memory_id")
+        validation.check_name(memory_id, "memory_id")
         state = await self._scope.state()
         one = found_in(state, memory_id, self._scope.now_us())
         with self._scope.measured("Get", one.kind.NAME):
@@ -258,8 +250,8 @@ class UserReads(Redacting):
         which = chosen(
             memory_types, filters, sources, min_trust, agent_id, session_id, since, until
         )
-        first = check_count(offset, "offset")
-        last = first + check_count(limit, "limit")
+        first = validation.check_count(offset, "offset")
+        last = first + validation.check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
             if contains is not None:
@@ -271,7 +263,7 @@ class UserReads(Redacting):
         self, state: UserState, which: Chosen, text: str, most: int | None = None
     ) -> list[Memory]:
         """Return the newest memories with a text in their content, `most` of them."""
-        text_bytes(text, "contains", QUERY_BYTES_MAX)
+        validation.text_bytes(text, "contains", validation.QUERY_BYTES_MAX)
         rows = await anyio.to_thread.run_sync(newest, state, which, sys.maxsize)
         found: list[Memory] = []
         for start in range(0, len(rows), LIST_PAGE):
@@ -313,7 +305,7 @@ class UserReads(Redacting):
 
         :raises NotFoundError: no event ever named it.
         """
-        events = await self._scope.events_about(check_name(memory_id, "memory_id"))
+        events = await self._scope.events_about(validation.check_name(memory_id, "memory_id"))
         if not events:
             raise NotFoundError(f"no event names memory {memory_id!r}")
         return history(events)
@@ -333,7 +325,7 @@ class UserReads(Redacting):
 
         :raises NotFoundError: no event ever named it.
         """
-        return await why(self._scope, check_name(memory_id, "memory_id"))
+        return await why(self._scope, validation.check_name(memory_id, "memory_id"))
 
     async def grants(self) -> dict[str, Right]:
         """Return the right of each subject that has a grant, by subject, in order.

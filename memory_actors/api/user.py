@@ -13,6 +13,7 @@ from memory_actors.api.data_protection import UserDataProtection
 from memory_actors.api.finding import found
 from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
 from memory_actors.base.origins import origin
@@ -29,12 +30,6 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Extraction, Undone
-from memory_actors.base.validation import (
-    check_member,
-    check_memory_type,
-    check_subject,
-    check_tier,
-)
 from memory_actors.extraction.recorded import undo
 from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds.account import SetTier
@@ -152,7 +147,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
             memory_id=memory_id,
             pinned=pinned,
         )
-        handle = self._handles[check_memory_type(memory_type)].lasting(ttl_s)
+        handle = self._handles[validation.check_memory_type(memory_type)].lasting(ttl_s)
         return await handle._add(item, Adding(auto_prune, idempotency_key, on_duplicate))
 
     async def turn(
@@ -343,7 +338,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
 
         :raises InvalidInputError: there is no such tier.
         """
-        tier = check_tier(tier)
+        tier = validation.check_tier(tier)
         await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
@@ -359,7 +354,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         :raises AccessDeniedError: the subjects of the handle may not manage here.
         :raises InvalidInputError: no subject, an unknown right, or too many grants.
         """
-        return await self._set_right(subject, check_member(Right, right, "right"))
+        return await self._set_right(subject, validation.check_member(Right, right, "right"))
 
     async def revoke(self, subject: str) -> dict[str, Right]:
         """Take the right of a subject: its next read or write is refused, at every door.
@@ -372,7 +367,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         return await self._set_right(subject, None)
 
     async def _set_right(self, subject: str, right: Right | None) -> dict[str, Right]:
-        named = check_subject(subject)
+        named = validation.check_subject(subject)
         command = SetRight(now_us=self._scope.now_us(), subject=named, right=right)
         return (await self._scope.carry_out(command)).grants.rights
 
@@ -380,7 +375,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         """Add a summary as an export of another store has it. See plumbing.py."""
         if not isinstance(memory, Memory):
             raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
-        handle = self._handles[check_memory_type(memory.memory_type)]
+        handle = self._handles[validation.check_memory_type(memory.memory_type)]
         if not isinstance(handle, Summarized):
             raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
         return await handle._put_summary(memory)

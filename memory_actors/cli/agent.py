@@ -141,18 +141,8 @@ def _paused(app: App, projects: frozenset[str]) -> None:
 def _carried_out(
     app: App, host: str, command: HookCommand | None, dry_run: bool, yes: bool
 ) -> bool:
-    """Show the changes, ask, and make them; say whether they are in force."""
-    changes = [change for change in changes_of(host, command) if not change.is_none]
-    shown, title = [change.diff for change in changes], CLIENTS[host].title
-    failures = carried_out(app, changes, f"{title} is so already.", dry_run=dry_run, yes=yes)
-    written = failures is not None
-    if app.json:
-        print_json({"host": host, "changes": shown, "written": written, "failures": failures or []})
-    elif written:
-        for failure in failures or ():
-            note(failure, "yellow")
-        note(f"{title}: done.")
-    return written or not (shown or dry_run)
+    changes = changes_of(host, command)
+    return carried_out(app, CLIENTS[host].title, changes, dry_run=dry_run, yes=yes)
 
 
 def _paused_now() -> frozenset[str]:

@@ -202,7 +202,6 @@ async def _called(
     app: App, operation: Operation, work: Work, given: dict[str, Any], target: Any
 ) -> object:
     """Call an operation; ids may be given by their beginnings, and are whole ones then."""
-    places: list[object] = []
     named: dict[str, object] = {}
     for parameter in operation.parameters:
         name = parameter.name
@@ -211,14 +210,10 @@ async def _called(
             given[name] = await chosen_user(app, target) if required else app.user
         if name not in given:
             continue
-        given[name] = await _value(target, parameter, given[name])
-        if parameter.kind is parameter.kind.VAR_POSITIONAL:
-            places += given[name]
-        else:
-            named[name] = given[name]
+        given[name] = named[name] = await _value(target, parameter, given[name])
     if work is not None:
-        return await work(target, *places, **{**named, **_named(work, given)})
-    return await operation.bound(target, given.get("document"))(*places, **named)
+        return await work(target, **{**named, **_named(work, given)})
+    return await operation.call(target, named, given.get("document"))
 
 
 def _named(

@@ -3,12 +3,10 @@
 Each check looks only, and says what to do if it finds fault.
 """
 
-import importlib.metadata
 import os
 import re
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -41,8 +39,6 @@ Status: TypeAlias = Literal["ok", "warning", "failed"]
 Look: TypeAlias = tuple[str, Status, str]
 """A finding, its status, and an advice for when that is not ok."""
 
-PYTHON_MIN: Final = (3, 11)
-PACKAGE: Final = "memory-actors"
 FREE_BYTES_MIN: Final = 1 << 30
 POSTGRES_MIN: Final = 16
 COPYING: Final = 1_000_000  # eventlog/postgres/database.py
@@ -70,8 +66,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 def checks(store: Path | str) -> Iterator[Check]:
     """Yield one check after another; one that crashes has failed and stops no other."""
     looks: list[tuple[str, Callable[[], Look]]] = [
-        ("python", _python),
-        ("packages", _packages),
         ("model", _model),
         ("embedding", _embedding),
         ("comparing", _comparing),
@@ -96,31 +90,6 @@ def checks(store: Path | str) -> Iterator[Check]:
 
 def _or_failed(good: bool) -> Status:
     return "ok" if good else "failed"
-
-
-# --- the program
-
-
-def _python() -> Look:
-    version, wanted = (".".join(map(str, one)) for one in (sys.version_info[:3], PYTHON_MIN))
-    good = sys.version_info >= PYTHON_MIN
-    return version, _or_failed(good), f"install Python {wanted} or newer"
-
-
-def _packages() -> Look:
-    try:
-        required = importlib.metadata.requires(PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
-    plain = (line for line in required if ";" not in line)  # those of every machine
-    found, missing = [], []
-    for name in sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    said = ", ".join([*found, *(f"{name} missing" for name in missing)])
-    return said, _or_failed(not missing), f"run `pip install {' '.join(missing)}`"
 
 
 # --- the model
@@ -335,7 +304,7 @@ MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "
 
 @options.command(shared=options.OF_STORE)
 def doctor(app: App, /) -> None:
-    """Check Python, the model, and the data directory and the disk, or the database.
+    """Check the model, and the data directory and the disk, or the database.
 
     Changes nothing.
     """

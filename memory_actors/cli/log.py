@@ -238,7 +238,7 @@ def users(found: Sequence[str]) -> None:
 
 @options.command(shared=options.OF_STORE)
 def stats(app: App, /) -> None:
-    """Show the size of the store: users, events, memories, bytes."""
+    """Show the size of the store: users, events, bytes."""
 
     async def work(memory: MemorySystem) -> tuple[SystemUsage, SystemStatistics]:
         return await memory.usage(), memory.statistics()
@@ -247,12 +247,6 @@ def stats(app: App, /) -> None:
     stored = statistics.log.used_bytes if app.url else bytes_under(app.directory)
     if print_for_programs(app, {"usage": usage, "statistics": statistics, "file_bytes": stored}):
         return
-    log = statistics.log
-    say(f"{usage.users:,} users, {log.last_position:,} events, {size(stored)} on disk.")
-    numbers = ("memories", "content", "in the log")
-    held = table("type", *numbers, right=numbers)
-    for kind, count in usage.counts.items():
-        held.add_row(
-            kind, f"{count:,}", size(usage.size_bytes[kind]), size(usage.stored_bytes[kind])
-        )
-    print_table(held)
+    events = statistics.log.last_position
+    say(f"{usage.users:,} users, {events:,} events, {size(stored)} on disk.")
+    say("`memory-actors usage --all` shows the memories by type.", "dim")

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -46,19 +47,29 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the cha
 
 
 def carried_out(
-    app: App, changes: Sequence["Change"], unchanged: str, *, dry_run: bool, yes: bool
-) -> list[str] | None:
-    """Show changes of somebody's configuration, ask, and make them.
+    app: App, title: str, changes: Sequence["Change"], *, dry_run: bool, yes: bool
+) -> bool:
+    """Show changes of somebody's configuration, ask, and make them; say whether they are in force.
 
-    Return the failures that are left to the user; None: nothing was changed.
+    `title` names what is configured.
     """
+    due = [change for change in changes if not change.is_none]
+    shown = [change.diff for change in due]
     if not app.json:
-        say("\n".join(change.diff for change in changes) or unchanged)
-    if dry_run or not changes:
-        return None
-    if not yes and not app.json:
-        click.confirm("Do this?", abort=True)
-    return [failure for change in changes for failure in change.write()]
+        say("\n".join(shown) or f"{title} is so already.")
+    written, failures = bool(due) and not dry_run, list[str]()
+    if written:
+        if not yes and not app.json:
+            click.confirm("Do this?", abort=True)
+        failures = [failure for change in due for failure in change.write()]
+    if app.json:
+        told = {"changes": shown, "written": written, "failures": failures}
+        print_json({"configured": title, **told})
+    elif written:
+        for failure in failures:
+            note(failure, "yellow")
+        note(f"{title}: done.")
+    return written or not (due or dry_run)
 
 
 def place_in_configuration(app: App) -> str:
@@ -81,10 +92,18 @@ def place_in_configuration(app: App) -> str:
 @click.option(
     "--reads-project",
     is_flag=True,
-    help="Search the memory of the project in this directory, too, as hooks store it.",
+    help="Search the memory of the project in this directory, too, as hooks store it; mask what "
+    "they mask.",
 )
+@click.option("--team", metavar="URL", help="The server that has the memory of that project.")
 @click.pass_context
-def mcp(context: click.Context, /, tool_sets: tuple[str, ...], reads_project: bool) -> None:
+def mcp(
+    context: click.Context,
+    /,
+    tool_sets: tuple[str, ...],
+    reads_project: bool,
+    team: str | None,
+) -> None:
     """Serve the memory over MCP, on stdin and stdout: a client starts this by itself.
 
     Needs the extra `mcp`. Several may run on one directory. `install` tells a client of it. Without
@@ -97,12 +116,22 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...], reads_project: bo
 
     app = context.ensure_object(App)
     in_data_directory(app)
-    scopes = [*app.reads, *([project_of(".").user_id] if reads_project else [])]
+    its, scopes = dict[str, Any](), list(app.reads)
+    if reads_project:
+        from memory_actors.integrations.coding_agents.private import Cleaner
+        from memory_actors.integrations.coding_agents.team import WithProject
+
+        project = project_of(".")
+        its["masked"] = Cleaner(project.root).masked
+        if team is None:
+            scopes.append(project.user_id)
+        else:
+            its["beside"] = partial(WithProject, url=team, project_id=project.user_id)
 
     async def whole() -> None:
         async with opening(app, keeps=True) as memory:
             user_id = await chosen_user(app, memory)
-            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=scopes)
+            await serve_stdio(memory, user_id, tool_sets, by=app.by, reads=scopes, **its)
 
     run(whole)
 
@@ -138,7 +167,7 @@ def install(
     change = clients.installing(
         client, clients.config_path(client, directory), command, replace=replace
     )
-    if _carried_out(app, change, dry_run, yes, "Installed"):
+    if carried_out(app, str(change.path), [change], dry_run=dry_run, yes=yes):
         ensure_model(app)
         if not app.json:
             note(f"The memory is in {app.shown}.")
@@ -153,20 +182,7 @@ def install(
 def uninstall(app: App, /, client: str, project: bool, dry_run: bool, yes: bool) -> None:
     """Undo `install`: show the change to the configuration of CLIENT, then write it."""
     change = clients.removing(client, clients.config_path(client, Path.cwd() if project else None))
-    _carried_out(app, change, dry_run, yes, "Uninstalled")
-
-
-def _carried_out(
-    app: App, change: clients.ConfigurationChange, dry_run: bool, yes: bool, what: str
-) -> bool:
-    """Show a change, ask, and make it; say whether it is in force."""
-    changes, unchanged = [] if change.is_none else [change], f"{change.path} is so already."
-    is_written = carried_out(app, changes, unchanged, dry_run=dry_run, yes=yes) is not None
-    if app.json:
-        print_json({"path": str(change.path), "diff": change.diff, "written": is_written})
-    elif is_written:
-        note(f"{what}: {change.path}")
-    return is_written or (change.is_none and not dry_run)
+    carried_out(app, str(change.path), [change], dry_run=dry_run, yes=yes)
 
 
 def _command(

@@ -128,9 +128,10 @@ def update(receipt: Receipt) -> None:
 
 
 delete = mirrors("delete")(done("Deleted"))
-delete_many = mirrors("delete_many", filters=options.filters("fields of the metadata", {}))(
-    done("Deleted")
-)
+delete_many = mirrors(
+    "delete_many", filters=options.filters("fields of the metadata", {}),
+    help="Delete the memories that match; `count` says how many do.",
+)(done("Deleted"))  # fmt: skip
 reject = mirrors("reject", memory_ids=IDS)(done("Rejected"))
 
 

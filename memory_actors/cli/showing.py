@@ -1,15 +1,22 @@
 """Memories of each kind as people see them: in a table, and one by one."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from memory_actors.base.records import Hit, Memory, MemoryType, Receipt, Relationship, as_record
+from memory_actors.base.records import (
+    Hit,
+    JsonObject,
+    Memory,
+    MemoryType,
+    Receipt,
+    Relationship,
+    as_record,
+)
 from memory_actors.cli.output import (
     counted,
     excerpt,
@@ -166,7 +173,7 @@ def _facts(memory: Memory) -> dict[str, object]:
     }
 
 
-def _print_episode(data: Mapping[str, Any]) -> None:
+def _print_episode(data: JsonObject) -> None:
     say(f"Goal: {data['goal']}", "bold")
     if data["steps"]:
         steps = data["steps"]

@@ -10,17 +10,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import ClusterReport, CompactionProgress, CompactionReport
 from memory_actors.base.watching import tell
 from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.rows import derived
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -115,8 +117,7 @@ Progress = Callable[[CompactionProgress], object]
 _logger = get_logger("memory_actors.compaction")
 
 
-@dataclass(slots=True)
-class CompactionRun:
+class CompactionRun(msgspec.Struct):
     """A run that is under way."""
 
     kinds: Sequence[CompactedKind]
@@ -127,12 +128,12 @@ class CompactionRun:
     halt: asyncio.Event
     """The caller or the system has gone: a summary that is not there soon is given up."""
     pace: Pace
-    started_s: float = field(default_factory=perf_counter)
+    started_s: float = msgspec.field(default_factory=perf_counter)
     users_total: int = 0
     users_done: int = 0
     users_failed: int = 0
     considered: int = 0
-    clusters: list[ClusterReport] = field(default_factory=list)
+    clusters: list[ClusterReport] = []
     compressed: int = 0
     originals: int = 0
     failed: int = 0
@@ -180,17 +181,12 @@ class CompactionRun:
         self, file_bytes_before: int, file_bytes_after: int, *, cancelled: bool
     ) -> CompactionReport:
         """Return the report of the run."""
-        return CompactionReport(
-            dry_run=self.dry_run,
+        return derived(
+            CompactionReport,
+            self,
             users=self.users_done,
-            users_failed=self.users_failed,
             memories_considered=self.considered,
             clusters=tuple(self.clusters),
-            compressed=self.compressed,
-            originals=self.originals,
-            failed=self.failed,
-            bytes_before=self.bytes_before,
-            bytes_after=self.bytes_after,
             file_bytes_before=file_bytes_before,
             file_bytes_after=file_bytes_after,
             took_s=perf_counter() - self.started_s,

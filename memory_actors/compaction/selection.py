@@ -23,8 +23,10 @@ from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.compaction.summarizers.protocol import WORDS_MAX
 from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.kind import Events, Found, Row, last_true_us
-from memory_actors.kinds.phrasing import normalised
+from memory_actors.kinds.kind import Found
+from memory_actors.kinds.passages import normalised
+from memory_actors.kinds.past import Events
+from memory_actors.kinds.rows import Row, last_true_us
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.reading import texts
 from memory_actors.users.handles.scope import Scope

@@ -19,8 +19,9 @@ from memory_actors.base.paths import ESCAPE
 from memory_actors.base.records import Hit, Memory, Trust, least
 from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken
 from memory_actors.kinds import long_term, short_term
-from memory_actors.kinds.kind import Found, is_summary
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.provenance import EXTRACTIONS, Extracted, Provenance
+from memory_actors.kinds.rows import is_summary
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query

@@ -16,8 +16,10 @@ from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import StateThen, state_then
 from memory_actors.history.why import steps_of
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event
-from memory_actors.kinds.kind import Events, Found, Kind, Row
+from memory_actors.kinds.kind import Found, Kind
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.rows import Row
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
 from memory_actors.search.reading import memory, pages
 from memory_actors.users.handles.scope import Services

@@ -38,8 +38,9 @@ from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.effects import Event
-from memory_actors.kinds.kind import Found, Kind, Row
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.passages import Passage
+from memory_actors.kinds.rows import Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded

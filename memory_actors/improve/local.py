@@ -1,7 +1,6 @@
 """A critic and a reviser that need no model: misspelt terms, repetition, wordiness.
 
-Both read English. The reviser mends one kind a round, by edits that need no understanding. No other
-file imports rapidfuzz.
+Both read English. The reviser mends one kind a round, by edits that need no understanding.
 """
 
 import re
@@ -10,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import anyio.to_thread
-from rapidfuzz.distance import OSA
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.compaction.summarizers.sentences import count_words, sentences
@@ -125,8 +123,9 @@ class _Local:
         near = []
         for known, term in self._terms.items():
             edits_max = 2 if len(known) >= LONG_LETTERS else 1
-            if known[0] == folded[0] and abs(len(known) - len(folded)) <= edits_max:
-                distance = OSA.distance(folded, known, score_cutoff=edits_max)
+            # An edit changes at most one letter of each word, so most pairs end here.
+            if known[0] == folded[0] and len({*known} ^ {*folded}) <= 2 * edits_max:
+                distance = _edits(folded, known)
                 if distance <= edits_max and not (distance > 1 and known.startswith(folded)):
                     near.append((distance, term))
         return min(near)[1] if near else None
@@ -180,6 +179,19 @@ class LocalReviser(_Local):
             if revised.strip() and revised != text:
                 return revised
         return text
+
+
+def _edits(word: str, known: str) -> int:
+    """Return how many letters to insert, delete, replace or swap with the next one."""
+    before, row = [0], list(range(len(known) + 1))
+    for at, letter in enumerate(word):
+        earlier, before, row = before, row, [at + 1]
+        for place, other in enumerate(known):
+            edits = min(before[place + 1] + 1, row[-1] + 1, before[place] + (letter != other))
+            if at and place and word[at - 1 : at + 1] == other + known[place - 1]:
+                edits = min(edits, earlier[place - 1] + 1)
+            row.append(edits)
+    return row[-1]
 
 
 def _texts(given: object, what: str) -> list[str]:

@@ -6,7 +6,7 @@ Before a run, the agent gets the memories that the new messages are about. After
 stores these messages and the answer, as one long-term memory each, in the session of the run.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.base.records import Item, JsonObject
 from memory_actors.base.validation import check_count, check_name
@@ -42,7 +42,7 @@ class MemoryActorsProvider(ContextProvider):
         self._remembers = remembers
 
     async def before_run(
-        self, *, agent: Any, session: AgentSession, context: SessionContext, state: JsonObject
+        self, *, agent: object, session: AgentSession, context: SessionContext, state: JsonObject
     ) -> None:
         """Tell the agent what is known about the new messages, as quoted data."""
         del agent, session, state
@@ -52,7 +52,7 @@ class MemoryActorsProvider(ContextProvider):
             context.extend_messages(self, [Message("user", [known])])
 
     async def after_run(
-        self, *, agent: Any, session: AgentSession, context: SessionContext, state: JsonObject
+        self, *, agent: object, session: AgentSession, context: SessionContext, state: JsonObject
     ) -> None:
         """Keep the new messages and the answer.
 

@@ -94,7 +94,7 @@ class _Tool(MemoryTool):
     ends_files = True
 
 
-async def carried_out(user: UserMemory, command: Any) -> str:
+async def carried_out(user: UserMemory, command: object) -> str:
     """Carry out a command and return the text for the model; refusals raise `ToolError`."""
     if isinstance(command, Mapping):
         resolved = {name: _resolved(command[name]) for name in PATHS if name in command}

@@ -32,7 +32,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
     user: Any = Field(exclude=True, description="The user's memory: memory.user(…).")
     token_budget: int = Field(default=1_000, gt=0, description="The most that is given back.")
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Check the user.
 
         :raises InvalidInputError: it is none.
@@ -40,7 +40,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         super().model_post_init(context)
         adapting.checked_user(self.user)
 
-    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: object) -> str:
         """Return the memories about the user's last message, as quoted data, or "".
 
         A message after it that is a tool's or the model's does not count.

@@ -29,11 +29,11 @@ from memory_actors.interchange.parts import (
     RelationshipParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, ReadLine
+from memory_actors.kinds.compacting import SummaryData
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
-from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps its own"

@@ -8,10 +8,9 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import EvictedStep, JsonObject, MemoryType, Step
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
-from memory_actors.kinds.context.events import Section
-from memory_actors.users.handles.context_writing import BlockData
+from memory_actors.kinds.compacting import SummaryData
+from memory_actors.kinds.context.events import BlockData, Section
 from memory_actors.users.handles.episodes import EpisodeSummaryData
-from memory_actors.users.handles.summaries import SummaryData
 
 T = TypeVar("T")
 Time: TypeAlias = str | float

@@ -39,7 +39,7 @@ and the report says which: what they mean was not understood.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -325,7 +325,7 @@ def _json_object(data: bytes) -> JsonObject:
     return fields
 
 
-def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
+def _is_ours(name: str, fields: JsonObject) -> bool:
     if name == "data":  # of other programs too, and with another meaning
         return fields.get("memory_type") in [*HAVE_DATA]
     if name == "compressed":
@@ -335,7 +335,7 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
     return name in _WholeLine.__struct_fields__
 
 
-def _check_origins(fields: Mapping[str, Any]) -> None:
+def _check_origins(fields: JsonObject) -> None:
     """Refuse what would leave a part of where a line comes from unread."""
     if "origins" not in fields:
         return

@@ -6,7 +6,6 @@ retention rule applies, and no words leave the log (`users/holds.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -165,10 +164,7 @@ class AccountPart(Part[Account]):
     registry = registry
     Dump = Account
     initial = Account()
-
-    def fold(self, state: Account, events: Iterable[Recorded[Event]]) -> Account:
-        """Fold events into the state."""
-        return reduce(evolve, events, state)
+    evolve = staticmethod(evolve)
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""

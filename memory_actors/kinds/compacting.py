@@ -6,24 +6,23 @@ events about a missing memory: it was an original whose payloads retention dropp
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from datetime import datetime
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
+from immutables import Map
+from msgspec.structs import replace
 
-from eventlog.core.records import AnyRecorded, to_datetime
+from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
-from memory_actors.kinds.effects import Decision, Event, TaintedPast
-from memory_actors.kinds.keyed import Compactable, Keyed, KeyedKind, Sized
-from memory_actors.kinds.kind import Decide, Events, Life, Updated
-from memory_actors.kinds.passages import Passage, index_of, label, spans
-from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import derived, new_row, update_of
-
-R = TypeVar("R", bound=Compactable)
-S = TypeVar("S", bound=Keyed[Any])
+from memory_actors.kinds.commands import Add, Command, Restore, is_known
+from memory_actors.kinds.effects import Decision
+from memory_actors.kinds.kind import BaseKind, Decide, Tally
+from memory_actors.kinds.passages import Passage, index_of, label, spans, text_digest
+from memory_actors.kinds.past import Events
+from memory_actors.kinds.rows import Draft, Keyed, Place, Row, derived, new_row, record_data
 
 _HEADING = ("[Summary of ", "]: ")
 
@@ -82,7 +81,91 @@ class CompressionUndone(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str
 
 
+# --- what a summary's data are, as `Memory.data` has them
+
+
+class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `Memory.data` of a summary."""
+
+    original_count: int
+    compressed_from_ids: tuple[str, ...]
+    time_range_start: datetime
+    time_range_end: datetime
+    compression_method: str
+    session_ids: tuple[str, ...] = ()
+    bytes_before: int
+    bytes_after: int
+
+
+# --- state
+
+
+class Compactable(Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A row that may be compressed, or be a summary."""
+
+    pinned: bool
+    keep: bool = False
+    """It came back out of a summary: it is not compressed again."""
+    original_count: int = 0
+    """Above 0: this is a summary of so many memories."""
+    bytes_before: int = 0
+    """Bytes of the originals of a summary."""
+    digests: tuple[bytes, ...] = ()
+    """Digests of the passages, if it has several: of a summary, and of a long text."""
+    since_us: int = 0
+    """Time of the first original of a summary; `occurred_at_us` is that of the last."""
+
+
+class Summaries(msgspec.Struct, frozen=True):
+    """The living summaries, and the sums of their originals."""
+
+    ids: Map[str, None] = Map()
+    originals: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def counted(self, row: Compactable, sign: int) -> "Summaries":
+        """Return them with a summary more (+1), or less (-1)."""
+        ids, memory_id = self.ids, row.memory_id
+        return Summaries(
+            ids.set(memory_id, None) if sign > 0 else ids.delete(memory_id),
+            self.originals + sign * row.original_count,
+            self.bytes_before + sign * row.bytes_before,
+            self.bytes_after + sign * row.size_bytes,
+        )
+
+
+R = TypeVar("R", bound=Compactable)
 A = TypeVar("A", bound=SummaryPut)
+
+
+class Compacted(Keyed[R], frozen=True):
+    """The living memories of a kind, summaries among them."""
+
+    summaries: Summaries = Summaries()
+
+
+class CompactedDraft(Draft[R]):
+    """Rows that change in place, summaries among them."""
+
+    __slots__ = ("summaries",)
+
+    def __init__(self, state: Compacted[R], place: Place[R] | None = None):
+        super().__init__(state, place)
+        self.summaries = state.summaries
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.summaries)
+
+    def _count(self, row: R, sign: int) -> None:
+        self.size_bytes += sign * row.size_bytes
+        self.stored_bytes += sign * row.stored_bytes
+        if row.original_count:
+            self.summaries = self.summaries.counted(row, sign)
+
+
+S = TypeVar("S", bound=Compacted[Any])
 
 
 def summary_row(cls: type[R], recorded: AnyRecorded, **fields: object) -> R:
@@ -98,21 +181,6 @@ def summary_row(cls: type[R], recorded: AnyRecorded, **fields: object) -> R:
 def summary_again(cls: type[A], began: Summary, row: Compactable) -> A:
     """Return the event that brings a summary back, of the one it began with and its last row."""
     return derived(cls, began, created_at_us=row.created_at_us, metadata=row.metadata)
-
-
-def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, object]) -> None:
-    """Refuse events that bring back a summary of which every original lives, or comes back too.
-
-    :raises InvalidInputError: there is one.
-    """
-    back = {event.memory_id for event in events}
-    for event in events:
-        ids = event.compressed_from_ids if isinstance(event, SummaryPut) else ()
-        if ids and all(one in rows or one in back for one in ids):
-            raise InvalidInputError(
-                f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
-                "originals live: it would say again what they say; restore it when they are deleted"
-            )
 
 
 # --- what a summary is found by
@@ -161,27 +229,18 @@ class UndoCompression(Restore, frozen=True, kw_only=True):
 # --- the kind
 
 
-class Worded(Sized, Protocol):
-    """A text that an update replaces."""
-
-    @property
-    def digest(self) -> bytes:
-        """Digest of the text."""
-        ...
-
-
-class CompactedBase(KeyedKind[S, R]):
+class CompactedBase(BaseKind[S, R]):
     """A kind whose old memories may become summaries."""
 
     COMPRESS: ClassVar[type[Compress]]
     UNDO: ClassVar[type[UndoCompression]]
     ADD_SUMMARY: ClassVar[type[PutSummary]]
-    RESTORE: ClassVar[type[Restore]]
     UNDONE: ClassVar[type[CompressionUndone]]
     """The event by which a summary goes."""
-    UPDATED: ClassVar[type[Updated]]
     SUMMARIES: ClassVar[tuple[type[Summary], ...]]
     """The events that a summary begins with."""
+
+    DRAFT = CompactedDraft
 
     # --- what a kind says
 
@@ -197,21 +256,6 @@ class CompactedBase(KeyedKind[S, R]):
     def compressed(self, rows: Sequence[R], fields: Mapping[str, object]) -> Compressed:
         """Return the event that puts a summary with these fields in the place of rows."""
 
-    @abstractmethod
-    def text_of(self, row: R) -> Worded:
-        """Return the text that an update replaces."""
-
-    @abstractmethod
-    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Event]]:
-        """Return the last row of a memory, and the events by which it comes back."""
-
-    @abstractmethod
-    def returning(self, past: TaintedPast, limits: Limits) -> Decision | None:
-        """Return the events that bring an original back with what others than a source have said.
-
-        None if nothing remains.
-        """
-
     def whose(self, _one: object) -> str | None:
         """Return the one owner of a row or a summary; None: the user."""
         return None
@@ -224,52 +268,36 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the events that follow from putting a summary in the place of memories."""
         return ()
 
-    def check_room(
-        self, coming: Sequence[Sized], state: S, limits: Limits, instead_of: Sequence[R] = ()
-    ) -> None:
-        """Refuse rows, or summaries, for which there is no room in the place of others.
-
-        :raises QuotaExceededError: there is none.
-        """
-        size_bytes = sum(one.size_bytes for one in coming)
-        self.make_room(state, limits, len(coming), size_bytes, instead_of=instead_of)
-
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
         return {
             **super().decisions(),
-            self.UPDATE: self._update,
-            self.RESTORE: self._bring_back,
             self.COMPRESS: self._compress,
             self.UNDO: self._undo,
             self.ADD_SUMMARY: self._add_summary,
         }
 
-    def _update(self, command: Update, state: S, limits: Limits) -> Decision:
-        row = self.living(state, command.memory_id)
-        text = self.text_of(row)
-        reworded = command.content is not None and command.digest != text.digest
-        if reworded:
-            if row.original_count:
-                raise InvalidInputError(
-                    f"{row.memory_id!r} is a summary of {row.original_count} memories, which is "
-                    "not reworded: undo the compaction, or delete it"
-                )
-            self.make_room(state, limits, 1, command.size_bytes, instead_of=[text])
-        updated = update_of(self.UPDATED, command, row, same_content=not reworded)
-        return [] if updated is None else [updated]
+    def check_reworded(self, row: R) -> None:
+        """Refuse a new text for a summary."""
+        if row.original_count:
+            raise InvalidInputError(
+                f"{row.memory_id!r} is a summary of {row.original_count} memories, which is "
+                "not reworded: undo the compaction, or delete it"
+            )
 
-    def _bring_back(
-        self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
-    ) -> list[Event]:
-        """Return the events that restore the deleted memories, in place of others."""
-        back = [self.back(life, limits) for life in self.gone(command, state)]
-        came = [event for _, events in back for event in events]
-        refuse_beside_originals(came, state.held.rows)
-        self.check_room([row for row, _ in back], state, limits, instead_of)
-        return came
+    def check_back(self, came: Sequence[Any], state: S) -> None:
+        """Refuse to bring back a summary of which every original lives, or comes back too."""
+        back = {event.memory_id for event in came}
+        for event in came:
+            ids = event.compressed_from_ids if isinstance(event, SummaryPut) else ()
+            if ids and all(one in state.rows or one in back for one in ids):
+                raise InvalidInputError(
+                    f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
+                    "originals live: it would say again what they say; restore it when they are "
+                    "deleted"
+                )
 
     def _compress(self, command: Compress, state: S, limits: Limits) -> Decision:
         summary = command.summary
@@ -308,7 +336,18 @@ class CompactedBase(KeyedKind[S, R]):
 
     def summaries(self, state: S) -> Iterable[R]:
         """Return the living summaries."""
-        return map(state.held.rows.__getitem__, state.summaries.ids)
+        return map(state.rows.__getitem__, state.summaries.ids)
+
+    def tally(self, state: S) -> Tally:
+        """Return the counts and sizes, those of summaries among them."""
+        sums = state.summaries
+        return replace(
+            super().tally(state),
+            summaries=len(sums.ids),
+            originals=sums.originals,
+            summaries_bytes_before=sums.bytes_before,
+            summaries_bytes_after=sums.bytes_after,
+        )
 
     def summary_passages(self, row: R) -> list[Passage]:
         """Return the parts that a summary is found by."""
@@ -323,16 +362,8 @@ class CompactedBase(KeyedKind[S, R]):
     def summary_data(self, row: R, events: Events) -> dict[str, object]:
         """Return the data of a summary about its originals, as JSON."""
         summary: Summary = events[row.version].data
-        return {
-            "original_count": summary.original_count,
-            "compressed_from_ids": summary.compressed_from_ids,
-            "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
-            "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
-            "compression_method": summary.compression_method,
-            "session_ids": summary.session_ids,
-            "bytes_before": summary.bytes_before,
-            "bytes_after": summary.bytes_after,
-        }
+        count: dict[str, object] = {"original_count": summary.original_count}
+        return count | record_data(SummaryData, summary)
 
 
 CompactedKind: TypeAlias = CompactedBase[Any, Any]

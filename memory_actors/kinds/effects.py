@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from eventlog import EventRegistry, Recorded
+from eventlog import EventRegistry
 from eventlog.core.codec import KeysOf
+from memory_actors.base.records import Metadata
 
 Event: TypeAlias = msgspec.Struct
 """An event of any kind."""
@@ -21,6 +21,29 @@ Decision: TypeAlias = Sequence[Event]
 """The events of a command."""
 E = TypeVar("E", bound=type)
 P = TypeVar("P", bound=msgspec.Struct)
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory was deleted by its user."""
+
+    memory_id: str
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest memories were deleted to make room."""
+
+    memory_ids: tuple[str, ...]
+    cause: str
+
+
+class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A memory got a new content or new metadata, or was pinned or not; None keeps what was."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    metadata: Metadata | None = None
+    pinned: bool | None = None
 
 
 class Effect(StrEnum):
@@ -133,60 +156,12 @@ def says(event: object, memory_id: str) -> bool:
     return own or field_naming(event, memory_id) is not None
 
 
+def text_bytes(event: object) -> int | None:
+    """Return the bytes of an event's text, which decide whether it is stored compressed."""
+    known: int | None = getattr(event, "text_bytes", getattr(event, "size_bytes", None))
+    return known
+
+
 def verb_of(tag: str) -> str:
     """Return the last part of a tag: the word for what happened."""
     return tag.rpartition(".")[2]
-
-
-# --- the past of a memory that is purged
-
-Past: TypeAlias = Sequence[Recorded[Event]]
-"""Every event about one memory, in order."""
-
-
-class TaintedPast(NamedTuple):
-    """Every event about one memory, and which of them have words of the source that is purged."""
-
-    memory_id: str
-    events: Past
-    tainted: Callable[[Recorded[Event]], bool]
-
-    @property
-    def clean(self) -> list[Recorded[Event]]:
-        """The events without those of the source."""
-        return [one for one in self.events if not self.tainted(one)]
-
-    def cleaned(
-        self,
-        begins: type[msgspec.Struct],
-        stays: Callable[[object], bool] | None = None,
-        *,
-        text: str = "content",
-        **emptied: object,
-    ) -> list[Recorded[Event]]:
-        """Return the events without the source's words, from a beginning on; [] if none is left.
-
-        A beginning of the source is kept, with these fields `emptied`, where a later event of
-        somebody else `stays` without it: one that begins the memory anew, or gives another `text`.
-        """
-
-        def gives_text(event: object) -> bool:
-            own = getattr(event, "memory_id", None) == self.memory_id
-            return isinstance(event, begins) or (own and getattr(event, text, None) is not None)
-
-        stays = stays or gives_text
-        said = (not self.tainted(one) and stays(one.data) for one in self.events)
-        last = max((n for n, says in enumerate(said) if says), default=-1)
-        kept: list[Recorded[Event]] = []
-        begun = False
-        for place, one in enumerate(self.events):
-            is_beginning = isinstance(one.data, begins)
-            if not self.tainted(one):
-                kept.append(one)
-                begun = begun or is_beginning
-            elif is_beginning and not begun and place < last:
-                data: object = replace(one.data, metadata={}, **emptied)
-                kept.append(replace(one, data=data))
-                begun = True
-        first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))
-        return kept[first:]

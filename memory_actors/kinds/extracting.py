@@ -18,10 +18,10 @@ from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore
 from memory_actors.kinds.effects import Decision, Event
-from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.long_term import AddMemories, LongTerm, MemoryAdded, MemoryRow
 from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
+from memory_actors.kinds.rows import derived, is_summary
 from memory_actors.kinds.tombstones import MARK
 
 _NONE: object = object()
@@ -134,13 +134,7 @@ def extract(command: Extract, state: LongTerm, provenance: Provenance, limits: L
         done = _changes(outcome, proposed, state, limits)
         events, state = [*events, *done], _after(state, done)
         outcomes.append(_in_truth(outcome, proposed, done))
-    said = Extracted(
-        extraction_id=command.extraction_id,
-        extractor=command.extractor,
-        message_ids=command.message_ids,
-        outcomes=tuple(outcomes),
-    )
-    return [*events, said]
+    return [*events, derived(Extracted, command, outcomes=tuple(outcomes))]
 
 
 def _waiting(outcome: Outcome) -> Outcome:
@@ -159,7 +153,7 @@ def _same(
     """Return the duplicate of each proposed fact, by its id: a known fact or the first one."""
     add = replace(command.add, origins_of=provenance.origins)
     wanted = {text for one in add.memories for text in _texts(one)}
-    living = (row for row in state.held.rows.values() if not is_summary(row))
+    living = (row for row in state.rows.values() if not is_summary(row))
     rows = [row for row in living if (row.same or row.digest) in wanted]
     known: dict[bytes, list[MemoryRow]] = {}
     for row in sorted(rows, key=lambda row: row.began):
@@ -205,7 +199,7 @@ def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) ->
 
 def _changes(outcome: Outcome, proposed: Proposed, state: LongTerm, limits: Limits) -> Decision:
     """Return the events by which an older fact is superseded or forgotten; none if it is not."""
-    target, rows = proposed.target, state.held.rows
+    target, rows = proposed.target, state.rows
     row = None if target is None else rows.get(target.memory_id)
     if proposed.refused or target is None or row is None or row.digest != target.digest:
         return []
@@ -266,7 +260,7 @@ def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Decision:
     outcomes = _outcomes(command.done)
     added = [one for one in outcomes if one.came in ("added", "pending")]
     # Facts that were reworded since then stay.
-    found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
+    found = [(one, state.rows.get(one.memory_id or "")) for one in added]
     unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
     gone = tuple(row.memory_id for row in unchanged)
     went = [long_term.MemoryDeleted(memory_id=one) for one in gone]
@@ -282,7 +276,7 @@ def undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Decision:
         left=tuple(
             one
             for one in (outcome.memory_id or "" for outcome in added)
-            if one not in gone and one in state.held.rows
+            if one not in gone and one in state.rows
         ),
         lost=tuple(lost),
     )
@@ -298,7 +292,7 @@ def _back(
     for memory_id in command.memory_ids:
         past = command.past.get(memory_id, ())
         ended_by = past[-1].meta.get("extraction") if past else None
-        if memory_id in state.held.rows or ended_by != command.extraction_id:
+        if memory_id in state.rows or ended_by != command.extraction_id:
             continue  # somebody brought it back, or deleted it again since
         one = long_term.RestoreMemories(
             now_us=command.now_us, memory_ids=(memory_id,), past=command.past
@@ -328,7 +322,7 @@ def _taken_back(past: Sequence[Recorded[Event]], by_adder: Sequence[Recorded[Eve
 
 def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[long_term.MemoryUnmarked]:
     """Return the events that undo the marks that known facts put on others."""
-    rows = state.held.rows
+    rows = state.rows
     marks = {
         # Older records did not store the digest of a known fact.
         (one.replaces, one.memory_id, one.digest or getattr(known, "digest", b"")): None

@@ -32,9 +32,11 @@ from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.events import ObservationRemoved
 from memory_actors.kinds.entity.state import EntityRow, observation_at
 from memory_actors.kinds.episodic.events import goal_of
-from memory_actors.kinds.kind import Events, Found, Kind, is_summary, tentative
-from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.kinds.kind import Found, Kind, tentative
+from memory_actors.kinds.passages import normalised, spoken, text_digest
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.purging import Purge, Purging
+from memory_actors.kinds.rows import is_summary
 from memory_actors.kinds.tombstones import Tombstone, state_of, texts_in, trimmed
 from memory_actors.kinds.working import KeySet, SetKey, entry_bytes
 
@@ -99,13 +101,13 @@ class Forgetting(Purging):
         try:
             left = self._left_of(kind, row, {one.version: one for one in past})
         except (_StaysError, MemoryActorsError):
-            self._kept.append((kind.NAME, row.memory_id))
+            self._told["kept"].append((kind.NAME, row.memory_id))
             return
         if left is None:
             self._remove(living)
         elif left:
             self._carry_out(kind, left)
-            self._changed.append((kind.NAME, row.memory_id))
+            self._told["changed"].append((kind.NAME, row.memory_id))
             self._left[row.memory_id] = self._provenance.of(row.memory_id)
 
     def _left_of(self, kind: Kind, row: Any, events: Events) -> Decision | None:
@@ -144,7 +146,7 @@ class Forgetting(Purging):
         found = {held.digest: observation_at(held.label, events) for held in row.observations}
         left = {digest: trimmed(text, self._is_said) for digest, text in found.items()}
         if any(text not in ("", found[digest]) for digest, text in left.items()):
-            self._kept.append((entity.KIND.NAME, row.memory_id))
+            self._told["kept"].append((entity.KIND.NAME, row.memory_id))
         gone = [digest for digest, text in left.items() if text == ""]
         return [ObservationRemoved(memory_id=row.memory_id, digest=digest) for digest in gone]
 
@@ -174,16 +176,9 @@ def _rewording(kind: Kind, row: Any, left: Any, metadata: Metadata, now_us: int)
         of = {"memory_id": row.memory_id, "key": row.key, "metadata": metadata}
         return SetKey(now_us=now_us, entry=KeySet(**of, value=left, size_bytes=size_bytes))
     if kind is structured.KIND:
+        value = structured.value_fields(row.collection, row.key, left)
         said = structured.value_json(left)
-        change = structured.DocumentUpdated(
-            memory_id=row.memory_id,
-            value=left,
-            size_bytes=len(said.encode()),
-            digest=text_digest(structured.document_text(row.collection, row.key, left)),
-            value_digest=text_digest(said),
-            metadata=metadata,
-        )
-        return structured.UpdateDocument(now_us=now_us, change=change)
+        return structured.UpdateDocument(**about, content=said, **value)
     if kind is context.KIND:
         return EditEntry(**about, text=left)
     if kind not in (short_term.KIND, long_term.KIND):

@@ -11,8 +11,7 @@ state, a write once more as it is decided. The subject of a write in somebody el
 the origins of the memory; `Wrote` lets erasure find the scopes that know a person.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -142,10 +141,7 @@ class GrantsPart(Part[Grants]):
     registry = registry
     Dump = Grants
     initial = Grants()
-
-    def fold(self, state: Grants, events: Iterable[Recorded[Event]]) -> Grants:
-        """Fold events into the state."""
-        return reduce(evolve, events, state)
+    evolve = staticmethod(evolve)
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""

@@ -1,8 +1,8 @@
 """The parts that a kind of memory is made of.
 
 Each kind is a module or a package, in one order: events, state, commands, and a subclass of
-`BaseKind` that says in what the kind differs from others (`keyed.py` and `compacting.py` have what
-several share). Its one object is `KIND`; `user_state.py` joins the kinds of one user.
+`BaseKind` that says in what the kind differs from others (`compacting.py` has what kinds with
+summaries share). Its one object is `KIND`; `user_state.py` joins the kinds of one user.
 
 The rules every kind keeps:
 
@@ -10,66 +10,51 @@ The rules every kind keeps:
 - An event names its victims: what is evicted, pruned or expired is listed, so that a replay repeats
   the decision and does not take it again.
 - A refused command raises; a satisfied one returns no events.
+- Memories are rows by id. Events declare which rows come, change and leave (`effects.py`); a kind
+  says what row an event begins, and what one makes of a row.
 - Texts stay in the log. A row of a state knows the versions of the events that have its texts.
 - Rows and events are trees of JSON, so they tell the garbage collector to pass them by (gc=False).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
+from functools import reduce
+from itertools import chain
+from types import GenericAlias
+from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import Dropped, EventRegistry, Recorded
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.quota import Limits
-from memory_actors.base.records import IS_COMPRESSED, Metadata, QuotaUse
-from memory_actors.kinds.commands import Command, Delete, Restore, Update
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
+from memory_actors.kinds.commands import Command, Delete, Restore
 from memory_actors.kinds.effects import (
     BEGINS,
+    DECLARED,
     ENDS,
     Decision,
     Effect,
     Event,
     KindRegistry,
-    Past,
-    TaintedPast,
+    Pruned,
     effect,
 )
-from memory_actors.kinds.passages import Passage
+from memory_actors.kinds.passages import Passage, label
+from memory_actors.kinds.past import Events, Life, Past, TaintedPast
+from memory_actors.kinds.rows import Draft, Keyed, Place, R, Row, derived, oldest_first, update_of
 
-Events = Mapping[int, AnyRecorded]
-"""Events of one stream by version."""
-
-Decide = Callable[[Any, Any, Limits], Sequence[Event]]
+Decide: TypeAlias = Callable[[Any, Any, Limits], Sequence[Event]]
+Victims: TypeAlias = Callable[..., tuple[str, ...] | None]
+"""A function from what lacks of each limit to the ids that go for it; None if all are too few."""
 
 ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map, its label
 
-# --- events
-
-
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory was deleted by its user."""
-
-    memory_id: str
-
-
-class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest memories were deleted to make room."""
-
-    memory_ids: tuple[str, ...]
-    cause: str
-
-
-class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A memory got a new content or new metadata, or was pinned or not; None keeps what was."""
-
-    memory_id: str
-    content: str | None = None
-    size_bytes: int = 0
-    metadata: Metadata | None = None
-    pinned: bool | None = None
+S = TypeVar("S")
+K = TypeVar("K", bound=Keyed[Any])
 
 
 def tentative(events: Iterable[object], now_us: int = 0, version: int = 0) -> list[AnyRecorded]:
@@ -77,48 +62,6 @@ def tentative(events: Iterable[object], now_us: int = 0, version: int = 0) -> li
     return [
         Recorded("", n, n, now_us, "", event, 0, 0, b"") for n, event in enumerate(events, version)
     ]
-
-
-# --- state
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """A living memory without its texts. Each kind has a subclass of its own."""
-
-    memory_id: str
-    version: int
-    """Version of the event that has the text, or of the first of them."""
-    size_bytes: int
-    stored_bytes: int
-    created_at_us: int
-    occurred_at_us: int
-    metadata: Metadata
-    compressed: bool = False
-    """True: the log stores what it says compressed."""
-
-    @property
-    def shown_metadata(self) -> Mapping[str, object]:
-        """The metadata as it is read, and asked for by filters. Not to be changed."""
-        return {**self.metadata, IS_COMPRESSED: True} if self.compressed else self.metadata
-
-
-S = TypeVar("S")
-R = TypeVar("R", bound=Row)
-
-
-def is_summary(row: Row) -> bool:
-    """Say whether a row stands for memories that were compressed."""
-    return getattr(row, "original_count", 0) > 0
-
-
-def last_true_us(row: Row) -> int:
-    """Return when a memory was true last: later than `occurred_at_us` if it was said again."""
-    return getattr(row, "last_seen_us", 0) or row.occurred_at_us
-
-
-def oldest_first(rows: Iterable[R]) -> list[R]:
-    """Return rows by the time they were true, then by the order of arrival."""
-    return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -139,7 +82,7 @@ class Tally(msgspec.Struct, frozen=True):
     """The bytes of the summaries, which are in `size_bytes`, too."""
 
 
-# --- the kind
+# --- parts
 
 
 class Part(ABC, Generic[S]):
@@ -150,14 +93,17 @@ class Part(ABC, Generic[S]):
     Dump: ClassVar[type[msgspec.Struct]]
     """The state as plain rows: what a snapshot holds."""
     initial: S
+    evolve: ClassVar[Callable[..., Any]]
+    """A function that folds one event into the state, where `fold` does not take all at once."""
 
     def __init__(self) -> None:
         self._decisions = dict(self.decisions())
         self.COMMANDS = tuple(self._decisions)
 
-    @abstractmethod
     def fold(self, state: S, events: Iterable[AnyRecorded]) -> S:
         """Return the state after events of this part; total over them."""
+        folded: S = reduce(type(self).evolve, events, state)
+        return folded
 
     def after(self, state: S, events: Iterable[Event], now_us: int = 0, version: int = 0) -> S:
         """Return the state after events that have no place in the log yet."""
@@ -206,24 +152,53 @@ class Nature(NamedTuple):
     """True: what comes back has several texts, and each event of them names its own origins."""
 
 
-class Life(NamedTuple, Generic[R]):
-    """The last life of a memory, whether or not it has ended."""
+class Bound(NamedTuple):
+    """A limit of a kind."""
 
-    row: R
-    """Its last row."""
-    events: list[AnyRecorded]
-    """Its events since it last began."""
-    compressed: bool
-    """True if a summary took its place."""
+    quota: str
+    """The thing that is limited: memories, bytes, …"""
+    limit: str
+    """The name of the limit."""
+    unit: str = "count"
+    """count or bytes."""
+    evicts: bool = False
+    """True: what is too much leaves by itself."""
+    noun: str = ""
+    """The word for it in errors, if that is not the quota."""
+
+
+class Sized(Protocol):
+    """Something that takes room."""
 
     @property
-    def by_version(self) -> Events:
-        """The events by version, as reads ask for them."""
-        return {recorded.version: recorded for recorded in self.events}
+    def size_bytes(self) -> int:
+        """Its bytes."""
+        ...
 
 
-class BaseKind(Part[S], Generic[S, R]):
-    """A part that holds memories: they are counted, listed, read and searched.
+class Worded(Sized, Protocol):
+    """A text that an update replaces."""
+
+    @property
+    def digest(self) -> bytes:
+        """Digest of the text."""
+        ...
+
+
+def rows_dump(
+    name: str, row: type[Row], *lost: str, **more: tuple[object, object]
+) -> type[msgspec.Struct]:
+    """Return the type of a snapshot of a kind: its rows in order, counts of lost ones, and `more`.
+
+    `more` has the type and the default of each further field of the state.
+    """
+    fields = [("rows", GenericAlias(list, (row,)), []), *((one, int, 0) for one in lost)]
+    fields += [(field, *of) for field, of in more.items()]
+    return msgspec.defstruct(name, fields, frozen=True)
+
+
+class BaseKind(Part[K], Generic[K, R]):
+    """A part that holds memories, which are rows by id: counted, listed, read and searched.
 
     A kind is the one object of a subclass, `KIND` in its module. This class has the methods that
     most kinds share.
@@ -232,23 +207,87 @@ class BaseKind(Part[S], Generic[S, R]):
     NATURE: ClassVar[Nature] = Nature()
     NOUN: ClassVar[str] = "memory"
     """One of its memories, for errors."""
-    MISSING: ClassVar[str] = "never there, or deleted"
+    MISSING: ClassVar[str] = "it was never there, or it was deleted"
     """Why a memory may not be there, for errors."""
-    DELETED: ClassVar[Callable[..., Event]]
-    """The event by which a memory goes; it takes its id."""
-    UPDATE: ClassVar[type[Update]]
+    BOUNDS: ClassVar[tuple[Bound, ...]]
+    """Its limits. `make_room` takes that of the number of memories first, that of bytes last."""
+    DRAFT: ClassVar[type[Draft[Any]]] = Draft
+    """The class of its states while they change."""
+    DELETED: ClassVar[type[Event]]
+    """The event by which a memory goes, made of its row."""
+    PRUNED: ClassVar[type[Pruned]]
+    """The event by which memories make room."""
+    UPDATED: ClassVar[type[Any]]
+    """The event of an update: an `Updated`, or with a value in place of the content."""
+    UPDATE: ClassVar[type[Any]]
     DELETE: ClassVar[type[Delete]]
     RESTORE: ClassVar[type[Restore] | None] = None
     """None: nothing is kept that could come back."""
     registry: ClassVar[KindRegistry]
+    place: Place[Any] | None = None
+    """Gives the group of a row and its key there; None: there are no groups."""
+
+    # --- the fold
+
+    def fold(self, state: K, events: Iterable[Recorded[object]]) -> K:
+        """Return the state after events of this kind."""
+        draft = self.DRAFT(state, self.place)
+        for recorded in events:
+            self.apply(draft, recorded)
+        return type(state)(*draft.fields())
+
+    def apply(self, draft: Any, recorded: AnyRecorded) -> None:
+        """Fold one event into a draft of this kind."""
+        event = recorded.data
+        effect, _, _, begins, leaving = DECLARED[type(event)]
+        for name, what in leaving:
+            draft.leave(getattr(event, name), what)
+        if begins:
+            draft.put(self.begun(recorded, draft))
+            return
+        ids = getattr(event, "memory_ids", None)
+        ids = (event.memory_id,) if ids is None else ids
+        if effect is not Effect.CHANGED:
+            draft.leave(ids, effect)
+            return
+        for row in map(draft.get, ids):
+            if row is not None:
+                draft.put(self.changed(row, recorded))
+
+    @abstractmethod
+    def begun(self, recorded: AnyRecorded, draft: Draft[R], /) -> R:
+        """Return the row that an event begins; the draft has those that live."""
+
+    def changed(self, row: R, _recorded: Recorded[object]) -> R:
+        """Return a row after an event that changes it. By default it stays the same."""
+        return row
+
+    def of_rows(self, rows: Iterable[R], **fields: Any) -> K:
+        """Return the state of these rows, with these fields of its own."""
+        draft = self.DRAFT(replace(self.initial, **fields), self.place)
+        for row in rows:
+            draft.put(row)
+        return type(self.initial)(*draft.fields())
+
+    # --- snapshots
+
+    def dump(self, state: K) -> object:
+        """Return the state as plain rows, with the numbers of those that left."""
+        return derived(self.Dump, state, rows=state.in_order())
+
+    def load(self, dumped: Any) -> K:
+        """Return the state back."""
+        fields = msgspec.structs.asdict(dumped)
+        return self.of_rows(fields.pop("rows"), **fields)
 
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {self.DELETE: self._delete}
+        found: dict[type[Command], Decide] = {self.DELETE: self._delete, self.UPDATE: self._update}
+        return found if self.RESTORE is None else {**found, self.RESTORE: self._bring_back}
 
-    def living(self, state: S, memory_id: str) -> R:
+    def living(self, state: K, memory_id: str) -> R:
         """Return a living row.
 
         :raises NotFoundError: it is not there.
@@ -258,96 +297,139 @@ class BaseKind(Part[S], Generic[S, R]):
             raise NotFoundError(f"no {self.NOUN} {memory_id!r}: {self.MISSING}")
         return row
 
-    def put_again(self, _command: Any, _state: S) -> str | None:
+    def put_again(self, _command: Any, _state: K) -> str | None:
         """Return the memory that a value was put into which it has already; None for other adds."""
         return None
 
-    def _delete(self, command: Delete, state: S, _limits: Limits) -> Decision:
+    def _delete(self, command: Any, state: K, _limits: Limits) -> Decision:
         return self.deleted(self.living(state, command.memory_id), state)
 
-    # --- sums
+    def deleted(self, row: R, _state: K) -> Decision:
+        """Return the events that take a memory away."""
+        return [derived(self.DELETED, row)]
 
-    @abstractmethod
-    def tally(self, state: S) -> Tally:
-        """Return the counts and sizes of current and lost memories."""
+    def _update(self, command: Any, state: K, limits: Limits) -> Decision:
+        row = self.living(state, command.memory_id)
+        reworded = command.content is not None and not self.is_said(command, row)
+        if reworded:
+            self.check_reworded(row)
+            self.make_room(state, limits, 1, command.size_bytes, instead_of=[self.text_of(row)])
+        updated = update_of(self.UPDATED, command, row, same_content=not reworded)
+        return [] if updated is None else [updated]
 
-    def held_bytes(self, state: S) -> int:
-        """Return the memory that the state takes, roughly; texts that are in the log are not."""
-        sums = self.tally(state)
-        return ROW_BYTES * (sums.count + sums.relationships)
+    def text_of(self, row: Any) -> Worded:
+        """Return the text that an update replaces."""
+        text: Worded = row
+        return text
 
-    @abstractmethod
-    def quotas(self, state: S, limits: Limits, scope: str | None) -> Sequence[QuotaUse]:
+    def is_said(self, command: Any, row: R) -> bool:
+        """Say whether a memory has the content of an update already."""
+        return bool(command.digest == self.text_of(row).digest)
+
+    def check_reworded(self, row: R) -> None:
+        """Refuse a new text for a memory that cannot get one."""
+
+    # --- room
+
+    def used(self, state: K, _whose: str | None) -> tuple[int, ...]:
+        """Return the use of each limit; of this session or agent, or of the fullest one."""
+        return len(state.rows), state.size_bytes
+
+    def quotas(self, state: K, limits: Limits, whose: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of this session or agent, or of the fullest one."""
+        return [
+            QuotaUse(quota, unit, used, getattr(limits, limit), evicts)
+            for (quota, limit, unit, evicts, _), used in zip(
+                self.BOUNDS, self.used(state, whose), strict=True
+            )
+        ]
 
-    # --- rows
+    def make_room(
+        self,
+        state: K,
+        limits: Limits,
+        *asked: int,
+        instead_of: Sequence[Sized] = (),
+        victims: Victims | None = None,
+    ) -> list[Pruned]:
+        """Return the event by which memories go to make room for what is `asked` of each limit.
 
-    def at(self, state: S, _now_us: int) -> S:
-        """Return the state as it reads at a time: without what has expired."""
-        return state
+        Memories that are replaced leave room for it; what takes no more than they did fits also
+        above a limit that was lowered.
 
-    @abstractmethod
-    def rows(self, state: S) -> Iterable[R]:
-        """Return every living row."""
+        :raises QuotaExceededError: there is no room, and none can or may be made.
+        """
+        need = list(asked)
+        if instead_of:
+            need[0] -= len(instead_of)
+            need[-1] -= sum([one.size_bytes for one in instead_of])
+        used = self.used(state, None)
+        lacking = [
+            over if more > 0 and (over := held + more - getattr(limits, bound.limit)) > 0 else 0
+            for bound, held, more in zip(self.BOUNDS, used, need, strict=True)
+        ]
+        if not any(lacking):
+            return []
+        gone = None if victims is None else victims(*lacking)
+        if gone is None:
+            n = next(n for n, one in enumerate(lacking) if one)
+            self._refuse(self.BOUNDS[n], used[n], limits, asked[n])
+        return [self.PRUNED(memory_ids=gone, cause="quota")]
 
-    @abstractmethod
-    def find(self, state: S, memory_id: str) -> R | None:
-        """Return a living row by id, or None."""
+    def _refuse(self, bound: Bound, used: int, limits: Limits, new: int) -> NoReturn:
+        if bound.unit == "bytes":
+            refuse_bytes(self.NAME, used, limits, bound.limit, new=new)
+        refuse_count(self.NAME, bound.noun or bound.quota, used, limits, bound.limit, new=new)
 
-    def worded(self, state: S, memory_id: str) -> R | None:
-        """Return the row of whatever has words, also if it is no memory; or None."""
-        return self.find(state, memory_id)
+    # --- the way back, and purges
 
-    def at_hand(self, _state: S, _session_id: str | None) -> Sequence[R]:
-        """Return the rows that a query embeds on its way: few, or none where there is an index."""
-        return ()
+    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Any]]:
+        """Return the last row of a memory, and the events by which it comes back."""
+        raise NotImplementedError  # of kinds that keep nothing that could
 
-    def indexed_rows(self, state: S) -> Iterable[R]:
-        """Return the living rows that an index finds, in any order; quick where there are none."""
-        return self.rows(state) if self.NATURE.is_indexed else ()
+    def _bring_back(
+        self, command: Restore, state: K, limits: Limits, instead_of: Sequence[R] = ()
+    ) -> list[Any]:
+        """Return the events that restore the deleted memories, in place of others."""
+        back = [self.back(life, limits) for life in self.gone(command, state)]
+        came = list(chain.from_iterable(events for _, events in back))
+        self.check_back(came, state)
+        self.check_room([row for row, _ in back], state, limits, instead_of)
+        return came
 
-    def exported(self, state: S) -> Iterable[R]:
-        """Return the rows of an export, in its order: an import finds in it what it needs."""
-        return oldest_first(self.rows(state))
+    def check_back(self, came: Sequence[Any], state: K) -> None:
+        """Refuse to bring back what has lost its place."""
 
-    def chain(self, _row: R) -> str | None:
-        """Return the session or episode of a row, if its neighbours help to find it."""
-        return None
+    def check_room(
+        self, coming: Sequence[Sized], state: K, limits: Limits, instead_of: Sequence[R] = ()
+    ) -> None:
+        """Refuse rows, or summaries, for which there is no room in the place of others.
 
-    # --- texts
+        :raises QuotaExceededError: there is none.
+        """
+        size_bytes = sum(one.size_bytes for one in coming)
+        self.make_room(state, limits, len(coming), size_bytes, instead_of=instead_of)
 
-    @abstractmethod
-    def passages(self, row: R) -> Sequence[Passage]:
-        """Return the indexed passages of a row. Passages without an index have empty digests."""
+    def cleaned(self, past: TaintedPast) -> Past:
+        """Return the events about a memory without the words of a source."""
+        return past.clean
 
-    def passage_text(self, row: R, _passage_label: int, events: Events) -> str:
-        """Return the text of a passage, from the events of its row."""
-        return self.content(row, events)
+    def told_again(self, past: TaintedPast, limits: Limits) -> list[Any] | None:
+        """Return the events that bring a memory back with what other sources have said of it.
 
-    def sources(self, row: R) -> Sequence[int]:
-        """Return the versions of the events that hold a row's texts."""
-        return (row.version,)
+        None if nothing remains.
+        """
+        try:
+            return self.back(self.last(past.memory_id, self.cleaned(past)), limits)[1]
+        except NotFoundError:
+            return None
 
-    def content(self, row: R, events: Events) -> str:
-        """Return the text of a row."""
-        return str(events[row.version].data.content)
-
-    def data(self, _row: R, _events: Events) -> object:
-        """Return the content of a row as JSON, if that is more than its text; else None."""
-        return None
-
-    # --- purges
-
-    @abstractmethod
-    def without(self, past: TaintedPast, row: R, state: S, limits: Limits) -> Decision | None:
+    def without(self, past: TaintedPast, _row: R, _state: K, limits: Limits) -> Decision | None:
         """Return the events that reduce a memory to the words of other sources.
 
         None if nothing remains.
         """
-
-    def deleted(self, row: R, _state: S) -> Decision:
-        """Return the events that take a memory away."""
-        return [self.DELETED(memory_id=row.memory_id)]
+        return self.told_again(past, limits)
 
     # --- memories that have gone
     #
@@ -381,10 +463,15 @@ class BaseKind(Part[S], Generic[S, R]):
                 row = self.worded(state, memory_id) or row
                 life.append(recorded)
         if row is None:
-            self._refuse_return(memory_id, dropped)
+            if dropped is None:
+                raise NotFoundError(f"no {self.NOUN} {memory_id!r} to restore: it was never there")
+            raise NotFoundError(
+                f"{self.NOUN} {memory_id!r} cannot come back: retention dropped what it said on "
+                f"{dropped.since:%Y-%m-%d}; its summary is what is left"
+            )
         return Life(row, life, ended is Effect.COMPRESSED)
 
-    def gone(self, command: Restore, state: S) -> list[Life[R]]:
+    def gone(self, command: Restore, state: K) -> list[Life[R]]:
         """Return the last lives of those memories that do not live, each once.
 
         :raises NotFoundError: one never was, or retention dropped what it said.
@@ -392,13 +479,76 @@ class BaseKind(Part[S], Generic[S, R]):
         ids = dict.fromkeys(one for one in command.memory_ids if self.find(state, one) is None)
         return [self.last(memory_id, command.past.get(memory_id, ())) for memory_id in ids]
 
-    def _refuse_return(self, memory_id: str, dropped: Dropped | None) -> NoReturn:
-        if dropped is None:
-            raise NotFoundError(f"no {self.NOUN} {memory_id!r} to restore: it was never there")
-        raise NotFoundError(
-            f"{self.NOUN} {memory_id!r} cannot come back: retention dropped what it said on "
-            f"{dropped.since:%Y-%m-%d}; its summary is what is left"
+    # --- rows
+
+    def tally(self, state: K) -> Tally:
+        """Return the counts and sizes of current and lost memories."""
+        return Tally(
+            len(state.rows), state.size_bytes, state.stored_bytes, state.evicted, state.pruned
         )
+
+    def held_bytes(self, state: K) -> int:
+        """Return the memory that the state takes, roughly; texts that are in the log are not."""
+        sums = self.tally(state)
+        return ROW_BYTES * (sums.count + sums.relationships)
+
+    def at(self, state: K, _now_us: int) -> K:
+        """Return the state as it reads at a time: without what has expired."""
+        return state
+
+    def rows(self, state: K) -> Iterable[R]:
+        """Return every living row."""
+        rows: Iterable[R] = state.rows.values()
+        return rows
+
+    def find(self, state: K, memory_id: str) -> R | None:
+        """Return a living row by id, or None."""
+        row: R | None = state.rows.get(memory_id)
+        return row
+
+    def worded(self, state: K, memory_id: str) -> R | None:
+        """Return the row of whatever has words, also if it is no memory; or None."""
+        return self.find(state, memory_id)
+
+    def at_hand(self, _state: K, _session_id: str | None) -> Sequence[R]:
+        """Return the rows that a query embeds on its way: few, or none where there is an index."""
+        return ()
+
+    def indexed_rows(self, state: K) -> Iterable[R]:
+        """Return the living rows that an index finds, in any order; quick where there are none."""
+        return self.rows(state) if self.NATURE.is_indexed else ()
+
+    def exported(self, state: K) -> Iterable[R]:
+        """Return the rows of an export, in its order: an import finds in it what it needs."""
+        return oldest_first(self.rows(state))
+
+    def chain(self, row: Any) -> str | None:
+        """Return the session or episode of a row, if its neighbours help to find it."""
+        session_id: str | None = getattr(row, "session_id", None)
+        return session_id
+
+    # --- texts
+
+    def passages(self, row: Any) -> Sequence[Passage]:
+        """Return the indexed passages of a row. Passages without an index have empty digests."""
+        digest, place = getattr(row, "digest", b""), getattr(row, "began", 0)
+        return (Passage(label(row.version), digest, place),)
+
+    def passage_text(self, row: R, _passage_label: int, events: Events) -> str:
+        """Return the text of a passage, from the events of its row."""
+        return self.content(row, events)
+
+    def sources(self, row: R) -> Sequence[int]:
+        """Return the versions of the events that hold a row's texts."""
+        return (row.version,)
+
+    def content(self, row: R, events: Events) -> str:
+        """Return the text of a row."""
+        return str(events[row.version].data.content)
+
+    def data(self, _row: R, _events: Events) -> object:
+        """Return the content of a row as JSON, if that is more than its text; else None."""
+        return None
 
 
 Kind: TypeAlias = BaseKind[Any, Any]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from immutables import Map
 
 from memory_actors.base.interning import addressed, hashes_of, places_for, probed
-from memory_actors.kinds.kind import Row
+from memory_actors.kinds.rows import Row
 
 R = TypeVar("R", bound=Row)
 

@@ -21,7 +21,7 @@ from memory_actors.base.records import UNSAID, Trust
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, effect, says
 from memory_actors.kinds.kind import Kind, Part, tentative
-from memory_actors.kinds.long_term.events import MemorySeen
+from memory_actors.kinds.long_term.state import MemorySeen
 
 EXPIRED_AT_ONCE = 500  # memories of one decision: it holds the loop for some milliseconds
 V = TypeVar("V")

@@ -8,6 +8,7 @@ The next purge skips the words that this one took out, and those that it restate
 memory said anew counts: it names its origins, and retention may have dropped what came before.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Self, TypeAlias, cast
@@ -23,10 +24,12 @@ from memory_actors.base.settings import RetentionRule
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.effects import ENDS, Decision, Event, TaintedPast, effect, says
+from memory_actors.kinds.effects import ENDS, Decision, Event, effect, says
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import Found, Kind, Row, is_summary
+from memory_actors.kinds.kind import Found, Kind
+from memory_actors.kinds.past import TaintedPast
 from memory_actors.kinds.provenance import Provenance, SourcePurged
+from memory_actors.kinds.rows import Row, is_summary
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
 _PURGED_SOURCE, _PURGED_TRUST = "purged_source", "purged_trust"
@@ -161,12 +164,8 @@ class Purging:
         self._provenance = before
         self._limits = limits
         self._events: list[Event] = []
-        self._gone: dict[tuple[str, str], None] = {}
-        self._changed: list[tuple[str, str]] = []
-        self._came_back: list[str] = []
-        self._left_out: list[str] = []
-        self._lost: list[str] = []
-        self._kept: list[tuple[str, str]] = []
+        self._told: defaultdict[str, list[Any]] = defaultdict(list)
+        """Results by field of `SourcePurged`: ids of memories, with their kinds or alone."""
         self._left: dict[str, Origins] = {}
 
     def decided(self) -> Decision:
@@ -176,19 +175,11 @@ class Purging:
         for one in sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow)):
             if self._find(one.row.memory_id) is not None:  # else it went with an entity
                 self.take_out(one)
-        if not (self._events or self._kept):
+        if not (self._events or self._told["kept"]):
             return []
-        said = SourcePurged(
-            source=self._command.source,
-            trust=self._command.trust,
-            gone=tuple(self._gone),
-            changed=tuple(self._changed),
-            came_back=tuple(self._came_back),
-            left_out=tuple(self._left_out),
-            lost=tuple(self._lost),
-            kept=tuple(self._kept),
-            left=self._left,
-        )
+        told = {name: tuple(dict.fromkeys(ids)) for name, ids in self._told.items()}
+        asked = self._command
+        said = SourcePurged(source=asked.source, trust=asked.trust, left=self._left, **told)
         return [*self._events, said]
 
     def take_out(self, living: Found) -> None:
@@ -207,7 +198,7 @@ class Purging:
             self._remove(living)
             return
         self._carry_out(kind, _said_by(left, kind, events))
-        self._changed.append((kind.NAME, row.memory_id))
+        self._told["changed"].append((kind.NAME, row.memory_id))
         self._left[row.memory_id] = left
 
     # --- summaries
@@ -219,7 +210,7 @@ class Purging:
         self._delete(kind, [kind.UNDONE(memory_id=row.memory_id)])
         originals = made_of(row.memory_id, self._command.past[row.memory_id])
         if not self._command.bring_back:
-            self._left_out += originals
+            self._told["left_out"] += originals
             return
         for memory_id in reversed(originals):
             if self._find(memory_id) is None:
@@ -227,18 +218,18 @@ class Purging:
 
     def _bring_back(self, kind: CompactedKind, memory_id: str) -> None:
         past = self._past(memory_id)
-        events = kind.returning(past, self._limits)
+        events = kind.told_again(past, self._limits)
         if events is None:
             # Its text is lost, and so is its source; else all of it was the source's.
             if not past.events or any(isinstance(one.data, Dropped) for one in past.events):
-                self._lost.append(memory_id)
+                self._told["lost"].append(memory_id)
             return
         if not self._fits(kind, events, None):
-            self._left_out.append(memory_id)
+            self._told["left_out"].append(memory_id)
             return
         left = provenance.of_past(memory_id, past.clean)
         self._carry_out(kind, _said_by(left, kind, events))
-        self._came_back.append(memory_id)
+        self._told["came_back"].append(memory_id)
         self._left[memory_id] = left
 
     # --- how
@@ -268,9 +259,8 @@ class Purging:
         self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
 
     def _delete(self, kind: Kind, events: Sequence[Event]) -> None:
-        for event in events:
-            for memory_id in kind.registry.keys(event):
-                self._gone[kind.NAME, memory_id] = None
+        ids = (memory_id for event in events for memory_id in kind.registry.keys(event))
+        self._told["gone"] += ((kind.NAME, memory_id) for memory_id in ids)
         self._carry_out(kind, events)
 
     def _carry_out(self, kind: Kind, events: Sequence[Event]) -> None:

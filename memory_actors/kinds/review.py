@@ -25,11 +25,12 @@ from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
 from memory_actors.kinds.context.events import BlockInserted
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.effects import Decision, Event
-from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.relationships import Relate
-from memory_actors.kinds.kind import Events, Kind, Part
-from memory_actors.kinds.long_term.events import AddMemories, MemoryAdded
+from memory_actors.kinds.kind import Kind, Part
+from memory_actors.kinds.long_term.state import AddMemories, MemoryAdded
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tombstones import PutTombstones
 

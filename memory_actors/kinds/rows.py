@@ -1,9 +1,9 @@
-"""Rows, which most kinds are built on: made of events, and kept by id with their sums.
+"""Rows of memories: made of events, and kept by id with their sums.
 
 Fields that an event, a row and a command share have one name, so `derived` makes one of the other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import nsmallest
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -15,16 +15,52 @@ from msgspec.structs import asdict, replace
 from eventlog import Recorded
 from eventlog.core.records import AnyRecorded, to_datetime
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import JsonObject, Memory
+from memory_actors.base.records import IS_COMPRESSED, JsonObject, Memory, Metadata
 from memory_actors.kinds.commands import Update
-from memory_actors.kinds.kind import Row, Updated, last_true_us
-from memory_actors.kinds.packed import PackedRows
+from memory_actors.kinds.effects import Effect, Updated
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A living memory without its texts. Each kind has a subclass of its own."""
+
+    memory_id: str
+    version: int
+    """Version of the event that has the text, or of the first of them."""
+    size_bytes: int
+    stored_bytes: int
+    created_at_us: int
+    occurred_at_us: int
+    metadata: Metadata
+    compressed: bool = False
+    """True: the log stores what it says compressed."""
+
+    @property
+    def shown_metadata(self) -> Mapping[str, object]:
+        """The metadata as it is read, and asked for by filters. Not to be changed."""
+        return {**self.metadata, IS_COMPRESSED: True} if self.compressed else self.metadata
+
 
 R = TypeVar("R", bound=Row)
 S = TypeVar("S", bound=msgspec.Struct)
 U = TypeVar("U", bound=Updated)
+
+
+def is_summary(row: Row) -> bool:
+    """Say whether a row stands for memories that were compressed."""
+    return getattr(row, "original_count", 0) > 0
+
+
+def last_true_us(row: Row) -> int:
+    """Return when a memory was true last: later than `occurred_at_us` if it was said again."""
+    return getattr(row, "last_seen_us", 0) or row.occurred_at_us
+
+
+def oldest_first(rows: Iterable[R]) -> list[R]:
+    """Return rows by the time they were true, then by the order of arrival."""
+    return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
+
 
 # --- one struct made of another
 
@@ -140,24 +176,26 @@ Place: TypeAlias = Callable[[R], tuple[str, str]]
 """A function that gives the group of a row, and its key there."""
 
 
-class HeldRows(msgspec.Struct, Generic[R], frozen=True):
-    """Living rows and the sums of their sizes. Never changes: a `draft` makes the next one."""
+class Keyed(msgspec.Struct, Generic[R], frozen=True):
+    """The living memories of a kind, the sums of their sizes, and how many left so far.
 
-    rows: Map[str, R] | PackedRows[R] = Map()
+    Never changes: a `Draft` makes the next one.
+    """
+
+    rows: Mapping[str, R] = Map()
     size_bytes: int = 0
     stored_bytes: int = 0
     groups: Groups = Map()
     """Ids by group and key, where rows have such: documents by collection, entities by name."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
+    evicted: int = 0
+    pruned: int = 0
 
     def living(self, noun: str, memory_id: str) -> R:
         """Return a row.
 
         :raises NotFoundError: it is not there.
         """
-        row: R | None = self.rows.get(memory_id)
+        row = self.rows.get(memory_id)
         if row is None:
             raise NotFoundError(f"no {noun} {memory_id!r}: it was never there, or it was deleted")
         return row
@@ -177,16 +215,18 @@ class HeldRows(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Draft(Generic[R]):
-    """Rows that change in place: ten times as fast as one `HeldRows` after each event."""
+    """Rows that change in place: ten times as fast as one `Keyed` after each event."""
 
-    __slots__ = ("groups", "place", "rows", "size_bytes", "stored_bytes")
+    __slots__ = ("evicted", "groups", "place", "pruned", "rows", "size_bytes", "stored_bytes")
 
-    def __init__(self, held: HeldRows[R], place: Place[R] | None = None):
-        self.rows = held.rows.mutate()
-        self.size_bytes = held.size_bytes
-        self.stored_bytes = held.stored_bytes
-        self.groups = held.groups.mutate()
+    def __init__(self, state: Keyed[R], place: Place[R] | None = None):
+        rows: Any = state.rows
+        self.rows = rows.mutate()
+        self.size_bytes = state.size_bytes
+        self.stored_bytes = state.stored_bytes
+        self.groups = state.groups.mutate()
         self.place = place
+        self.evicted, self.pruned = state.evicted, state.pruned
 
     def get(self, memory_id: str) -> R | None:
         """Return a row, or None."""
@@ -234,11 +274,21 @@ class Draft(Generic[R]):
         else:
             del self.groups[group]
 
-    def finish(self) -> HeldRows[R]:
-        """Return the new rows."""
-        return HeldRows(
-            self.rows.finish(), self.size_bytes, self.stored_bytes, self.groups.finish()
-        )
+    def leave(self, memory_ids: Collection[str], why: Effect) -> None:
+        """Take memories away where they are there, and count them."""
+        for memory_id in memory_ids:
+            self.discard(memory_id)
+        if why is Effect.EVICTED or why is Effect.EXPIRED:
+            self.evicted += len(memory_ids)
+        elif why is Effect.PRUNED:
+            self.pruned += len(memory_ids)
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (
+            self.rows.finish(), self.size_bytes, self.stored_bytes, self.groups.finish(),
+            self.evicted, self.pruned,
+        )  # fmt: skip
 
 
 def oldest(

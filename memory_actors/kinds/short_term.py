@@ -5,6 +5,7 @@ Reads leave out expired messages at once. The next command of the kind names the
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 from immutables import Map
@@ -13,15 +14,13 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import Metadata, QuotaUse
-from memory_actors.kinds import kind
+from memory_actors.base.records import Metadata
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain
-from memory_actors.kinds.effects import Decision, Effect, Event, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
-from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
-from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import Draft, derived, new_row, update_of, updated_row
+from memory_actors.kinds.effects import Decision, Effect, Event, KindRegistry, Updated
+from memory_actors.kinds.kind import BaseKind, Bound, Decide, Nature, rows_dump, tentative
+from memory_actors.kinds.passages import spoken
+from memory_actors.kinds.past import Events, TaintedPast
+from memory_actors.kinds.rows import Draft, Keyed, Row, derived, new_row, update_of, updated_row
 
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
@@ -75,7 +74,7 @@ class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
 # --- state
 
 
-class MessageRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class MessageRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A message without its text."""
 
     session_id: str
@@ -101,7 +100,7 @@ class ShortTerm(Keyed[MessageRow], frozen=True):
 
     def session(self, session_id: str) -> list[MessageRow]:
         """Return the messages of a session, oldest first."""
-        return [self.held.rows[one] for one in self.sessions.get(session_id, Session()).ids]
+        return [self.rows[one] for one in self.sessions.get(session_id, Session()).ids]
 
     def due(self, now_us: int) -> list[str]:
         """Return the sessions whose time is up, in order of their expiry."""
@@ -114,7 +113,7 @@ class ShortTerm(Keyed[MessageRow], frozen=True):
         return sorted(self.sessions, key=lambda one: (self.sessions[one].expires_at_us, one))
 
 
-class _SessionsDraft(KeyedDraft[MessageRow]):
+class _SessionsDraft(Draft[MessageRow]):
     __slots__ = ("_ids", "next_expiry_us", "sessions")
 
     def __init__(self, state: ShortTerm, place: None):
@@ -161,24 +160,6 @@ class _SessionsDraft(KeyedDraft[MessageRow]):
         return (*super().fields(), self.sessions.finish(), self.next_expiry_us)
 
 
-class DumpedSession(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A session with its messages, oldest first."""
-
-    session_id: str
-    rows: tuple[MessageRow, ...] = ()
-    size_bytes: int = 0
-    stored_bytes: int = 0
-    expires_at_us: int = 0
-
-
-class ShortTermDump(msgspec.Struct, frozen=True):
-    """The state as sessions, by id."""
-
-    living: list[DumpedSession] = []
-    next_expiry_us: int = 0
-    evicted: int = 0
-
-
 # --- commands
 
 
@@ -203,16 +184,23 @@ def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> Sessio
 # --- the kind
 
 
-class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
+class ShortTermKind(BaseKind[ShortTerm, MessageRow]):
     """The messages of a user."""
 
     NAME = "short_term"
     NATURE = Nature(is_indexed=False, export_place=1, expires_by_clock=True)
     NOUN = "message"
     MISSING = "it was never there, deleted or expired"
-    UPDATE, DELETE = UpdateMessage, DeleteMessage
+    UPDATE, DELETE, DELETED = UpdateMessage, DeleteMessage, MessageDeleted
+    BOUNDS = (
+        Bound("messages", "short_term_messages", evicts=True),
+        Bound("bytes", "short_term_bytes", "bytes", evicts=True),
+        Bound("sessions", "short_term_sessions", evicts=True),
+    )
     DRAFT = _SessionsDraft
-    Dump = ShortTermDump
+    Dump = rows_dump(
+        "ShortTermDump", MessageRow, "evicted", "next_expiry_us", expires=(dict[str, int], {})
+    )
     registry = registry
     initial = ShortTerm()
 
@@ -244,22 +232,17 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         left = self.fold(state, tentative([_expired(state, due, "ttl")]))
         return replace(left, evicted=state.evicted)
 
-    def dump(self, state: ShortTerm) -> ShortTermDump:
-        """Return the state as plain sessions."""
-        living = []
-        for name, session in sorted(state.sessions.items()):
-            rows = tuple(state.session(name))
-            sums = {"stored_bytes": sum(row.stored_bytes for row in rows)}
-            living.append(derived(DumpedSession, session, session_id=name, rows=rows, **sums))
-        return ShortTermDump(living, state.next_expiry_us, state.evicted)
+    def dump(self, state: ShortTerm) -> object:
+        """Return the messages of each session in their order, and when each session expires."""
+        expires = {name: one.expires_at_us for name, one in sorted(state.sessions.items())}
+        return derived(self.Dump, state, rows=list(self.rows(state)), expires=expires)
 
-    def load(self, dumped: ShortTermDump) -> ShortTerm:
+    def load(self, dumped: Any) -> ShortTerm:
         """Return the state back."""
-        rows = [row for one in dumped.living for row in one.rows]
-        state = self.of_rows(rows, evicted=dumped.evicted)
+        state = self.of_rows(dumped.rows, evicted=dumped.evicted)
         sessions = {
-            one.session_id: replace(state.sessions[one.session_id], expires_at_us=one.expires_at_us)
-            for one in dumped.living
+            name: replace(one, expires_at_us=dumped.expires[name])
+            for name, one in state.sessions.items()
         }
         return replace(state, sessions=Map(sessions), next_expiry_us=dumped.next_expiry_us)
 
@@ -267,7 +250,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {**super().decisions(), AddMessage: self._add, UpdateMessage: self._update}
+        return {**super().decisions(), AddMessage: self._add}
 
     def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Decision:
         """Turn a command into events, before which the sessions go that have expired.
@@ -284,7 +267,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         new = command.message
         said = attrgetter("content"), new.content
         was_added = is_known(command, new.memory_id, None, MessageAdded, *said)
-        if was_added or new.memory_id in state.held.rows:
+        if was_added or new.memory_id in state.rows:
             return []
         session = state.sessions.get(new.session_id, Session())
         for noun, name, used in (
@@ -313,7 +296,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         over_bytes = session.size_bytes + new.size_bytes - limits.short_term_bytes
         gone = 0
         while gone < len(session.ids) and (gone < over_count or over_bytes > 0):
-            over_bytes -= state.held.rows[session.ids[gone]].size_bytes
+            over_bytes -= state.rows[session.ids[gone]].size_bytes
             gone += 1
         return session.ids[:gone]
 
@@ -327,10 +310,6 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
             )
         updated = update_of(MessageUpdated, command, row, session_id=row.session_id)
         return [] if updated is None else [updated]
-
-    def deleted(self, row: MessageRow, _state: ShortTerm) -> list[MessageDeleted]:
-        """Return the event that takes a message away."""
-        return [MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
 
     def without(
         self, past: TaintedPast, row: MessageRow, _state: ShortTerm, _limits: Limits
@@ -347,22 +326,14 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     # --- reads
 
-    def quotas(
-        self, state: ShortTerm, limits: Limits, session_id: str | None
-    ) -> Sequence[QuotaUse]:
-        """Return how full a session is, or the fullest one."""
+    def used(self, state: ShortTerm, session_id: str | None) -> tuple[int, ...]:
+        """Return the use of each limit: of a session, or of the fullest one, and of sessions."""
         chosen = [*state.sessions.values()]
         if session_id is not None:
             chosen = [state.sessions.get(session_id, Session())]
         count = max((len(one.ids) for one in chosen), default=0)
         size_bytes = max((one.size_bytes for one in chosen), default=0)
-        return (
-            QuotaUse("messages", "count", count, limits.short_term_messages, evicts=True),
-            QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes, evicts=True),
-            QuotaUse(
-                "sessions", "count", len(state.sessions), limits.short_term_sessions, evicts=True
-            ),
-        )
+        return count, size_bytes, len(state.sessions)
 
     def rows(self, state: ShortTerm) -> Iterable[MessageRow]:
         """Return the messages of all sessions, by session."""
@@ -375,10 +346,6 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         recent = state.by_expiry()[: -SESSIONS_SEARCHED - 1 : -1]
         return [row for one in recent for row in state.session(one)]
 
-    def passages(self, row: MessageRow) -> Sequence[Passage]:
-        """Return one passage: the message."""
-        return (Passage(label(row.version), b"", row.began),)
-
     def passage_text(self, row: MessageRow, _label: int, events: Events) -> str:
         """Return the message with its speaker."""
         return spoken(self.content(row, events), row.role)
@@ -388,10 +355,6 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         sessions = map(state.session, state.sessions)
         ordered = sorted(sessions, key=lambda rows: max(row.version for row in rows))
         return [row for rows in ordered for row in rows]
-
-    def chain(self, row: MessageRow) -> str:
-        """Return the session."""
-        return row.session_id
 
 
 KIND = ShortTermKind()

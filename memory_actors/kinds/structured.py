@@ -4,6 +4,7 @@ A put replaces the document of its collection and key, which keeps its id. Value
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -14,18 +15,19 @@ from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Metadata, Origin
-from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known, plain
-from memory_actors.kinds.effects import Decision, Effect, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, rows_dump
-from memory_actors.kinds.kind import Decide, Deleted, Events, Life, Pruned
-from memory_actors.kinds.passages import Passage, label
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
+from memory_actors.kinds.effects import Decision, Deleted, Effect, KindRegistry, Pruned
+from memory_actors.kinds.kind import BaseKind, Bound, Decide, rows_dump
+from memory_actors.kinds.passages import text_digest
+from memory_actors.kinds.past import Events, Life, Past, TaintedPast
 from memory_actors.kinds.rows import (
     Draft,
-    changed_pin,
+    Keyed,
+    Row,
     derived,
     kept,
     new_row,
+    oldest,
     record_data,
     reworded,
     same_json,
@@ -88,7 +90,7 @@ DocumentsPruned = registry.plain(Pruned, "structured.pruned", Effect.PRUNED)
 # --- state
 
 
-class DocumentRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class DocumentRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A document without its value."""
 
     collection: str
@@ -129,6 +131,17 @@ def document_text(collection: str, key: str, value: object) -> str:
     return text[:TEXT_CHARS_MAX]
 
 
+def value_fields(collection: str, key: str, value: object) -> dict[str, Any]:
+    """Return the fields of a document, put or updated, that follow from its value."""
+    said = value_json(value)
+    return {
+        "value": value,
+        "size_bytes": len(said.encode()),
+        "digest": text_digest(document_text(collection, key, value)),
+        "value_digest": text_digest(said),
+    }
+
+
 def _lines(value: object, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -154,10 +167,11 @@ class PutDocument(Add, frozen=True, kw_only=True):
     auto_prune: bool = False
 
 
-class UpdateDocument(Command, frozen=True, kw_only=True):
-    """Replace a document's value, its metadata, or both."""
+class UpdateDocument(Update, frozen=True, kw_only=True):
+    """Replace a document's value, which the content is as JSON, its metadata, or both."""
 
-    change: DocumentUpdated
+    value: Any = None
+    value_digest: bytes = b""
 
 
 DeleteDocument = plain(Delete, "DeleteDocument")
@@ -167,16 +181,15 @@ RestoreDocuments = plain(Restore, "RestoreDocuments")
 # --- the kind
 
 
-class StructuredKind(KeyedKind[Structured, DocumentRow]):
+class StructuredKind(BaseKind[Structured, DocumentRow]):
     """The documents of a user."""
 
     NAME = "structured"
     NOUN = "document"
-    MISSING = "it was never there, or it was deleted"
-    DELETE, RESTORE = DeleteDocument, RestoreDocuments
-    DELETED, PRUNED = DocumentDeleted, DocumentsPruned
+    UPDATE, DELETE, RESTORE = UpdateDocument, DeleteDocument, RestoreDocuments
+    UPDATED, DELETED, PRUNED = DocumentUpdated, DocumentDeleted, DocumentsPruned
     place = attrgetter("collection", "key")
-    BOUNDS = Bounds("documents", "documents", "structured_bytes")
+    BOUNDS = (Bound("documents", "documents"), Bound("bytes", "structured_bytes", "bytes"))
     Dump = rows_dump("StructuredDump", DocumentRow, "pruned")
     registry = registry
     initial = Structured()
@@ -202,7 +215,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
 
     def put_again(self, command: PutDocument, state: Structured) -> str | None:
         """Return the document under the key."""
-        row = state.held.named(command.document.collection, command.document.key)
+        row = state.named(command.document.collection, command.document.key)
         return None if row is None else row.memory_id
 
     def decisions(self) -> Mapping[type[Command], Decide]:
@@ -210,13 +223,11 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         return {
             **super().decisions(),
             PutDocument: self._put,
-            UpdateDocument: self._update,
-            RestoreDocuments: self._restore,
         }
 
     def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Decision:
         put = command.document
-        old = state.held.named(put.collection, put.key)
+        old = state.named(put.collection, put.key)
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
         own_id, like = command.document.memory_id, (DocumentPut, DocumentRow)
@@ -232,54 +243,42 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         pruned = self.make_room(
             state, limits, 1, put.size_bytes,
             instead_of=[] if old is None else [old],
-            may_go=others if command.auto_prune else None,
+            victims=partial(oldest, others, len(state.rows)) if command.auto_prune else None,
         )  # fmt: skip
         return [*pruned, put]
 
-    def _update(self, command: UpdateDocument, state: Structured, limits: Limits) -> Decision:
-        change = command.change
-        row = self.living(state, change.memory_id)
-        metadata = None if same_json(change.metadata, row.metadata) else change.metadata
-        pinned = changed_pin(change.pinned, row)
-        if change.value is None or change.value_digest == row.value_digest:
-            changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata, pinned=pinned)
-            return [] if metadata is None and pinned is None else [changed]
-        self.make_room(state, limits, 1, change.size_bytes, instead_of=[row])
-        return [replace(change, metadata=metadata, pinned=pinned)]
+    def is_said(self, command: UpdateDocument, row: DocumentRow) -> bool:
+        """Say whether a document has this value already."""
+        return command.value_digest == row.value_digest
 
-    def _restore(self, command: Restore, state: Structured, limits: Limits) -> Decision:
-        back = [self._as_it_was(life) for life in self.gone(command, state)]
+    def back(
+        self, life: Life[DocumentRow], _limits: Limits
+    ) -> tuple[DocumentRow, list[DocumentRestored]]:
+        """Return the last row of a document, and the event by which it comes back."""
+        value = value_of(life.row, life.by_version)
+        return life.row, [derived(DocumentRestored, life.row, value=value)]
+
+    def check_back(self, came: Sequence[DocumentRestored], state: Structured) -> None:
+        """Refuse documents under a key that another one has now."""
         seen: set[tuple[str, str]] = set()
-        for event in back:
+        for event in came:
             place = (event.collection, event.key)
-            if place in seen or state.held.named(*place) is not None:
+            if place in seen or state.named(*place) is not None:
                 raise InvalidInputError(
                     f"document {event.memory_id!r} cannot be restored: key {event.key!r} of "
                     f"collection {event.collection!r} is now another document's. Delete that first"
                 )
             seen.add(place)
-        self.make_room(state, limits, len(back), sum(event.size_bytes for event in back))
-        return back
 
-    def _as_it_was(self, life: Life[DocumentRow]) -> DocumentRestored:
-        return derived(DocumentRestored, life.row, value=value_of(life.row, life.by_version))
-
-    def without(
-        self, past: TaintedPast, _row: DocumentRow, _state: Structured, _limits: Limits
-    ) -> list[DocumentRestored] | None:
-        """Return the event that makes a document what others have put."""
-        events = past.cleaned(DocumentPut, text="value")
-        return [self._as_it_was(self.last(past.memory_id, events))] if events else None
+    def cleaned(self, past: TaintedPast) -> Past:
+        """Return the events about a document without the values of a source."""
+        return past.cleaned(DocumentPut, text="value")
 
     # --- reads
 
     def collections(self, state: Structured) -> Mapping[str, int]:
         """Return how many documents each collection has, by name."""
-        return {name: len(state.held.groups[name]) for name in sorted(state.held.groups)}
-
-    def passages(self, row: DocumentRow) -> Sequence[Passage]:
-        """Return one passage: the document."""
-        return (Passage(label(row.version), row.digest),)
+        return {name: len(state.groups[name]) for name in sorted(state.groups)}
 
     def passage_text(self, row: DocumentRow, _label: int, events: Events) -> str:
         """Return the document as it is found."""

@@ -23,7 +23,7 @@ from memory_actors.base.records import Right
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.effects import Decision, Event, says
 from memory_actors.kinds.kind import Decide, Part
-from memory_actors.kinds.phrasing import DIGEST_BYTES, normalised
+from memory_actors.kinds.passages import DIGEST_BYTES, normalised
 
 MARK = "[forgotten]"
 """It stands in the log for a text that was taken out. No text with these words can be added."""

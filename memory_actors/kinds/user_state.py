@@ -6,7 +6,7 @@ from typing import Any, Self, TypeAlias
 
 import msgspec
 
-from eventlog import Decider, Dropped, EventRegistry, Recorded
+from eventlog import Decider, Dropped, Recorded
 from eventlog.core.logs import get_logger
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
@@ -156,32 +156,6 @@ class UserState(msgspec.Struct, frozen=True):
 _PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
 _PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
 PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
-
-
-_RECALLS = EventRegistry()
-
-
-@_RECALLS.event("recall.made", keys=lambda event: event.memory_ids)
-class RecallMade(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Memories were returned for a query, if reads are audited. See users/recalls.py."""
-
-    query: str
-    """The text that was asked, or a keyed hash of it."""
-    memory_ids: tuple[str, ...]
-    """In the order they were returned; as the query."""
-    hashed: bool
-
-
-def event_registry() -> EventRegistry:
-    """Return a registry of every event that the streams of a store may hold."""
-    # The length of an event's text decides whether it is stored compressed.
-    registry = EventRegistry(
-        text_bytes=lambda event: getattr(event, "text_bytes", getattr(event, "size_bytes", None))
-    )
-    registry.include(_RECALLS)
-    for part in PARTS:
-        registry.include(part.registry)
-    return registry
 
 
 def kind_of_event(event: object) -> Kind | None:

@@ -14,14 +14,12 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import Metadata, QuotaUse
-from memory_actors.kinds import kind
+from memory_actors.base.records import Metadata
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
-from memory_actors.kinds.effects import Decision, Effect, KindRegistry, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, rows_dump
-from memory_actors.kinds.kind import Decide, Events, Nature
-from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.rows import Draft, new_row, same_json
+from memory_actors.kinds.effects import Decision, Effect, KindRegistry
+from memory_actors.kinds.kind import BaseKind, Bound, Decide, Nature, rows_dump
+from memory_actors.kinds.past import Events, TaintedPast
+from memory_actors.kinds.rows import Draft, Keyed, Row, new_row, same_json
 
 registry = KindRegistry()
 
@@ -61,7 +59,7 @@ KEYS = ""
 """The one group of the entries."""
 
 
-class EntryRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class EntryRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """One entry, value included."""
 
     key: str
@@ -103,8 +101,7 @@ class UpdateKey(Update, frozen=True, kw_only=True):
 
 def _least_recent(state: Working, outside: Outside) -> tuple[str, ...]:
     used = outside.last_use.get
-    rows = state.held.rows.values()
-    ordered = sorted(rows, key=lambda row: (used(row.memory_id, 0), row.version))
+    ordered = sorted(state.rows.values(), key=lambda row: (used(row.memory_id, 0), row.version))
     return tuple(row.key for row in ordered)
 
 
@@ -124,15 +121,15 @@ def entry_bytes(key: str, value: object) -> int:
 # --- the kind
 
 
-class WorkingKind(KeyedKind[Working, EntryRow]):
+class WorkingKind(BaseKind[Working, EntryRow]):
     """The working memory of a user."""
 
     NAME = "working"
     NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
     NOUN = "working memory"
     MISSING = "never there, deleted or evicted"
-    UPDATE, DELETE = UpdateKey, DeleteKey
-    BOUNDS = Bounds("keys", "working_keys", "working_bytes")
+    UPDATE, DELETE, DELETED = UpdateKey, DeleteKey, KeyDeleted
+    BOUNDS = (Bound("keys", "working_keys"), Bound("bytes", "working_bytes", "bytes", evicts=True))
     Dump = rows_dump("WorkingDump", EntryRow, "evicted")
     registry = registry
     initial = Working()
@@ -156,7 +153,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""
-        return {SetKey: self._set, UpdateKey: self._update, DeleteKey: self._delete_key}
+        return {**super().decisions(), SetKey: self._set}
 
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Decision:
         entry = command.entry
@@ -175,16 +172,16 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
         self, command: SetKey, old: EntryRow | None, state: Working, limits: Limits
     ) -> list[EntryRow]:
         """Return the entries to evict. By size always; by count only with leave."""
-        new_bytes, count = command.entry.size_bytes, len(state.held)
+        new_bytes, count = command.entry.size_bytes, len(state.rows)
         if new_bytes > limits.working_bytes:
-            refuse_bytes(self.NAME, state.held.size_bytes, limits, "working_bytes", new=new_bytes)
+            refuse_bytes(self.NAME, state.size_bytes, limits, "working_bytes", new=new_bytes)
         # A key that is there stays, also above a limit that was lowered.
         keys_max = limits.working_keys if old is None else count
         left = count - (old is not None)
         if left >= keys_max and not (command.auto_prune and keys_max):
             instead = "Delete a key, let the least recently used one go (auto_prune=True)"
             refuse_count(self.NAME, "keys", count, limits, "working_keys", instead=instead)
-        size = state.held.size_bytes + new_bytes - (old.size_bytes if old is not None else 0)
+        size = state.size_bytes + new_bytes - (old.size_bytes if old is not None else 0)
         if left < keys_max and size <= limits.working_bytes:
             return []
         others = {row.key: row for row in self.rows(state) if row is not old}
@@ -209,7 +206,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
         put = SetKey(now_us=command.now_us, entry=entry, least_recent=command.least_recent)
         return self._set(put, state, limits)
 
-    def _delete_key(self, command: DeleteKey, state: Working, _limits: Limits) -> Decision:
+    def _delete(self, command: DeleteKey, state: Working, _limits: Limits) -> Decision:
         if not command.key:
             return self.deleted(self.living(state, command.memory_id), state)
         row = self.named(state, command.key)
@@ -218,10 +215,6 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
                 f"no key {command.key!r} in working memory: never set, deleted or evicted"
             )
         return self.deleted(row, state)
-
-    def deleted(self, row: EntryRow, _state: Working) -> list[KeyDeleted]:
-        """Return the event that takes a key away."""
-        return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
 
     def without(
         self, past: TaintedPast, row: EntryRow, _state: Working, _limits: Limits
@@ -236,11 +229,11 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
 
     def named(self, state: Working, key: str) -> EntryRow | None:
         """Return the row of a key, or None."""
-        return state.held.named(KEYS, key)
+        return state.named(KEYS, key)
 
     def rows(self, state: Working) -> Sequence[EntryRow]:
         """Return the entries, in the order they were last set."""
-        return state.held.in_order()
+        return state.in_order()
 
     def at_hand(self, state: Working, _session_id: str | None) -> Sequence[EntryRow]:
         """Return all entries: a hundred or so."""
@@ -252,16 +245,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
 
     def held_bytes(self, state: Working) -> int:
         """Return the memory that the state takes: its values are in it."""
-        return super().held_bytes(state) + state.held.size_bytes
-
-    def quotas(self, state: Working, limits: Limits, scope: str | None) -> Sequence[QuotaUse]:
-        """Return how full each limit is: what is too large makes room by itself."""
-        keys, size_bytes = super().quotas(state, limits, scope)
-        return keys, replace(size_bytes, evicts=True)
-
-    def passages(self, row: EntryRow) -> Sequence[Passage]:
-        """Return one passage: the key and its value."""
-        return (Passage(label(row.version), b""),)
+        return super().held_bytes(state) + state.size_bytes
 
     def passage_text(self, row: EntryRow, _label: int, events: Events) -> str:
         """Return the value, with the key that says what it is about."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.weights import SIGNALS, Weights
-from memory_actors.kinds.phrasing import REPLYING
+from memory_actors.kinds.passages import REPLYING
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.labels import in_order
@@ -128,9 +128,9 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> FirstSta
         rows, words = _proposed(parts, windows, close, question)
     taken = slice(0, parts.size) if rows is None else rows
     replies = traits.are_of(REPLYING, columns.speakers[taken])
-    speaker = traits.named(query.text)
+    speaker = traits.named(query.text, parts.held().speakers)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
-    spans = named_spans(query.text, query.asked_us, traits.years())
+    spans = named_spans(query.text, query.asked_us, lambda: traits.years(parts.size))
     return FirstStage(
         parts,
         columns,

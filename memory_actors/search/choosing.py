@@ -33,7 +33,7 @@ from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds import long_term, passages
 from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
-from memory_actors.kinds.phrasing import composed, normalised, spoken
+from memory_actors.kinds.passages import composed, normalised, spoken
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.query import Query, Rows, Test, asked_until_us, asks_of_past
 
@@ -80,7 +80,7 @@ def superseding(row: Any, state: LongTerm, as_of_us: int | None) -> dict[str, An
     """Return the fields of a hit that say what supersedes a row of any kind, if anything does."""
     if not getattr(row, "superseded", ()):
         return {}
-    newer = long_term.newer_ones(row, state.held.rows, as_of_us)
+    newer = long_term.newer_ones(row, state.rows, as_of_us)
     if not newer:
         return {}
     held_until = to_datetime(newer[-1].occurred_at_us)
@@ -100,7 +100,7 @@ def newest_first(ordered: Iterable[Choice], state: LongTerm, query: Query) -> li
     until_us, past = asked_until_us(query.text, query.asked_us, times_us), asks_of_past(query.text)
 
     def newer(row: MemoryRow) -> list[MemoryRow]:
-        return long_term.newer_ones(row, state.held.rows, query.as_of_us)
+        return long_term.newer_ones(row, state.rows, query.as_of_us)
 
     def is_later(row: MemoryRow) -> bool:
         after = until_us is not None and row.occurred_at_us >= until_us

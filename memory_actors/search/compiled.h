@@ -1,5 +1,12 @@
 /* Shared by the compiled parts of the search: see dot_products.py. */
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* Without intrinsics, compilers make vectors of the loops: with NEON on ARM. */
+#ifdef __x86_64__
+#include <immintrin.h>
 #define AVX512_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 #define AVX2 __attribute__((target("avx2")))
+#else
+#define AVX2
+#endif

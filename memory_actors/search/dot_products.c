@@ -1,6 +1,5 @@
 /* Products of rows with vectors: what dot_products.py does by numpy, in one pass and one thread. */
 
-#include <immintrin.h>
 #include <stdint.h>
 
 #include "compiled.h"
@@ -53,6 +52,8 @@ AVX2 EXPORT void float_dots(
         }
 }
 
+#ifdef __x86_64__
+
 static int32_t sum_of(const int8_t *numbers, int64_t count)
 {
     int32_t sum = 0;
@@ -81,3 +82,5 @@ AVX512_VNNI EXPORT void coded_dots(
         products[row] = (of_high + of_low) * steps[row];
     }
 }
+
+#endif

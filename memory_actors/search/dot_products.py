@@ -19,7 +19,7 @@ import numpy.typing as npt
 from eventlog.core.compiled import FLOAT, LONG, POINTER, CompiledLibrary
 
 LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.5"))
-INSTRUCTION_SETS: Final = ("numpy", "AVX2", "AVX-512")
+INSTRUCTION_SETS: Final = ("numpy", "AVX2 or NEON", "AVX-512")
 """By the numbers that the library has for them; 0 is none of C."""
 AVX512: Final = 2
 

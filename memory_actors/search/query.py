@@ -19,8 +19,9 @@ from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.base.tokens import CalibratedEstimate, TokenCounter
 from memory_actors.base.weights import Weights
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.rows import Row
 from memory_actors.search.dates import named_spans
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
@@ -102,7 +103,7 @@ def is_about_past(text: str) -> bool:
 
 def asked_until_us(text: str, asked_us: int, times_us: Iterable[int]) -> int | None:
     """Return the end of the last time that a query names, in the years of memories, if any."""
-    spans = named_spans(text, asked_us, {to_datetime(time_us).year for time_us in times_us})
+    spans = named_spans(text, asked_us, lambda: {to_datetime(us).year for us in times_us})
     return spans[-1].end_us if spans else None
 
 
@@ -270,14 +271,13 @@ async def _matching(index: MemoryIndex, query: Query) -> Flags:
     found = fields.matching(filters)
     if found is not None:
         return found
-    asked, matching = list(fields.rows), list[int]()
-    for start in range(0, len(asked), ASKED_AT_ONCE):
-        for number in asked[start : start + ASKED_AT_ONCE]:
-            metadata = fields.rows.get(number)
-            if metadata is not None and filters.test(metadata):
-                matching.append(number)
+    matching = list[bool]()
+    while len(matching) < fields.count():
+        for number in range(len(matching), min(len(matching) + ASKED_AT_ONCE, fields.count())):
+            metadata = fields.read(number)
+            matching.append(metadata is not None and filters.test(metadata))
         await asyncio.sleep(0)
-    return np.bincount(matching).astype(np.bool_)
+    return np.array(matching, np.bool_)
 
 
 def _rows(parts: Parts, passing: Flags, query: Query) -> Rows | None:

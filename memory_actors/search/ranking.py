@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.weights import SIGNALS, Weights
-from memory_actors.kinds.phrasing import REPLYING, USER
+from memory_actors.kinds.passages import REPLYING, USER
 from memory_actors.search.candidates import (
     Chains,
     EmbeddedQuery,

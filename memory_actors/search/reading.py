@@ -16,9 +16,11 @@ from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import AnyRecorded, OnDropped, to_datetime
 from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
-from memory_actors.kinds.kind import Events, Found, Row, is_summary, last_true_us
+from memory_actors.kinds.kind import Found
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld
+from memory_actors.kinds.rows import Row, is_summary, last_true_us
 from memory_actors.kinds.structured import DocumentRow, value_of
 
 OPTIONAL = tuple(field.name for field in msgspec.structs.fields(Memory) if not field.required)
@@ -160,21 +162,17 @@ class Values:
             events = {recorded.version: recorded for recorded in read}
             for row in page:
                 values[row.version] = value_of(row, events)
-                self._keep(row, values[row.version])
+                # If there is room: throwing others out for it would help no later query.
+                room = CACHED_JSON_BYTES_MAX - self._json_bytes
+                if row.version not in held and row.size_bytes <= room:
+                    held[row.version] = values[row.version], row.size_bytes
+                    self._json_bytes += row.size_bytes
         return [values[row.version] for row in rows]
 
     def forget(self, version: int) -> None:
         """Let go of a value that is no longer current."""
         _, size_bytes = self._held.pop(version, (None, 0))
         self._json_bytes -= size_bytes
-
-    def _keep(self, row: DocumentRow, value: object) -> None:
-        """Keep a value if there is room: throwing others out for it would help no later query."""
-        if row.version in self._held:
-            return
-        if self._json_bytes + row.size_bytes <= CACHED_JSON_BYTES_MAX:
-            self._held[row.version] = (value, row.size_bytes)
-            self._json_bytes += row.size_bytes
 
 
 EVENTS_AT_ONCE = 256  # events read at a time

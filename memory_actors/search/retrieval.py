@@ -27,9 +27,9 @@ from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.base.tokens import most
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Found, Kind, Row
-from memory_actors.kinds.passages import Passage, index_of, shown, version_of
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.kind import Found, Kind
+from memory_actors.kinds.passages import Passage, index_of, shown, spoken, version_of
+from memory_actors.kinds.rows import Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery
 from memory_actors.search.choosing import (
@@ -288,23 +288,20 @@ def _rows(part: Searchable, ranked: Ranked, query: Query, *, summaries: bool) ->
 
 def _chosen(ordered: Sequence[Choice], query: Query) -> Sequence[Choice]:
     """Return memories in the order in which they are taken until there are enough."""
-    chosen = _diverse(ordered[: query.pool], query) if query.diversity else ordered
+    chosen = ordered
+    if query.diversity and ordered:
+        best = ordered[: query.pool]
+        vectors = np.stack([one.part.searched.dense.vector_of(one.label) for one in best])
+        scores = np.array([one.raw for one in best], np.float32)
+        # As many as are read, or all where those were not enough.
+        count = query.wanted + SPARE if query.pool == query.pool_at_first else query.pool
+        chosen = [best[place] for place in diverse(scores, vectors, query.diversity, count)]
     if not query.each_kind:
         return chosen
     first = {scored.found.kind.NAME: scored for scored in reversed(ordered)}
     leading = sorted(first.values(), key=lambda scored: -scored.score)
     led = {scored.found.row.memory_id for scored in leading}
     return [*leading, *(one for one in chosen if one.found.row.memory_id not in led)]
-
-
-def _diverse(ordered: Sequence[Choice], query: Query) -> list[Choice]:
-    """Choose among the best, as many as are read, or all where those were not enough."""
-    if not ordered:
-        return []
-    vectors = np.stack([one.part.searched.dense.vector_of(one.label) for one in ordered])
-    scores = np.array([one.raw for one in ordered], np.float32)
-    count = query.wanted + SPARE if query.pool == query.pool_at_first else query.pool
-    return [ordered[place] for place in diverse(scores, vectors, query.diversity, count)]
 
 
 # --- as callers see them

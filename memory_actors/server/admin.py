@@ -37,6 +37,7 @@ from memory_actors.server.bodies import (
 from memory_actors.server.events import told
 from memory_actors.server.examples import NAMED, answers, example, example_of
 from memory_actors.server.problems import problem_of
+from memory_actors.sharing.declaration import Problem
 from memory_actors.sharing.system import MemorySystem
 
 FINISHED_MAX: Final = 20  # the oldest are forgotten: a report takes 4 MB at most
@@ -46,15 +47,6 @@ State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 _ENDED: Final = ("done", "failed", "cancelled")
 
 _logger = get_logger("memory_actors.server")
-
-
-class JobError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job failed, in the words of problem details."""
-
-    type: str
-    title: str
-    detail: str
-    instance: str
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +66,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of users and clusters that are done, and of all."""
     report: JsonObject | None = None
     """The report of a run that has ended."""
-    error: JobError | None = None
+    error: Problem | None = None
 
 
 class CompactionJobs:
@@ -164,8 +156,7 @@ class CompactionJobs:
             _logger.warning(
                 "compaction failed", job=job_id, instance=problem.instance, error=reason(error)
             )
-            told = {name: getattr(problem, name) for name in JobError.__struct_fields__}
-            self._end(job_id, "failed", error=JobError(**told))
+            self._end(job_id, "failed", error=problem)
         else:
             cancelled = getattr(report, "cancelled", False)
             told = as_told(report, "bytes_saved", "compression_ratio")

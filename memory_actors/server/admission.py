@@ -27,10 +27,10 @@ from memory_actors.base.privacy import reason
 from memory_actors.server.problems import (
     MEDIA_TYPE,
     RETRY_AFTER_S,
-    Problem,
     overloaded,
     problem_of,
 )
+from memory_actors.sharing.declaration import Problem
 
 IN_FLIGHT_MAX: Final = 256  # most of them wait for the disk or the model
 BODY_DEADLINE_S: Final = 30.0  # 1 MiB at 280 kbit/s

@@ -19,6 +19,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import MissingExtraError
+from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
 from memory_actors.server import admin, dashboard, users
 from memory_actors.server.access import PUBLIC, AnyRequest, Connection, known_key, read_path
@@ -201,7 +202,7 @@ async def manual(request: AnyRequest) -> Response[str]:
     return Response(state["manual"], media_type="text/html", headers=HEADERS)
 
 
-def _operations(document: Mapping[str, Any]) -> Iterator[str]:
+def _operations(document: JsonObject) -> Iterator[str]:
     for path, item in document["paths"].items():
         for method, operation in item.items():
             yield (

@@ -1,7 +1,6 @@
 """Bodies of requests, made of the arguments of operations, and of answers without a record."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from functools import cache
 from inspect import Parameter as Declared
 from types import GenericAlias
@@ -13,6 +12,7 @@ from litestar.params import PathParameter
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item, JsonObject, Right, Trust
+from memory_actors.base.reports import CompactionStats
 from memory_actors.base.weights import weights_of
 from memory_actors.server.examples import NAMED, example
 
@@ -87,24 +87,16 @@ def body_of(operation: str) -> type[msgspec.Struct]:
     return struct_of(name, [*taken, *more], IN_HTTP, declared.summary)
 
 
-class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of compaction."""
-
-    summaries: int
-    """Compressed memories there are."""
-    originals: int
-    """Memories that they stand for."""
-    bytes_before: int
-    bytes_after: int
-    bytes_saved: int
-    compression_ratio: float
-    """Bytes after to a byte before; 0 if nothing was compressed."""
-    failed_clusters: int
-    """Since the server was started, as are the next two."""
-    runs: int
-    last_run_at: datetime | None
-    schedule: str | None
-    """A cron expression of when it runs by itself; null: only when asked."""
+CompressionStats: Any = msgspec.defstruct(
+    "CompressionStats",
+    [
+        *get_type_hints(CompactionStats).items(),
+        ("bytes_saved", int),
+        ("compression_ratio", float),
+    ],
+    frozen=True,
+)
+CompressionStats.__doc__ = "Statistics of compaction."
 
 
 class Users(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from litestar.response import Redirect
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter, struct_of
 from memory_actors.base.api_keys import ApiKey
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import check_count
 from memory_actors.base.version import version
 from memory_actors.server import DASHBOARD
@@ -111,7 +112,7 @@ class PageCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of what is iterated: as many items as this at most."""
     last: int | None = None
     """Of what is iterated: this many of the last items, instead of the first."""
-    arguments: dict[str, Any] = {}
+    arguments: JsonObject = {}
 
 
 class PageAnswer(msgspec.Struct, frozen=True):
@@ -196,23 +197,23 @@ async def _called(
     operation = OPERATIONS.get(name)
     if operation is None or (operation.of_system and name not in OF_SYSTEM):
         raise InvalidInputError(f"the dashboard does not ask for {name!r:.80}")
-    positional, given = _arguments(name, operation.parameters, asked.arguments)
+    given = _arguments(name, operation.parameters, asked.arguments)
     if operation.of_system:
         if any(one.name == "user_id" for one in operation.parameters):
             given["user_id"] = asked.user_id
-        return await _result(memory, operation, positional, given, asked)
+        return await _result(memory, operation, given, asked)
     user_id = asked.user_id or ""
     if asked.as_of is None:
-        return await _result(memory.user(user_id), operation, positional, given, asked)
+        return await _result(memory.user(user_id), operation, given, asked)
     if operation.writes:
         raise InvalidInputError(f"{name} changes a memory, and the past cannot be changed")
     async with place, memory.replay(user_id, asked.as_of, dropped="mark") as past:
-        return await _result(past, operation, positional, given, asked)
+        return await _result(past, operation, given, asked)
 
 
 def _arguments(
     name: str, parameters: tuple[Parameter, ...], given: Mapping[str, object]
-) -> tuple[list[object], dict[str, object]]:
+) -> dict[str, object]:
     taken = [one for one in parameters if one.name not in NOT_TAKEN]
     struct = struct_of(name.replace(".", "_"), taken, IN_HTTP)
     if any(one.is_required and one.name not in struct.__struct_fields__ for one in taken):
@@ -221,23 +222,17 @@ def _arguments(
         read = msgspec.convert(given, struct)
     except msgspec.ValidationError as error:
         raise ClientException(f"{name} does not take this: {error}") from error
-    named = {one: checked(one, getattr(read, one)) for one in given}
-    several = [one.name for one in taken if one.kind is one.kind.VAR_POSITIONAL]
-    if not several:
-        return [], named
-    before = [one.name for one in taken if one.kind is one.kind.POSITIONAL_OR_KEYWORD]
-    return [*map(named.pop, before), *named.pop(several[0], [])], named
+    return {one: checked(one, getattr(read, one)) for one in given}
 
 
 async def _result(
-    target: Any, operation: Operation, positional: list[Any], given: dict[str, Any], asked: PageCall
+    target: object, operation: Operation, given: dict[str, object], asked: PageCall
 ) -> Any:
     """Carry an operation out on what has it; what it yields is gathered."""
     try:
-        method = operation.bound(target, asked.document)
+        returned = operation.call(target, given, asked.document)
     except AttributeError as error:
         raise InvalidInputError(f"{operation.name} is not about one document") from error
-    returned = method(*positional, **given)
     return await (_gathered(returned, asked) if isasyncgen(returned) else returned)
 
 

@@ -8,8 +8,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from msgspec import inspect
 
-from memory_actors.server.problems import MEDIA_TYPE, Problem
-from memory_actors.sharing.declaration import TYPE_PREFIX
+from memory_actors.server.problems import MEDIA_TYPE
+from memory_actors.sharing.declaration import TYPE_PREFIX, Problem
 
 NAMED: Final[Mapping[str, object]] = {
     "user_id": "user_123",
@@ -71,7 +71,7 @@ def example(value: object) -> list[Example]:
     return [Example(summary="Example", value=value)]
 
 
-def example_of(kind: type, **named: Any) -> Any:
+def example_of(kind: type, **named: object) -> Any:
     """Return JSON of a type: of a struct the fields that it always has, and those that are named.
 
     `named` says other values than `NAMED` does.
@@ -97,7 +97,7 @@ def _made(kind: inspect.Type, name: str, named: Mapping[str, object]) -> object:
     return _BY_TYPE.get(type(kind), name or "text")
 
 
-def answers(status: int, kind: type, *problems: int, **named: Any) -> dict[int, ResponseSpec]:
+def answers(status: int, kind: type, *problems: int, **named: object) -> dict[int, ResponseSpec]:
     """Return the answers of a route: an example of success, and of each of its problems."""
     success = ResponseSpec(
         kind, generate_examples=False, description=(kind.__doc__ or kind.__name__).splitlines()[0],

@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-import msgspec
 from litestar import Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
@@ -33,30 +32,13 @@ from memory_actors.base.errors import (
     UnavailableError,
 )
 from memory_actors.base.privacy import reason
-from memory_actors.sharing.declaration import TYPE_PREFIX
+from memory_actors.sharing.declaration import TYPE_PREFIX, Problem
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 1
 OF_A_QUOTA: Final = ("kind", "used", "limit", "unit", "tier")
 
 _logger = get_logger("memory_actors.server")
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Problem details of RFC 9457; what is below `instance` comes with a quota error."""
-
-    type: str
-    """The kind of problem: a name to compare with, not an address."""
-    title: str
-    status: int
-    detail: str
-    instance: str
-    """Names this one occurrence, here and in the server's log."""
-    kind: str | None = None
-    used: int | None = None
-    limit: int | None = None
-    unit: str | None = None
-    tier: str | None = None
 
 
 class _Known(NamedTuple):

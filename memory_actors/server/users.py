@@ -20,6 +20,7 @@ from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.operations import OPERATIONS, Operation, in_json
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import JsonObject
 from memory_actors.server.access import (
     AnyRequest,
     check_speaker,
@@ -112,7 +113,7 @@ class Route(NamedTuple):
     """Method and path."""
     operation: str
     title: str
-    given: Mapping[str, Any] | None = None
+    given: JsonObject | None = None
     """The example of the body of a request; None: what is not in the path is in the query."""
     more: tuple[int, ...] = ()
     """Problems beside the usual ones."""
@@ -121,7 +122,7 @@ class Route(NamedTuple):
     """The struct around the result, and its field; None: the result is the answer."""
     total: str | None = None
     """The operation that counts what a list is a page of: its number stands beside it."""
-    shown: Mapping[str, Any] = {}
+    shown: JsonObject = {}
     """Fields of the example of an answer that the type does not tell."""
 
     @property
@@ -288,7 +289,7 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
     given = {name: checked(name, value) for name, value in fields.items()}
     if given.get("filters", ...) is None and own["filters"].is_required:
         given["filters"] = {}
-    return await operation.bound(speaker, document)(**given)
+    return await operation.call(speaker, given, document)
 
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:

@@ -5,6 +5,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 from eventlog.core.records import OnDropped
 from memory_actors.base.on import On
 from memory_actors.base.records import AsOf
@@ -60,6 +62,23 @@ ITERATED: Final = How.ITERATED
 AT_ONCE: Final = How.AT_ONCE
 TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"
 """The beginning of the type of every problem of a server."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Problem details of RFC 9457; what is below `instance` comes with a quota error."""
+
+    type: str
+    """The kind of problem: a name to compare with, not an address."""
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """Names this one occurrence, here and in the server's log."""
+    kind: str | None = None
+    used: int | None = None
+    limit: int | None = None
+    unit: str | None = None
+    tier: str | None = None
 
 
 class Declared(NamedTuple):

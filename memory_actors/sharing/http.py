@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
 from inspect import Parameter, signature
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
@@ -33,7 +33,7 @@ from memory_actors.base.on import On
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
-from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered
+from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, Problem
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.generated_routes import OFFERED, PROBLEMS
 from memory_actors.sharing.invocations import arguments
@@ -79,19 +79,6 @@ class Answer(NamedTuple):
     content: bytes
 
 
-class ProblemDetails(msgspec.Struct):
-    """The fields of problem details that are read."""
-
-    detail: str
-    type: str = ""
-    instance: str = ""
-    kind: str | None = None
-    used: int | None = None
-    limit: int | None = None
-    unit: str | None = None
-    tier: str | None = None
-
-
 class JobReply(msgspec.Struct):
     """The fields of a run of compaction that are read."""
 
@@ -99,7 +86,7 @@ class JobReply(msgspec.Struct):
     state: str
     progress: CompactionProgress | None = None
     report: CompactionReport | None = None
-    error: ProblemDetails | None = None
+    error: Problem | None = None
 
 
 class HttpCaller:
@@ -231,19 +218,21 @@ class HttpCaller:
         if 200 <= answer.status_code < 300:
             return answer
         try:
-            problem = msgspec.json.decode(answer.content, type=ProblemDetails)
+            problem = msgspec.json.decode(answer.content, type=Problem)
         except msgspec.MsgspecError:
             raise self._no_server(answer) from None
         raise _error(problem)
 
     async def _sent(self, request: HttpRequest) -> Answer:
         """Send a request, again where that is safe, and return the last answer."""
+        until_s = monotonic() + self._timeout_s
         for pause_s in PAUSES_S:
             try:
                 answer = await self._sent_once(request)
             except UnavailableError as error:
                 unsent = isinstance(error.__cause__, self._unsent)
-                if isinstance(error, DeadlineExceededError) or not (unsent or request.repeatable):
+                late = isinstance(error, DeadlineExceededError) or monotonic() >= until_s
+                if late or not (unsent or request.repeatable):
                     raise
             else:
                 if answer.status_code not in COME_AGAIN or not request.repeatable:
@@ -385,17 +374,17 @@ def _in_query(said: dict[str, object]) -> Iterator[tuple[str, str]]:
 # --- answers and errors
 
 
-def _error(problem: ProblemDetails) -> BaseException:
+def _error(problem: Problem) -> BaseException:
     name = problem.type.removeprefix(TYPE_PREFIX)
     if name in ("unauthorized", "forbidden"):
         return AccessDeniedError(problem.detail)
     if name in ("content-too-large", "method-not-allowed"):
         return InvalidInputError(problem.detail)
-    kind = PROBLEMS.get(name, UnavailableError)
+    kind, detail = PROBLEMS.get(name, UnavailableError), problem.detail
     if name == "internal-error":
-        problem.detail += f" ({problem.instance})"
+        detail += f" ({problem.instance})"
     fields = ("kind", "used", "limit", "unit", "tier") if name == "quota-exceeded" else ()
-    return error_named(kind, problem.detail, {each: getattr(problem, each) for each in fields})
+    return error_named(kind, detail, {each: getattr(problem, each) for each in fields})
 
 
 def _retry_after_s(answer: Answer) -> float:

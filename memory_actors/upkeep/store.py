@@ -10,11 +10,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from eventlog import EventLog, EventStore, Keys, SettingStore, system_clock_us
+from eventlog import EventLog, EventRegistry, EventStore, Keys, SettingStore, system_clock_us
 from eventlog.files.log_directory import ClosedLog, finish_restore
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.base.settings import Settings
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.kinds.effects import text_bytes
+from memory_actors.kinds.user_state import PARTS
+from memory_actors.users import recalls
+
+
+def event_registry() -> EventRegistry:
+    """Return a registry of every event that the streams of a store may hold."""
+    registry = EventRegistry(text_bytes=text_bytes)
+    for one in (recalls.registry, *(part.registry for part in PARTS)):
+        registry.include(one)
+    return registry
 
 
 def open_log(

@@ -34,7 +34,7 @@ from memory_actors.base.streams import user_of
 from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.effects import Pruned
 from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings

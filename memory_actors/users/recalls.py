@@ -27,11 +27,14 @@ from itertools import takewhile
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from eventlog import (
     ArchivingStore,
     Checkpoint,
     Dropped,
     EventLogError,
+    EventRegistry,
     EventStore,
     KeyGone,
     KeysUnavailable,
@@ -47,7 +50,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import RECALL_PREFIX, key_owner
-from memory_actors.kinds.user_state import RecallMade
+from memory_actors.kinds.rows import derived
 from memory_actors.users.holds import holds_of
 
 KEY_FILE, SETTING = "recall.key", "recall key"
@@ -57,6 +60,19 @@ TRIM_EVERY = 512  # recalls of a user
 PAGE = 512  # events read at a time
 
 _logger = get_logger("memory_actors.users.recalls")
+
+registry = EventRegistry()
+
+
+@registry.event("recall.made", keys=lambda event: event.memory_ids)
+class RecallMade(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Memories were returned for a query."""
+
+    query: str
+    """The text that was asked, or a keyed hash of it."""
+    memory_ids: tuple[str, ...]
+    """In the order they were returned; as the query."""
+    hashed: bool
 
 
 class RecallAudit:
@@ -205,14 +221,13 @@ class RecallAudit:
             ):
                 found.append(recorded)
         return [
-            Recall(
+            derived(
+                Recall,
+                one.data,
                 position=one.position,
                 at=one.recorded_at,
-                query=one.data.query,
-                memory_ids=one.data.memory_ids,
                 agent_id=one.meta.get("agent_id"),
                 session_id=one.meta.get("session_id"),
-                hashed=one.data.hashed,
             )
             for one in reversed(found)
         ]

@@ -20,6 +20,7 @@ from memory_actors.base.errors import GlobalQuotaExceededError
 from memory_actors.base.quota import GIB, GlobalLimits, Limits, Plan, Prices, size
 from memory_actors.base.records import QuotaUse
 from memory_actors.base.statistics import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
+from memory_actors.kinds.rows import derived
 from memory_actors.kinds.user_state import KINDS, UserState
 
 
@@ -113,15 +114,8 @@ def usage(user_id: str, state: UserState, limits: Limits, at: datetime) -> Usage
     """Return how much a user holds; `state` is theirs at that time."""
     kinds = {}
     for kind in KINDS:
-        tally = kind.tally(state.of(kind))
-        kinds[kind.NAME] = KindUsage(
-            count=tally.count,
-            size_bytes=tally.size_bytes,
-            stored_bytes=tally.stored_bytes,
-            evicted=tally.evicted,
-            pruned=tally.pruned,
-            quotas=tuple(state.quotas(kind, limits, None)),
-        )
+        quotas = tuple(state.quotas(kind, limits, None))
+        kinds[kind.NAME] = derived(KindUsage, kind.tally(state.of(kind)), quotas=quotas)
     return Usage(user_id=user_id, at=at, tier=limits.tier.value, kinds=kinds)
 
 
@@ -134,10 +128,9 @@ def estimate(usage: Usage, vector_bytes: int, prices: Prices, plan: Plan) -> Cos
         _item("short_term", messages_bytes / GIB, "GB", prices.short_term_per_gib),
     )
     storage_usd = sum(item.cost_usd for item in items)
-    return CostEstimate(
-        user_id=usage.user_id,
-        at=usage.at,
-        tier=usage.tier,
+    return derived(
+        CostEstimate,
+        usage,
         tier_price_usd=plan.price_usd,
         storage_usd=storage_usd,
         total_usd=storage_usd + plan.price_usd,

@@ -3,11 +3,13 @@
 A link out of docs/ leads to the page that stands for its target, or, to source, is no link.
 """
 
+import ast
 import re
 from pathlib import Path
 from posixpath import normpath, relpath
 from typing import Any
 
+import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -36,7 +38,38 @@ SHOWN = (
     "memory_actors.base.reports", "memory_actors.base.statistics", "memory_actors.base.errors",
     "memory_actors.integrations.otel", "eventlog.EventLog", "eventlog.PgEventStore",
 )  # fmt: skip
+_CALLED = re.compile(r"\b(user|memory|MemorySystem)\.([\w.]+)\(")
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def examples() -> dict[str, str]:
+    """Return the first line of calls.py that calls each operation, by the operation's name."""
+    lines: dict[str, str] = {}
+    tree = ast.parse((ROOT / "scripts" / "site" / "calls.py").read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.AsyncFunctionDef):
+            for found in _CALLED.finditer(line := ast.unparse(node)):
+                of_system = found[1] != "user"
+                lines.setdefault(f"system.{found[2]}" if of_system else found[2], line)
+    return lines
+
+
+class Examples(griffe.Extension):
+    """Puts the example of an operation behind its docstring, before the fields."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Add the examples of a package."""
+        if pkg.name != "memory_actors":
+            return
+        from memory_actors.api.operations import OPERATIONS  # slow: mkdocs reads this file often
+
+        lines = examples()
+        for name, operation in OPERATIONS.items():
+            path = f"{operation.method.__module__}.{operation.method.__qualname__}"
+            line, at = lines[name], pkg[path.removeprefix("memory_actors.")]
+            if at.docstring is not None:
+                text, mark, fields = at.docstring.value.partition("\n\n:")
+                at.docstring.value = f"{text}\n\n```python\n{line}\n```{mark}{fields}"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

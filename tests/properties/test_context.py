@@ -26,7 +26,7 @@ from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import BlockEdited, BlockInserted, EntriesArchived
 from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, everything, text
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 SOFT, HARD = 14, 20
 NOW_US = 1 << 60
@@ -345,7 +345,7 @@ class ContextMachine(RuleBasedStateMachine):
             assert context.raw_of(row, events) == self.raws[row.memory_id]
         removed = {one.data.memory_id for one in self.log if _removes(one.data)}
         kept = {name for name, raw in self.raws.items() if name not in removed}
-        assert kept <= set(self.state.held.rows)
+        assert kept <= set(self.state.rows)
 
     @invariant()
     def ranks_are_all_different(self) -> None:
@@ -358,8 +358,8 @@ class ContextMachine(RuleBasedStateMachine):
         rows = [row for row in context.KIND.exported(self.state) if row.rank]
         living = [row for row in rows if not row.archived]
         assert self.state.entries == sum(row.heading is None for row in rows)
-        assert self.state.held.size_bytes == sum(row.size_bytes for row in rows)
-        assert self.state.held.stored_bytes == sum(row.stored_bytes for row in rows)
+        assert self.state.size_bytes == sum(row.size_bytes for row in rows)
+        assert self.state.stored_bytes == sum(row.stored_bytes for row in rows)
         assert self.state.living_bytes == sum(len(row.raw.encode()) for row in living)
 
     @precondition(lambda self: len(self.log) % 4 == 0)

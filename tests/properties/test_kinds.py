@@ -25,8 +25,7 @@ from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.episodic.events import EpisodeCompactionUndone, EpisodesCompressed
 from memory_actors.kinds.kind import ROW_BYTES, Kind
-from memory_actors.kinds.passages import version_of
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest, version_of
 from memory_actors.kinds.structured import PutDocument, UpdateDocument, value_json
 
 
@@ -84,21 +83,21 @@ class EntityMachine(OneKind):
     @invariant()
     def the_graph_equals_a_recount(self) -> None:
         state = self.state.entity
-        rows = state.graph.held.rows.values()
+        rows = state.graph.rows.values()
         bounds = {source: dict(by) for source, by in state.graph.ended_us.items()}
         assert state.graph == graph.RelationshipGraph.of(rows, bounds)
         assert set(bounds) <= set(state.graph.outgoing)
         for row in rows:
             if row.valid_to_us is not None:
                 assert row.valid_to_us <= bounds[row.source_id][graph.relation_key(row.relation)]
-        for entity_id in state.held.rows:
+        for entity_id in state.rows:
             mine = [row for row in rows if entity_id in (row.source_id, row.target_id)]
             found = graph.relationships(state.graph, entity_id)
             assert {row.memory_id for row in found} == {row.memory_id for row in mine}
 
     @invariant()
     def a_name_and_type_is_one_entity(self) -> None:
-        rows = list(self.state.entity.held.rows.values())
+        rows = list(self.state.entity.rows.values())
         keys = {(graph.name_key(row.name), graph.name_key(row.type)) for row in rows}
         assert len(keys) == len(rows)
         assert all(entity.named(self.state.entity, row.name, row.type) is row for row in rows)
@@ -113,7 +112,7 @@ class EntityMachine(OneKind):
     def contradictions(self) -> Iterator[tuple[RelationshipRow, RelationshipRow]]:
         said = (entry.data for entry in self.deciding.log)
         exclusive = {event.memory_id for event in said if getattr(event, "exclusive", False)}
-        for one, other in combinations(self.state.entity.graph.held.rows.values(), 2):
+        for one, other in combinations(self.state.entity.graph.rows.values(), 2):
             same_relation = graph.relation_key(one.relation) == graph.relation_key(other.relation)
             if not same_relation or one.source_id != other.source_id:
                 continue
@@ -141,7 +140,7 @@ class EpisodicMachine(OneKind):
     def check_compaction(self, decided: Decided) -> None:
         """A summary is of one agent's ended episodes; those that come back are kept."""
         super().check_compaction(decided)
-        was, rows = decided.before.episodic.held.rows, decided.after.episodic.held.rows
+        was, rows = decided.before.episodic.rows, decided.after.episodic.rows
         for event in (entry.data for entry in decided.events):
             if isinstance(event, EpisodesCompressed):
                 gone = [was[one] for one in event.compressed_from_ids]
@@ -155,7 +154,7 @@ class EpisodicMachine(OneKind):
         state, agents = self.state.episodic, {}
         for row in episodic.KIND.rows(state):
             agents.setdefault(row.agent_id, {})[row.memory_id] = row.memory_id
-        assert {agent: dict(ids) for agent, ids in state.held.groups.items()} == agents
+        assert {agent: dict(ids) for agent, ids in state.groups.items()} == agents
         (episodes, _) = episodic.KIND.quotas(state, Limits(), None)
         assert episodes.used == max(map(len, agents.values()), default=0)
 
@@ -190,13 +189,13 @@ class StructuredMachine(OneKind):
 
     def ask(self, command: Command) -> Decided:
         decided = super().ask(command)
-        rows = decided.after.structured.held
+        rows = decided.after.structured
         match decided.command:
             case PutDocument(document=told) if decided.refusal is None:
                 row = rows.named(told.collection, told.key)
                 if row is not None and decided.events:
                     self.values[row.memory_id] = value_json(told.value)
-            case UpdateDocument(change=told) if decided.refusal is None and told.value_digest:
+            case UpdateDocument() as told if decided.refusal is None and told.value_digest:
                 self.values[told.memory_id] = value_json(told.value)
         return decided
 
@@ -210,9 +209,9 @@ class StructuredMachine(OneKind):
     def collections_equal_a_recount(self) -> None:
         state, collections = self.state.structured, {}
         for row in structured.KIND.rows(state):
-            assert state.held.named(row.collection, row.key) is row
+            assert state.named(row.collection, row.key) is row
             collections.setdefault(row.collection, {})[row.key] = row.memory_id
-        assert {name: dict(ids) for name, ids in state.held.groups.items()} == collections
+        assert {name: dict(ids) for name, ids in state.groups.items()} == collections
 
 
 SHORT = settings(max_examples=30, stateful_step_count=50, deadline=None)

@@ -18,7 +18,7 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Add, Command
 from memory_actors.kinds.context.commands import AddEntry, DocumentRoom
-from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity import AddEntity
 from memory_actors.kinds.entity.relationships import Relate
 from memory_actors.kinds.long_term import AddMemories, MemorySeen
 from memory_actors.kinds.provenance import ExpireMemories

@@ -48,13 +48,15 @@ from memory_actors.kinds.account import AlertChanged, SetHold, SetTier
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.compacting import Compress, Compressed, CompressionUndone, UndoCompression
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
+from memory_actors.kinds.effects import Pruned
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
-from memory_actors.kinds.kind import Kind, Pruned, is_summary
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.long_term.state import identity
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
+from memory_actors.kinds.rows import is_summary
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
@@ -208,7 +210,7 @@ class UserMachine(
             about = None if held is None else held.memory_id
         if isinstance(decided.command, PutDocument):
             put = decided.command.document
-            row = decided.after.structured.held.named(put.collection, put.key)
+            row = decided.after.structured.named(put.collection, put.key)
             about = None if row is None else row.memory_id
         if about is not None and decided.refusal is None:
             known = decided.after.provenance.expires.get(about)
@@ -496,14 +498,14 @@ class UserMachine(
         loaded = long_term.KIND.load(long_term.KIND.dump(state))
         for row in long_term.KIND.rows(state):
             said = identity(row)
-            assert state.named(said) == loaded.named(said)
-            assert bool(row.original_count) != (row.memory_id in state.named(said))
+            assert state.saying(said) == loaded.saying(said)
+            assert bool(row.original_count) != (row.memory_id in state.saying(said))
 
     @invariant()
     def a_relationship_has_both_its_ends(self) -> None:
         entities = self.state.entity
-        for row in entities.graph.held.rows.values():
-            assert {row.source_id, row.target_id} <= set(entities.held.rows)
+        for row in entities.graph.rows.values():
+            assert {row.source_id, row.target_id} <= set(entities.rows)
 
     @invariant()
     def what_has_expired_is_not_read(self) -> None:
@@ -618,7 +620,7 @@ def test_a_memory_that_stands_for_one_that_is_skipped_is_not_pruned_for_another(
     machine.adds_memories(items=held, prune=False, on_duplicate="keep")
     said = [(None, "older", 0, False, {}), (None, "new", 0, False, {})]
     machine.adds_memories(items=said, prune=True, on_duplicate="skip")
-    left = machine.deciding.state.long_term.held.rows.values()
+    left = machine.deciding.state.long_term.rows.values()
     assert {row.digest for row in left} == {text_digest("older"), text_digest("new")}
 
 

@@ -8,7 +8,7 @@ from memory_actors.base.context_documents import BlockChange, EditBlock, InsertB
 from memory_actors.base.errors import InvalidInputError, StaleDocumentError
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import parse, render
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 
 class Entry(NamedTuple):

@@ -9,7 +9,7 @@ from memory_actors.base.context_documents import BlockChange, EditBlock, InsertB
 from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, state
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from support.kind_rules import CHANGED, CHANGES, GROUPS, METADATA, OWN, PINNED, RARELY, TIMES, WORDS
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some

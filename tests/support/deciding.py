@@ -13,8 +13,9 @@ from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.purging import ApplyRetention
 from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.upkeep.store import event_registry
 
-REGISTRY = user_state.event_registry()
+REGISTRY = event_registry()
 Rows = dict[str, tuple[Kind, Any]]
 
 

@@ -24,9 +24,8 @@ from memory_actors.kinds.commands import Delete
 from memory_actors.kinds.context.commands import DeleteEntry
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
-from memory_actors.kinds.kind import last_true_us
-from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import same_json
+from memory_actors.kinds.passages import text_digest
+from memory_actors.kinds.rows import last_true_us, same_json
 from memory_actors.kinds.structured import document_text
 from memory_actors.kinds.user_state import UserState
 from support.deciding import Decided, living
@@ -62,10 +61,7 @@ def check_refused(decided: Decided) -> None:
     change = getattr(decided.command, "change", decided.command)
     if isinstance(decided.command, Delete | episodic.UpdateEpisode | AddStep | FinishEpisode):
         about = getattr(change, "step", getattr(change, "end", change))
-        kind, row = living(now).get(getattr(about, "memory_id", ""), (None, None))
-        if isinstance(decided.command, entity.DeleteRelationship):
-            assert not isinstance(row, entity.RelationshipRow)
-            return  # an entity has an id of the kind, too, and is none
+        kind, _ = living(now).get(getattr(about, "memory_id", ""), (None, None))
         assert kind is None or not isinstance(decided.command, kind.COMMANDS)
 
 
@@ -99,14 +95,14 @@ def _check_tier(command: Any, decided: Decided) -> None:
 
 
 def _check_key(command: Any, decided: Decided) -> None:
-    told, row = command.entry, decided.after.working.held.named(working.KEYS, command.entry.key)
+    told, row = command.entry, decided.after.working.named(working.KEYS, command.entry.key)
     assert same_json([row.value, row.metadata], [told.value, told.metadata])
 
 
 def _check_message(command: Any, decided: Decided) -> None:
     """A new message is there, the newest of its session, which lives for as long as all do."""
     told, before = command.message, decided.before.at(command.now_us).short_term
-    if told.memory_id in command.used or told.memory_id in before.held.rows:
+    if told.memory_id in command.used or told.memory_id in before.rows:
         return
     *others, last = decided.after.short_term.session(told.session_id)
     assert last.memory_id == told.memory_id
@@ -117,7 +113,7 @@ def _check_message(command: Any, decided: Decided) -> None:
 
 def _check_memories(command: Any, decided: Decided) -> None:
     """Each is there, or what says the same: seen once more where that is counted."""
-    after = decided.after.long_term.held.rows
+    after = decided.after.long_term.rows
     digests = {row.digest for row in after.values()}
     for memory in command.memories:
         if memory.memory_id in command.used or memory.memory_id in after:
@@ -133,11 +129,11 @@ def _check_memories(command: Any, decided: Decided) -> None:
         fresh = [m for m in command.memories if m.memory_id not in command.used]
         pruned = {one for entry in decided.events
                   for one in getattr(entry.data, "memory_ids", ())}  # fmt: skip
-        was = sum(row.times_seen for one, row in decided.before.long_term.held.rows.items()
+        was = sum(row.times_seen for one, row in decided.before.long_term.rows.items()
                   if one not in pruned)  # fmt: skip
         repeated = Counter(m.memory_id for m in fresh)
-        known = sum(m in decided.before.long_term.held.rows for m in repeated)
-        for one, row in decided.before.long_term.held.rows.items():
+        known = sum(m in decided.before.long_term.rows for m in repeated)
+        for one, row in decided.before.long_term.rows.items():
             assert one in pruned or last_true_us(after[one]) >= last_true_us(row)
         assert sum(row.times_seen for row in after.values()) <= was + len(fresh)
         assert sum(row.times_seen for row in after.values()) >= was + len(repeated) - known
@@ -148,14 +144,14 @@ def _check_entity(command: Any, decided: Decided) -> None:
     if new.memory_id in command.used:
         return
     key = name_key(new.name), name_key(new.type)
-    rows = decided.after.entity.held.rows.values()
+    rows = decided.after.entity.rows.values()
     (row,) = [row for row in rows if (name_key(row.name), name_key(row.type)) == key]
     assert len(row.observations) >= len({one.digest for one in new.observations})
 
 
 def _check_document(command: Any, decided: Decided) -> None:
     told = command.document
-    row = decided.after.structured.held.named(told.collection, told.key)
+    row = decided.after.structured.named(told.collection, told.key)
     if row is None:
         assert told.memory_id in command.used
         return
@@ -165,7 +161,7 @@ def _check_document(command: Any, decided: Decided) -> None:
 
 def _check_superseded(command: Any, decided: Decided) -> None:
     """A pair is marked exactly where both are as they were compared, and it is news."""
-    rows = decided.before.long_term.held.rows
+    rows = decided.before.long_term.rows
     for pair in command.pairs:
         older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
         is_new = (
@@ -178,12 +174,12 @@ def _check_superseded(command: Any, decided: Decided) -> None:
         )
         assert bool(decided.events) == is_new
         if is_new:
-            after = decided.after.long_term.held.rows[pair.memory_id]
+            after = decided.after.long_term.rows[pair.memory_id]
             assert pair.superseded_by_id in [mark.by for mark in after.superseded]
 
 
 def _observed(command: entity.RemoveObservation, state: UserState) -> list[bytes]:
-    row = state.entity.held.rows.get(command.memory_id)
+    row = state.entity.rows.get(command.memory_id)
     return [] if row is None else [one.digest for one in row.observations]
 
 
@@ -193,7 +189,7 @@ def _check_removed(command: Any, decided: Decided) -> None:
 
 
 def _check_relationship(command: Any, decided: Decided) -> None:
-    rows = decided.after.entity.graph.held.rows.values()
+    rows = decided.after.entity.graph.rows.values()
     ends = {(row.source_id, row.target_id) for row in rows}
     new = command.relationship
     assert new.memory_id in command.used or (new.source_id, new.target_id) in ends
@@ -201,21 +197,21 @@ def _check_relationship(command: Any, decided: Decided) -> None:
 
 def _check_started(command: Any, decided: Decided) -> None:
     told = command.episode
-    row = decided.after.episodic.held.rows.get(told.memory_id)
+    row = decided.after.episodic.rows.get(told.memory_id)
     assert row is not None or told.memory_id in command.used
     if row is not None:
         assert row.agent_id == told.agent_id
 
 
 def _check_step(command: Any, decided: Decided) -> None:
-    rows = (state.episodic.held.rows for state in (decided.before, decided.after))
+    rows = (state.episodic.rows for state in (decided.before, decided.after))
     before, after = (held[command.step.memory_id] for held in rows)
     taken = len(before.steps) + before.steps_evicted
     assert len(after.steps) + after.steps_evicted == taken + 1
 
 
 def _check_finished(command: Any, decided: Decided) -> None:
-    row = decided.after.episodic.held.rows[command.end.memory_id]
+    row = decided.after.episodic.rows[command.end.memory_id]
     assert row.status == ("failed" if command.end.failed else "done")
 
 

@@ -8,7 +8,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import AddEntity, Observation, Relate, RestoreEntities
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
 from support.given import Given, recorded
 from support.proposing import proposing
 
@@ -81,7 +81,7 @@ def restore(*ids: str, after: Sequence[Any]) -> RestoreEntities:
 
 
 def validity(state: Any, memory_id: str) -> tuple[int, int | None]:
-    row = state.graph.held.rows[memory_id]
+    row = state.graph.rows[memory_id]
     return row.valid_from_us, row.valid_to_us
 
 

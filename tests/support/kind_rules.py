@@ -33,7 +33,7 @@ from memory_actors.kinds.long_term import (
     SupersedeMemories,
     UndoCompaction,
 )
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.structured import PutDocument, document_text, value_json
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some, some_relate
@@ -345,14 +345,14 @@ class EntityRules(UserRules):
     @rule(number=ANY)
     def deletes_a_relationship(self, number: int) -> None:
         memory_id = self.relationship(number)
-        self.ask(entity.DeleteRelationship(now_us=self.now_us, memory_id=memory_id))
+        self.ask(entity.DeleteEntity(now_us=self.now_us, memory_id=memory_id))
 
     def entity(self, number: int) -> entity.EntityRow | None:
-        held = self.deciding.state.entity.held.rows
+        held = self.deciding.state.entity.rows
         return held.get(self.one(held, number))
 
     def relationship(self, number: int) -> str:
-        return self.one(self.deciding.state.entity.graph.held.rows, number)
+        return self.one(self.deciding.state.entity.graph.rows, number)
 
 
 class EpisodicRules(UserRules):
@@ -496,10 +496,9 @@ class StructuredRules(UserRules):
         )
         words = {} if row is None or value is None else document(row.collection, row.key, value)
         self.ask(
-            proposing(
-                structured.UpdateDocument,
+            structured.UpdateDocument(
                 now_us=self.now_us, memory_id=row.memory_id if row else "none", metadata=metadata,
-                **words,
+                content=value_json(words["value"]) if words else None, **words,
             )
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ from typing import Any
 from eventlog import Recorded
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import context, entity, long_term, short_term, structured, working
-from memory_actors.kinds.kind import Kind, Pruned, Tally
+from memory_actors.kinds.effects import Pruned
+from memory_actors.kinds.kind import Kind, Tally
 from memory_actors.kinds.provenance import LifetimeSet
 from memory_actors.kinds.short_term import SessionsExpired
 from memory_actors.kinds.user_state import KINDS, UserState, kind_of_event

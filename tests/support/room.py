@@ -22,7 +22,7 @@ from memory_actors.kinds.context.commands import (
     RenameDocuments,
 )
 from memory_actors.kinds.context.state import blocks, text
-from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.effects import Pruned
 from memory_actors.kinds.short_term import AddMessage, SessionsExpired
 from memory_actors.kinds.structured import PutDocument
 from memory_actors.kinds.user_state import UserState
@@ -73,21 +73,21 @@ class Room:
         """Return the rows that may be removed, each of the kind that makes room for its own."""
         command, before = self.command, self.before
         if isinstance(command, long_term.AddMemories):
-            held = before.long_term.held.rows
-            seen = _changed(held, self._counted().long_term.held.rows)  # said again: needed
+            held = before.long_term.rows
+            seen = _changed(held, self._counted().long_term.rows)  # said again: needed
             return [row for row in held.values() if row.memory_id not in seen]
         if isinstance(command, PutDocument):
             key = (command.document.collection, command.document.key)
-            rows = before.structured.held.rows.values()
+            rows = before.structured.rows.values()
             return [row for row in rows if (row.collection, row.key) != key]
-        relationships = before.entity.graph.held.rows
+        relationships = before.entity.graph.rows
         if isinstance(command, entity.Relate):
             # One that only ends because of the new one may go for it.
-            full = self.full.entity.graph.held.rows
+            full = self.full.entity.graph.rows
             grown = _changed(_unended(relationships), _unended(full))
             return [row for row in relationships.values() if row.memory_id not in grown]
-        entities = before.entity.held.rows
-        stay = _changed(entities, self.full.entity.held.rows)
+        entities = before.entity.rows
+        stay = _changed(entities, self.full.entity.rows)
         for row in relationships.values():
             stay |= {row.source_id, row.target_id} if row.pinned else set()
         return [row for row in entities.values() if row.memory_id not in stay]
@@ -104,14 +104,14 @@ class Room:
         before = self.before
         match self.command:
             case long_term.AddMemories():
-                return len(before.long_term.held)
+                return len(before.long_term.rows)
             case PutDocument():
-                return len(before.structured.held)
+                return len(before.structured.rows)
             case entity.Relate():
-                return len(before.entity.graph.held)
+                return len(before.entity.graph.rows)
             case entity.AddEntity():
-                return len(before.entity.held)
-        return len(before.episodic.held)
+                return len(before.entity.rows)
+        return len(before.episodic.rows)
 
     def _tenths(self, candidates: Iterable[Any], fits: Fits | None = None) -> Victims:
         """Return tenths of the oldest that are not pinned, until there is room."""
@@ -168,7 +168,7 @@ class Room:
         name = message.session_id
         there = self.before.at(self.command.now_us).short_term
         living, full = there.sessions, self.full.at(self.command.now_us).short_term
-        if set(full.held.rows) <= set(there.held.rows):
+        if set(full.rows) <= set(there.rows):
             return ()  # it is there, or was
         none = 0 in (limits.short_term_messages, limits.short_term_sessions)
         if none or message.size_bytes > limits.short_term_bytes:
@@ -189,8 +189,8 @@ class Room:
 
     def _of_agent(self) -> Victims:
         """Return the ended episode of the agent that goes by itself, or who is pruned."""
-        command, limits, held = self.command, self.limits, self.before.episodic.held.rows
-        if len(self.full.episodic.held) == len(held):
+        command, limits, held = self.command, self.limits, self.before.episodic.rows
+        if len(self.full.episodic.rows) == len(held):
             return ()  # it is there, or was
         mine = [row for row in held.values() if row.agent_id == command.episode.agent_id]
         over = max(0, len(mine) + 1 - limits.episodes)
@@ -324,12 +324,12 @@ def _check_named(refusal: Any, room: Room, full: UserState) -> None:
 
 def _compare(decided: Decided, expected: tuple[str, ...]) -> None:
     gone = [one for entry in decided.events for one in _made_to_go(entry.data)]
-    hanging = {one for one in gone if one in decided.before.entity.graph.held.rows}
+    hanging = {one for one in gone if one in decided.before.entity.graph.rows}
     if not isinstance(decided.command, entity.Relate):  # they go with their ends
         gone = [one for one in gone if one not in hanging]
         assert hanging == {
             row.memory_id
-            for row in decided.before.entity.graph.held.rows.values()
+            for row in decided.before.entity.graph.rows.values()
             if {row.source_id, row.target_id} & set(expected)
         }
     assert tuple(gone) == expected
@@ -337,12 +337,12 @@ def _compare(decided: Decided, expected: tuple[str, ...]) -> None:
 
 def _check_step(decided: Decided, room: Room, limits: Limits) -> None:
     """The oldest step between first and newest is removed, errors last; then the first."""
-    row = decided.before.episodic.held.rows[decided.command.step.memory_id]
+    row = decided.before.episodic.rows[decided.command.step.memory_id]
     over = max(0, len(row.steps) + 1 - limits.episode_steps)
     order = sorted(row.steps[1:], key=lambda step: step.failed)
     gone = [*order, *row.steps[:1]][:over]
     freed = sum(step.size_bytes for step in gone)
-    used = decided.before.episodic.held.size_bytes
+    used = decided.before.episodic.size_bytes
     grown = used + decided.command.step.size_bytes - freed
     refused = isinstance(decided.refusal, QuotaExceededError)
     assert refused == (not limits.episode_steps or grown > max(limits.episodic_bytes, used))

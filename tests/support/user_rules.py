@@ -58,7 +58,7 @@ def some(kind: Kind) -> Any:
     return precondition(lambda self: self.rows(kind))
 
 
-some_relate = precondition(lambda self: self.deciding.state.entity.graph.held.rows)
+some_relate = precondition(lambda self: self.deciding.state.entity.graph.rows)
 some_live = precondition(lambda self: self.kinds_of(self.rows))
 some_have_gone = precondition(lambda self: self.kinds_of(self.gone))
 

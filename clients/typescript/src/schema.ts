@@ -806,16 +806,16 @@ export interface components {
         };
         /** CompressionStats */
         CompressionStats: {
-            summaries: number;
-            originals: number;
             bytes_before: number;
             bytes_after: number;
-            bytes_saved: number;
-            compression_ratio: number;
+            summaries: number;
+            originals: number;
             failed_clusters: number;
             runs: number;
             last_run_at: string | null;
             schedule: string | null;
+            bytes_saved: number;
+            compression_ratio: number;
         };
         /** Context */
         Context: {
@@ -1090,14 +1090,7 @@ export interface components {
             report?: {
                 [key: string]: unknown;
             } | null;
-            error?: components["schemas"]["JobError"] | null;
-        };
-        /** JobError */
-        JobError: {
-            type: string;
-            title: string;
-            detail: string;
-            instance: string;
+            error?: components["schemas"]["Problem"] | null;
         };
         /** KindUsage */
         KindUsage: {

@@ -30,7 +30,7 @@ from memory_actors.cli.past import print_why
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.cli.serve import show_dashboard
 from memory_actors.interchange import Line
-from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.passages import spoken
 from memory_actors.server import check_installed
 from memory_actors.sharing.system import MemorySystem, open_or_join
 

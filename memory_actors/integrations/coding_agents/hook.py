@@ -87,6 +87,8 @@ def _within(parts: Iterable[str], token_budget: int) -> str:
     return "\n".join(told) if len(told) > 1 else ""
 
 
+RECALLING: Final = ("start", "prompt")
+"""The moments at which memories are brought back; at others a session is stored."""
 STDIN_BYTES_MAX: Final = 64 << 20
 NAMES: Final = {
     "name": ("hook_event_name", "hookEventName", "agent_action_name"),
@@ -159,6 +161,8 @@ def answer(event: HookEvent, command: HookCommand) -> dict[str, object] | None:
     project = project_of(event.directory)
     if pausing.is_paused(project.user_id):
         return None
+    if event.moment in RECALLING and command.team and pausing.is_silent(command.team):
+        command = command._replace(team="")  # what there is on this machine
     text = _answered(event, command, project)
     if text is None:  # open or join the store
         if sys.flags.no_site:
@@ -179,7 +183,7 @@ def answer(event: HookEvent, command: HookCommand) -> dict[str, object] | None:
 
 def _answered(event: HookEvent, command: HookCommand, project: Project) -> str | None:
     """Ask the process that has the store; return None if that is nobody, or nothing is asked."""
-    if command.team or event.moment not in ("start", "prompt"):
+    if command.team or event.moment not in RECALLING:
         return None
     ons = ([project.user_id, event.host, event.session_id], [command.user, event.host, None])
     try:

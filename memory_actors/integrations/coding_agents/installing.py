@@ -76,7 +76,8 @@ def changes_of(host: str, command: HookCommand | None) -> "list[Change]":
 
 def _server(command: HookCommand) -> list[str]:
     named = ["--data", command.data, "--user", command.user]
-    return [*clients.program(), "mcp", *named, *([] if command.team else ["--reads-project"])]
+    team = ["--team", command.team] if command.team else []
+    return [*clients.program(), "mcp", *named, "--reads-project", *team]
 
 
 def hooks_of(host: str, command: HookCommand) -> dict[str, list[JsonObject]]:

@@ -1,10 +1,14 @@
-"""Pausing: whose sessions are neither captured nor given memories. And the log of failed hooks."""
+"""Pausing: whose sessions are neither captured nor given memories.
+
+And the log of failed hooks, and the last server that did not answer.
+"""
 
 import json
 import os
 import sys
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 
 from memory_actors.base.small_files import read_small
@@ -12,6 +16,8 @@ from memory_actors.base.small_files import read_small
 EVERYWHERE: Final = "*"
 LOG_BYTES_MAX: Final = 1 << 20
 PAUSED_BYTES_MAX: Final = 1 << 20
+SILENT_S: Final = 300.0
+"""The time for which a server that did not answer is not asked again at a prompt."""
 
 
 class Unreadable(Exception):
@@ -52,6 +58,24 @@ def pause(projects: Collection[str]) -> None:
 def is_paused(project: str) -> bool:
     """Say whether a project is paused, or all are."""
     return not paused().isdisjoint((project, EVERYWHERE))
+
+
+def note_silence(server: str) -> None:
+    """Note that a server does not answer. Never raises."""
+    with suppress(OSError):
+        os.makedirs(state_directory(), mode=0o700, exist_ok=True)
+        with open(os.path.join(state_directory(), "silent"), "w", encoding="utf-8") as file:
+            file.write(server)
+
+
+def is_silent(server: str) -> bool:
+    """Say whether a server did not answer in the last `SILENT_S` seconds."""
+    path = os.path.join(state_directory(), "silent")
+    try:
+        age_s = time.time() - os.stat(path).st_mtime
+        return 0 <= age_s < SILENT_S and read_small(path, PAUSED_BYTES_MAX) == server.encode()
+    except OSError:
+        return False
 
 
 def log_path() -> str:

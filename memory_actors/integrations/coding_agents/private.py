@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from eventlog.files.datafile import opened
 from memory_actors.base.redaction import Masking, Redaction, Redactor
 
+T = TypeVar("T")
 ASSIGNED: Final = re.compile(
     r"^\s*(?:export\s+)?([A-Za-z_][\w.]{0,63})\s*=\s*(.*?)\s*$", re.MULTILINE
 )
@@ -42,6 +43,11 @@ class Cleaner:
         if len(text) > 2 * characters_max:  # a secret that is cut here is not known as one
             text = text[: 2 * characters_max].rsplit(None, 1)[0]
         return Masking(self._redactor).text(text)[:characters_max]
+
+    def masked(self, value: T) -> T:
+        """Return JSON or a struct with all its texts masked."""
+        masked: T = Masking(self._redactor).value(value)
+        return masked
 
 
 def _of_env(values: Mapping[str, str], text: str) -> Iterator[tuple[int, int, str]]:

@@ -2,22 +2,27 @@
 
 import asyncio
 import os
-import stat
 from contextlib import AsyncExitStack, aclosing, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.files.datafile import read_bytes
-from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import InvalidInputError, MissingExtraError, UnavailableError
 from memory_actors.base.key_files import known_key_file
+from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import OpenAISummarizer
 from memory_actors.integrations.coding_agents.capturing import HostSession, capture
-from memory_actors.integrations.coding_agents.hook import HookCommand, HookEvent, recalled
+from memory_actors.integrations.coding_agents.hook import (
+    RECALLING,
+    HookCommand,
+    HookEvent,
+    recalled,
+)
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.pausing import log
 from memory_actors.integrations.coding_agents.projects import Project
 from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
+from memory_actors.integrations.coding_agents.team import connected
 from memory_actors.integrations.coding_agents.transcripts import turns
 from memory_actors.sharing.address import server_url
 from memory_actors.sharing.system import MemorySystem, open_or_join
@@ -25,9 +30,6 @@ from memory_actors.sharing.system import MemorySystem, open_or_join
 WORK_S_MAX: Final = 20.0
 """A hook that would take longer is given up; the next one goes on where it was."""
 MODEL_VARIABLE: Final = "MEMORY_ACTORS_LLM_MODEL"
-KEY_VARIABLE: Final = "MEMORY_ACTORS_API_KEY"
-KEY_FILE: Final = ".config/memory-actors/api-key"
-"""The file of the key of a team's server, in the home directory: for its owner alone."""
 
 
 def work(event: HookEvent, command: HookCommand, project: Project) -> str:
@@ -36,13 +38,23 @@ def work(event: HookEvent, command: HookCommand, project: Project) -> str:
 
 
 async def _work(event: HookEvent, command: HookCommand, project: Project) -> str:
+    try:
+        return await _done(event, command, project)
+    except UnavailableError as error:
+        if not command.team or event.moment not in RECALLING:
+            raise
+        log(str(error))
+        return await _done(event, command._replace(team=""), project)
+
+
+async def _done(event: HookEvent, command: HookCommand, project: Project) -> str:
     async with AsyncExitStack() as stack:
         if command.team:
-            shared = MemorySystem.connect(command.team, key=team_key())
+            waits = event.moment in ("turn", "end")  # the host does not
+            memory = await stack.enter_async_context(connected(command.team, patient=waits))
         else:
-            shared = _opened(command.data)
-        memory = await stack.enter_async_context(shared)
-        if event.moment not in ("start", "prompt"):
+            memory = await stack.enter_async_context(_opened(command.data))
+        if event.moment not in RECALLING:
             await _captured(event, project, memory)
             return ""
         own = await stack.enter_async_context(_opened(command.data)) if command.team else memory
@@ -86,20 +98,7 @@ def _model() -> OpenAISummarizer | None:
         return None
 
 
-def team_key() -> str | None:
-    """Return the API key of a team's server: that of the environment, or of a file.
-
-    :raises InvalidInputError: others may read the file.
-    """
-    path = Path.home() / KEY_FILE
-    if (given := os.environ.get(KEY_VARIABLE)) or not path.is_file():
-        return given
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise InvalidInputError(f"others may read {path}: run `chmod 600 {path}`")
-    return read_bytes(path).decode().strip()
-
-
-def _opened(place: str) -> Any:
+def _opened(place: str) -> Opening[MemorySystem]:
     if server_url(place) is not None or "://" in place:
         return open_or_join(place)
     keys = known_key_file(place, None)

@@ -34,7 +34,7 @@ from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.errors import ContextFileError
 from memory_actors.kinds.context import alignment
 from memory_actors.kinds.context.markdown import ParsedBlock, entry_text, parse, render
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 # --- two orders become one: where the blocks that only the file has go in the document
 #

@@ -47,7 +47,7 @@ from memory_actors.base.text_files import real_path
 from memory_actors.integrations.context_files.merge import Base, Conflict, Merged, merge
 from memory_actors.kinds.context.alignment import Placed
 from memory_actors.kinds.context.markdown import heading_raw, render
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.context_document import ContextDocument
 
 # --- the archive of a document as a file beside its own: to be read, never read back

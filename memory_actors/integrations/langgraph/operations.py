@@ -263,7 +263,7 @@ class Operations:
         as_read = {"langgraph": {"eq": found.about}}
         await self._if_still_so(user.update, found.memory_id, metadata=metadata, filters=as_read)
 
-    async def _if_still_so(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    async def _if_still_so(self, call: Callable[..., Any], *args: object, **kwargs: object) -> bool:
         """Change a document, and say so; what others have changed or deleted is left alone."""
         try:
             await call(*args, **kwargs)

@@ -6,7 +6,7 @@ that another or an earlier process put are embedded by the first search that loo
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -15,6 +15,7 @@ from langgraph.store.base import IndexConfig, ensure_embeddings, get_text_at_pat
 from numpy.typing import NDArray
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.base.records import JsonObject
 
 CACHE_BYTES_MAX = 256 << 20  # 43,000 vectors of 1,536 dimensions
 
@@ -32,7 +33,7 @@ class Index:
         self._fields = [_path(field) for field in config.get("fields") or ["$"]]
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
 
-    def texts(self, value: Mapping[str, Any], index: Any) -> list[str]:
+    def texts(self, value: JsonObject, index: Any) -> list[str]:
         """Return the texts by which a value is found; `index` is what its put said."""
         if index is False:
             return []

@@ -103,7 +103,9 @@ def parsed(text: str, *, comments: bool = False) -> object:
     return _ConfigText(text, comments).data
 
 
-def with_member(text: str | None, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
+def with_member(
+    text: str | None, path: Sequence[str], data: object, *, comments: bool = False
+) -> str:
     """Return a text with a member in an object in the root, where one of its key gets a new value.
 
     A missing object is created.

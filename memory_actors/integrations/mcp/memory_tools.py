@@ -94,7 +94,7 @@ def _given(call: ToolCall) -> JsonObject:
 
 def _writes(operation: str) -> Run:
     async def run(call: ToolCall) -> ToolAnswer:
-        return _written(await OPERATIONS[operation].bound(call.user)(**_given(call)))
+        return _written(await OPERATIONS[operation].call(call.user, _given(call)))
 
     return run
 
@@ -123,7 +123,7 @@ def _finds(operation: str) -> Run:
     async def run(call: ToolCall) -> ToolAnswer:
         given, user = _given(call), call.user
         kinds = given.pop("memory_types") or None
-        found = await OPERATIONS[operation].bound(user)(**given, memory_types=kinds)
+        found = await OPERATIONS[operation].call(user, given | {"memory_types": kinds})
         note = None
         if not found:
             note = (

@@ -6,7 +6,7 @@ of the call, for the model to read; an internal error is reported in fixed words
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import mcp_types as types
 import msgspec
@@ -30,6 +30,8 @@ from memory_actors.sharing.system import MemorySystem, UserMemory
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Whose: TypeAlias = Callable[[Context], Awaitable[UserMemory]]
 """From a request to the memory that it is about."""
+Masked: TypeAlias = Callable[[Any], Any]
+T = TypeVar("T")
 
 TOOL_SETS: Final[Mapping[str, Sequence[tools.Tool]]] = {
     "memory": memory_tools.TOOLS,
@@ -67,8 +69,17 @@ PYTHON_NAME: Final = re.compile("|".join(rf"(?<!\w){name}(?!\w)" for name in NAM
 _logger = get_logger("memory_actors.mcp")
 
 
-def new_server(whose: Whose, tool_sets: Sequence[str] = ("memory",)) -> Server:
+def as_it_is(value: T) -> T:
+    """Return what is given."""
+    return value
+
+
+def new_server(
+    whose: Whose, tool_sets: Sequence[str] = ("memory",), masked: Masked = as_it_is
+) -> Server:
     """Return a server with some sets of tools: memory, graph, files, review.
+
+    `masked` returns the arguments of a tool that writes without what must not be stored.
 
     :raises InvalidInputError: there is no such set.
     """
@@ -91,6 +102,7 @@ def new_server(whose: Whose, tool_sets: Sequence[str] = ("memory",)) -> Server:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name:.80}. Use {known}")
         try:
             given = tool.arguments(params.arguments)
+            given = given if tool.reads else masked(given)
             user = await whose(context)
             answer = await tool.run(tools.ToolCall(user, given, context.session.report_progress))
         except MCPError:  # an error of the protocol; a model reads the others
@@ -120,17 +132,20 @@ async def serve_stdio(
     *,
     by: str | None = None,
     reads: Sequence[str] = (),
+    beside: Callable[[UserMemory], UserMemory] = as_it_is,
+    masked: Masked = as_it_is,
 ) -> None:
     """Serve a user's memory over stdin and stdout, until stdin ends.
 
-    `by` is the subject that speaks, and `reads` has the scopes that searches ask, too.
+    `by` is the subject that speaks, and `reads` has the scopes that searches ask, too. `beside`
+    returns a memory that asks others as well; for `masked` see `new_server`.
     """
 
     async def whose(context: Context) -> UserMemory:
         user: UserMemory = memory.user(user_id, agent_id=agent_of(context), by=by)
-        return user.reads(*reads) if reads else user
+        return beside(user.reads(*reads) if reads else user)
 
-    server = new_server(whose, tool_sets)
+    server = new_server(whose, tool_sets, masked)
     messages = StdinMessages()
     async with stdio_server(stdin=messages) as (incoming, answers):  # type: ignore[arg-type]
         messages.answers = answers

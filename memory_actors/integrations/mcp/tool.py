@@ -6,13 +6,14 @@ ways.
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
-from rapidfuzz import process
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import decoded
+from memory_actors.base.records import JsonObject
 from memory_actors.sharing.system import UserMemory
 
 Progress: TypeAlias = Callable[[int, int], Awaitable[None]]
@@ -76,7 +77,7 @@ SYNONYMS: Final = {"top_k": "limit", "memory_id": "id", "entity_ref": "id"}
 """Names of the Python API that a tool takes for its own."""
 
 
-def _lenient(value: object, wanted: Mapping[str, Any]) -> object:
+def _lenient(value: object, wanted: JsonObject) -> object:
     """Return a value without nulls for optional fields, and with JSON in texts decoded."""
     kind = wanted.get("type")
     if kind in ("integer", "number", "boolean") and isinstance(value, str):
@@ -103,9 +104,7 @@ def _lenient(value: object, wanted: Mapping[str, Any]) -> object:
     return {name: _lenient(one, fields.get(name, {})) for name, one in named.items()}
 
 
-def _reason(
-    error: msgspec.ValidationError, given: Mapping[str, object], wanted: Mapping[str, Any]
-) -> str:
+def _reason(error: msgspec.ValidationError, given: Mapping[str, object], wanted: JsonObject) -> str:
     fields, required = wanted["properties"], wanted.get("required", ())
     takes = [name if name in required else f"{name} (optional)" for name in fields]
     takes_all = f"It takes {', '.join(takes)}" if takes else "It takes no arguments"
@@ -117,14 +116,13 @@ def _reason(
     known |= {name: own for name, own in SYNONYMS.items() if own in known and name not in known}
     if not known:
         return f"there is no argument `{unknown[0]:.80}`. {takes_all}"
-    nearest = process.extractOne(  # camel case is snake case
-        unknown[0], known.keys(), processor=lambda name: name.replace("_", "").casefold()
-    )[0]
-    meant = f"did you mean `{known[nearest]}`?"
+    bare = {name.replace("_", ""): own for name, own in known.items()}  # camel case is snake case
+    (nearest,) = get_close_matches(unknown[0].replace("_", "").casefold(), bare, 1, 0)
+    meant = f"did you mean `{bare[nearest]}`?"
     return f"there is no argument `{unknown[0]:.80}`: {meant} {takes_all}"
 
 
-def _names(wanted: Mapping[str, Any]) -> Iterator[str]:
+def _names(wanted: JsonObject) -> Iterator[str]:
     for name, one in wanted.get("properties", {}).items():
         yield name
         yield from _names(one.get("items", one))
@@ -143,7 +141,7 @@ def schema(of: type[msgspec.Struct], *, depth: int = DEPTH) -> dict[str, object]
     return {"properties": {}, **found}
 
 
-def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) -> dict[str, object]:
+def _one_type(said: JsonObject, shared: JsonObject, depth: int) -> dict[str, object]:
     if "$ref" in said:
         said = {**shared[said["$ref"]], "description": said.get("description")}
     members = [one for one in said.get("anyOf", ()) if one.get("type") != "null"]

@@ -32,7 +32,7 @@ class Memory(BlockingResource):
     or when the program ends.
     """
 
-    def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **parts: Any):
+    def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **parts: object):
         self._memory = AsyncMemory(config, **parts)
         self._loop = Loop()
         self._end = weakref.finalize(self, self._loop.close, self._memory.aclose)

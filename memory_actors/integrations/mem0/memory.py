@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 from weakref import WeakValueDictionary
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
@@ -38,7 +38,7 @@ class AsyncMemory:
     `MemorySystem.open`, such as `embedder` and `extractor`.
     """
 
-    def __init__(self, config: str | Path | Fields | None = None, **parts: Any):
+    def __init__(self, config: str | Path | Fields | None = None, **parts: object):
         configured = checks.configured(config) if isinstance(config, Mapping) else {}
         given = config if isinstance(config, str | Path) else DIRECTORY
         self._directory = configured.pop("directory", given)
@@ -75,14 +75,14 @@ class AsyncMemory:
 
     async def add(
         self,
-        messages: Any,
+        messages: object,
         *,
-        user_id: Any = None,
-        agent_id: Any = None,
-        run_id: Any = None,
+        user_id: object = None,
+        agent_id: object = None,
+        run_id: object = None,
         metadata: Fields | None = None,
-        timestamp: Any = None,
-        expiration_date: Any = None,
+        timestamp: object = None,
+        expiration_date: object = None,
         infer: bool = True,
         memory_type: str | None = None,
         prompt: str | None = None,

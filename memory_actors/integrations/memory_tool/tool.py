@@ -17,7 +17,7 @@ from memory_actors.base.records import JsonObject
 from memory_actors.integrations.memory_tool import paths
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import LINES, render
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.sharing.system import UserMemory
 
 # --- the parameters of the commands, and the check of what a model gave

@@ -7,33 +7,32 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+import msgspec
+
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.commands import refuse_id
 from memory_actors.kinds.context import events
 from memory_actors.kinds.context.commands import RestoreEntries
-from memory_actors.kinds.context.events import Event, Section
+from memory_actors.kinds.context.events import Section
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
 from memory_actors.kinds.context.state import BlockRow, ContextState, archive, block, blocks
-from memory_actors.kinds.effects import Past
-from memory_actors.kinds.kind import Life
+from memory_actors.kinds.effects import Event
+from memory_actors.kinds.past import Life, Past
 from memory_actors.kinds.rows import derived
 
 BLANK_LINE = "\n\n"
 
 
-class DraftBlock:
+class DraftBlock(msgspec.Struct):
     """A living block of a draft."""
 
-    __slots__ = ("block_id", "heading", "rank", "raw")
-
-    def __init__(self, block_id: str, rank: str, raw: str, heading: str | None):
-        self.block_id = block_id
-        self.rank = rank
-        self.raw = raw
-        self.heading = heading
+    block_id: str
+    rank: str
+    raw: str
+    heading: str | None
 
 
 class DocumentDraft:

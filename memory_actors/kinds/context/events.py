@@ -1,12 +1,9 @@
 """Events of context documents. One event a block, so that each has its own history."""
 
-from typing import TypeAlias
-
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Deleted
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry
 
 registry = KindRegistry()
 
@@ -28,6 +25,18 @@ class ArchivedEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Digest of the text in the index."""
     section: Section | None = None
     """The heading before it; None before the first heading."""
+
+
+class BlockData(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `Memory.data` of a block."""
+
+    document: str
+    raw: str
+    rank: str
+    heading: str | None = None
+    touched_at_us: int | None = None
+    archived: bool = False
+    section: Section | None = None
 
 
 # --- documents
@@ -159,19 +168,3 @@ class EntriesArchived(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[ArchivedEntry, ...]
     cause: str
     """asked, or room: to make room for what was written with it."""
-
-
-Event: TypeAlias = (
-    DocumentCreated
-    | DocumentRenamed
-    | ContextDocumentDeleted
-    | DocumentSynced
-    | BlockInserted
-    | BlockRestored
-    | BlockImported
-    | BlockEdited
-    | Deleted
-    | EntriesTouched
-    | EntriesPinned
-    | EntriesArchived
-)

@@ -22,7 +22,7 @@ from memory_actors.kinds.context.state import (
     text,
     under_sections,
 )
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 NAME = "context"
 
@@ -123,9 +123,9 @@ def check_quotas(old: ContextState, new: ContextState, limits: Limits) -> None:
     if count > max(was, most):
         refuse_count(NAME, "documents", was, limits, "context_documents", new=count - was)
     _check_entries(old.entries, new.entries, limits)
-    if new.held.size_bytes > max(old.held.size_bytes, limits.context_bytes):
-        grows = new.held.size_bytes - old.held.size_bytes
-        refuse_bytes(NAME, old.held.size_bytes, limits, "context_bytes", new=grows)
+    if new.size_bytes > max(old.size_bytes, limits.context_bytes):
+        grows = new.size_bytes - old.size_bytes
+        refuse_bytes(NAME, old.size_bytes, limits, "context_bytes", new=grows)
 
 
 def _check_entries(was: int, asked: int, limits: Limits) -> None:

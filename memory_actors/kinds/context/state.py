@@ -5,24 +5,24 @@ Rows in the archive keep their rank, so an entry that comes back has its old pla
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
 from eventlog.core.records import AnyRecorded
-from memory_actors.kinds import kind
 from memory_actors.kinds.context import events
-from memory_actors.kinds.context.events import ArchivedEntry, Event, Section, registry
+from memory_actors.kinds.context.events import ArchivedEntry, Section, registry
 from memory_actors.kinds.context.markdown import render
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
-from memory_actors.kinds.kind import Deleted
-from memory_actors.kinds.rows import Draft, Place, derived, new_row, reworded
+from memory_actors.kinds.effects import Deleted, Event
+from memory_actors.kinds.kind import BaseKind, rows_dump
+from memory_actors.kinds.rows import Draft, Keyed, Place, Row, derived, new_row, reworded
 
 # --- state
 
 
-class BlockRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class BlockRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A heading or an entry of a document, or an archived entry."""
 
     document: str
@@ -52,7 +52,7 @@ class Synced(msgspec.Struct, frozen=True, array_like=True):
     label: str
 
 
-class DocumentState(msgspec.Struct, frozen=True):
+class DocumentState(msgspec.Struct, frozen=True, array_like=True):
     """One document without its blocks."""
 
     created_at_us: int
@@ -85,7 +85,7 @@ def _group(document: str, *, archived: bool) -> str:
 # --- fold
 
 
-class DocumentsDraft(KeyedDraft[BlockRow]):
+class DocumentsDraft(Draft[BlockRow]):
     """A state that changes in place, for one fold."""
 
     __slots__ = ("documents", "entries", "living_bytes")
@@ -117,10 +117,11 @@ class DocumentsDraft(KeyedDraft[BlockRow]):
         return (*super().fields(), self.documents.finish(), self.entries, self.living_bytes)
 
 
-class ContextDocuments(KeyedKind[ContextState, BlockRow]):
+class ContextDocuments(BaseKind[ContextState, BlockRow]):
     """Folds events into documents and their blocks. Events about unknown blocks change nothing."""
 
     DRAFT = DocumentsDraft
+    Dump = rows_dump("ContextDump", BlockRow, documents=(dict[str, DocumentState], {}))
     registry = registry
     initial = ContextState()
     place = staticmethod(place)
@@ -189,20 +190,14 @@ class ContextDocuments(KeyedKind[ContextState, BlockRow]):
 
     # --- snapshots
 
-    def dump(self, state: ContextState) -> "ContextDump":
-        """Return the documents by name, with their rows."""
-        return ContextDump(
-            [
-                derived(DumpedDocument, document, name=name, rows=everything(state, name))
-                for name, document in sorted(state.documents.items())
-            ]
-        )
+    def dump(self, state: ContextState) -> object:
+        """Return the rows of all documents, and the documents by name."""
+        documents = dict(sorted(state.documents.items()))
+        return derived(self.Dump, state, rows=state.in_order(), documents=documents)
 
-    def load(self, dumped: "ContextDump") -> ContextState:
+    def load(self, dumped: Any) -> ContextState:
         """Return the state back."""
-        documents = Map({one.name: derived(DocumentState, one) for one in dumped.documents})
-        rows = [row for one in dumped.documents for row in one.rows]
-        return self.of_rows(rows, documents=documents)
+        return self.of_rows(dumped.rows, documents=Map(dumped.documents))
 
 
 def _in_archive(row: BlockRow, archived: ArchivedEntry) -> BlockRow:
@@ -219,18 +214,18 @@ def in_order(rows: Iterable[BlockRow]) -> list[BlockRow]:
 
 def blocks(state: ContextState, document: str) -> list[BlockRow]:
     """Return the living blocks of a document in order; none of one that is not there."""
-    return in_order(state.held.of_group(_group(document, archived=False)))
+    return in_order(state.of_group(_group(document, archived=False)))
 
 
 def archive(state: ContextState, document: str) -> list[BlockRow]:
     """Return the archived entries of a document in the order of their places."""
-    return in_order(state.held.of_group(_group(document, archived=True)))
+    return in_order(state.of_group(_group(document, archived=True)))
 
 
 def everything(state: ContextState, document: str) -> list[BlockRow]:
     """Return the living blocks of a document and its archived entries, in one order."""
     groups = (_group(document, archived=archived) for archived in (False, True))
-    return in_order(row for group in groups for row in state.held.of_group(group))
+    return in_order(row for group in groups for row in state.of_group(group))
 
 
 def text(rows: Iterable[BlockRow]) -> str:
@@ -250,24 +245,5 @@ def under_sections(rows: Iterable[BlockRow]) -> Iterator[tuple[BlockRow, BlockRo
 
 def block(state: ContextState, memory_id: str) -> BlockRow | None:
     """Return a heading, an entry or an archived entry by id."""
-    row: BlockRow | None = state.held.rows.get(memory_id)
+    row: BlockRow | None = state.rows.get(memory_id)
     return row
-
-
-# --- snapshot
-
-
-class DumpedDocument(msgspec.Struct, frozen=True, array_like=True):
-    """One document, its rows in order."""
-
-    name: str
-    created_at_us: int
-    updated_at_us: int
-    rows: list[BlockRow]
-    synced: Synced | None
-
-
-class ContextDump(msgspec.Struct, frozen=True):
-    """The documents by name."""
-
-    documents: list[DumpedDocument] = []

@@ -2,28 +2,23 @@
 
 An entity is a name, a type and observations; it is found by its name and by each observation. A
 relationship says one thing of two entities, from a time on; it is found by its fact.
+
+An entity is its name and type: adding one that is there adds what is new of it. The caller embeds
+the texts that `passages` makes, and gives their digests.
 """
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from eventlog import Recorded
-from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.quota import Limits
-from memory_actors.base.records import Entity, QuotaUse, Relationship
-from memory_actors.kinds.commands import Command, Restore
-from memory_actors.kinds.effects import Decision, Event, TaintedPast
-from memory_actors.kinds.entity import decide, relationships
-from memory_actors.kinds.entity.decide import (
-    OBSERVATIONS_BYTES_MAX,
-    OBSERVATIONS_MAX,
-    AddEntity,
-    DeleteEntity,
-    RemoveObservation,
-    RestoreEntities,
-    UpdateEntity,
-)
+from msgspec.structs import replace
+
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import MIB, Limits, size
+from memory_actors.base.records import Entity, Relationship
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.entity.events import (
     EntityAdded,
     EntityDeleted,
@@ -31,48 +26,88 @@ from memory_actors.kinds.entity.events import (
     EntityRestored,
     EntityUpdated,
     Observation,
+    ObservationRemoved,
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipRestored,
-    registry,
+    fact_in,
+    text_in,
 )
-from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, touching
+from memory_actors.kinds.entity.graph import RelationshipRow, name_key, touching
 from memory_actors.kinds.entity.relationships import (
-    DeleteRelationship,
     EndRelationship,
     Relate,
+    RelationshipDecisions,
     UpdateRelationship,
     known_as,
+    merged,
+    placed,
 )
 from memory_actors.kinds.entity.state import (
-    NAME,
     AnyRow,
     Entities,
     EntityRow,
     EntityRows,
-    Room,
     as_it_was,
-    fact_in,
     find_named,
-    make_room,
     named,
     observation_at,
 )
-from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally, oldest_first
-from memory_actors.kinds.passages import Passage, index_of, label, version_of
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
-from memory_actors.kinds.rows import HeldRows, derived, record_data
+from memory_actors.kinds.kind import Decide, Nature, Sized, Tally
+from memory_actors.kinds.passages import (
+    EVENT_PASSAGES_MAX,
+    Passage,
+    index_of,
+    label,
+    name_text,
+    observation_text,
+    text_digest,
+    version_of,
+)
+from memory_actors.kinds.past import Events, TaintedPast
+from memory_actors.kinds.rows import derived, oldest_first, record_data, update_of
 
 Restored: TypeAlias = EntityRestored | RelationshipRestored
 
+OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
+OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB
+assert OBSERVATIONS_MAX < EVENT_PASSAGES_MAX
 
-class EntityKind(EntityRows):
+# --- commands
+
+
+class AddEntity(Add, frozen=True, kw_only=True):
+    """Add an entity, or what is new of it to the one that has its name and type."""
+
+    entity: EntityAdded
+    """The event as it is for a new entity, its size aside; one that is there keeps its id."""
+    auto_prune: bool = False
+    must_exist: bool = False
+    """Refuse to add one that is not there."""
+
+
+UpdateEntity = plain(Update, "UpdateEntity")
+
+
+class RemoveObservation(Command, frozen=True, kw_only=True):
+    """Delete one observation of an entity."""
+
+    frees: ClassVar[bool] = True
+    memory_id: str
+    digest: bytes
+
+
+DeleteEntity = plain(Delete, "DeleteEntity")
+RestoreEntities = plain(Restore, "RestoreEntities")
+
+# --- the kind
+
+
+class EntityKind(RelationshipDecisions):
     """The entities of a user, and their relationships."""
 
-    NAME = NAME
     NATURE = Nature(is_reviewed=True)
     NOUN = "entity or relationship"
-    MISSING = "it was never there, or it was deleted"
     UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
 
     # --- decide
@@ -81,23 +116,83 @@ class EntityKind(EntityRows):
         """Return the decision function for each command type."""
         return {
             **super().decisions(),
-            AddEntity: decide.add,
-            UpdateEntity: decide.update,
-            RemoveObservation: decide.remove_observation,
-            Relate: relationships.relate,
-            EndRelationship: relationships.end,
-            UpdateRelationship: relationships.update,
-            DeleteRelationship: relationships.delete,
+            AddEntity: self._add,
+            RemoveObservation: self._remove_observation,
+            Relate: self._relate,
+            EndRelationship: self._end,
+            UpdateRelationship: self._update_relationship,
             RestoreEntities: self._restore,
         }
+
+    def _add(self, command: AddEntity, state: Entities, limits: Limits) -> Decision:
+        """Add an entity, or merge it into the one that has its name and type."""
+        new, like = command.entity, (EntityAdded, EntityRow)
+        living = state.find(new.memory_id)
+        was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
+        known = named(state, new.name, new.type)
+        if known is not None:
+            return self._merge(command, known, state, limits)
+        if command.must_exist:
+            raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
+        if was_added:  # and deleted since
+            return []
+        observations = _new(new.observations, set())
+        size_bytes = len(new.name.encode()) + len(new.type.encode()) + _bytes(observations)
+        added = replace(new, size_bytes=size_bytes, observations=observations)
+        _check_observations(new.name, added.observations, None, limits)
+        victims = partial(self.oldest_entities, state) if command.auto_prune else None
+        return [*self.make_room(state, limits, 1, 0, size_bytes, victims=victims), added]
+
+    def _merge(
+        self, command: AddEntity, row: EntityRow, state: Entities, limits: Limits
+    ) -> Decision:
+        said, known = command.entity, {observation.digest for observation in row.observations}
+        new = _new(_as_named(row, said), known)
+        metadata = merged(row.metadata, said.metadata)
+        pinned = said.pinned and not row.pinned
+        if not new and metadata is None and not pinned:
+            return []
+        _check_observations(row.name, new, row, limits)
+        oldest = partial(self.oldest_entities, state, keep=row.memory_id)
+        victims = oldest if command.auto_prune else None
+        observed = EntityObserved(
+            memory_id=row.memory_id,
+            occurred_at_us=said.occurred_at_us,
+            observations=new,
+            metadata=metadata,
+            pinned=pinned,
+        )
+        return [*self.make_room(state, limits, 0, 0, _bytes(new), victims=victims), observed]
+
+    def _update(self, command: Update, state: Entities, limits: Limits) -> Decision:
+        """Replace all observations by one, or the metadata."""
+        row = state.living("entity", command.memory_id)
+        only = [observation.digest for observation in row.observations] == [command.digest]
+        updated = update_of(EntityUpdated, command, row, same_content=only)
+        if updated is None:
+            return []
+        if updated.content is not None:
+            self.make_room(state, limits, 0, 0, command.size_bytes, instead_of=row.observations)
+        return [updated]
+
+    def _remove_observation(
+        self, command: RemoveObservation, state: Entities, _limits: Limits
+    ) -> Decision:
+        """Delete one observation."""
+        row = state.living("entity", command.memory_id)
+        if all(observation.digest != command.digest for observation in row.observations):
+            raise NotFoundError(
+                f"entity {row.name!r:.80} has no such observation: give one as it reads in `data`"
+            )
+        return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
 
     def _restore(self, command: Restore, state: Entities, limits: Limits) -> Decision:
         """Bring all back or none; entities first, so that relationships find their endpoints."""
         gone = [as_it_was(life) for life in self.gone(command, state)]
         entities = [it for it in gone if isinstance(it, EntityRestored)]
         related = [it for it in gone if isinstance(it, RelationshipRestored)]
-        need = Room(len(entities), len(related), sum(it.size_bytes for it in gone))
-        make_room(state, limits, need, None)
+        size_bytes = sum(it.size_bytes for it in gone)
+        self.make_room(state, limits, len(entities), len(related), size_bytes)
         events: list[Event] = []
         for entity in entities:
             other = named(state, entity.name, entity.type)
@@ -110,12 +205,12 @@ class EntityKind(EntityRows):
             state = self.after(state, [entity])
         for relationship in related:
             for end_id in (relationship.source_id, relationship.target_id):
-                if end_id not in state.held.rows:
+                if end_id not in state.rows:
                     raise NotFoundError(
                         f"relationship {relationship.memory_id!r} has an endpoint in {end_id!r}, "
                         "which has gone: restore that one too, in the same call"
                     )
-            events.append(relationships.placed(relationship, state.graph))
+            events.append(placed(relationship, state.graph))
             state = self.after(state, events[-1:])
         return events
 
@@ -162,28 +257,20 @@ class EntityKind(EntityRows):
     def tally(self, state: Entities) -> Tally:
         """Return counts and bytes."""
         return Tally(
-            len(state.held),
-            state.size_bytes,
-            state.held.stored_bytes + state.graph.held.stored_bytes,
+            len(state.rows),
+            state.size_bytes + state.graph.size_bytes,
+            state.stored_bytes + state.graph.stored_bytes,
             pruned=state.pruned,
-            relationships=len(state.graph.held),
-        )
-
-    def quotas(self, state: Entities, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
-        """Return how full each limit is."""
-        return (
-            QuotaUse("entities", "count", len(state.held), limits.entities),
-            QuotaUse("relationships", "count", len(state.graph.held), limits.relationships),
-            QuotaUse("bytes", "bytes", state.size_bytes, limits.entity_bytes),
+            relationships=len(state.graph.rows),
         )
 
     def rows(self, state: Entities) -> Iterable[AnyRow]:
         """Return the living entities, then the living relationships."""
-        return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
+        return itertools.chain(state.rows.values(), state.graph.rows.values())
 
     def exported(self, state: Entities) -> Iterable[AnyRow]:
         """Return the entities, then the relationships between them, each oldest first."""
-        entities, relationships = state.held.rows.values(), state.graph.held.rows.values()
+        entities, relationships = state.rows.values(), state.graph.rows.values()
         return [*oldest_first(entities), *oldest_first(relationships)]
 
     def passages(self, row: AnyRow) -> Sequence[Passage]:
@@ -209,8 +296,7 @@ class EntityKind(EntityRows):
     def content(self, row: AnyRow, events: Events) -> str:
         """Return an entity with one observation a line; a relationship as its fact, or in words."""
         if isinstance(row, RelationshipRow):
-            event = events[row.version].data
-            return fact_text(event.source, row.relation, event.target, fact_in(event))
+            return text_in(events[row.version].data, row.relation)
         name, observations = name_text(row.name, row.type), _observations(row, events)
         return "\n".join([f"{name}:", *observations]) if observations else name
 
@@ -220,6 +306,60 @@ class EntityKind(EntityRows):
             return record_data(Entity, row, observations=_observations(row, events))
         event = events[row.version].data
         return record_data(Relationship, row, event, fact=fact_in(event))
+
+
+def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
+    return name_key(it.name), name_key(it.type)
+
+
+def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
+    by_digest = {o.digest: o for o in reversed(observations) if o.digest not in known}
+    return tuple(o for o in observations if by_digest.get(o.digest) is o)
+
+
+def _bytes(observations: Sequence[Sized]) -> int:
+    return sum(observation.size_bytes for observation in observations)
+
+
+def _check_observations(
+    name: str, new: Sequence[Observation], row: EntityRow | None, limits: Limits
+) -> None:
+    """Refuse more observations than a command or an entity may have."""
+    count, new_bytes = len(new), _bytes(new)
+    if count > OBSERVATIONS_MAX or new_bytes > OBSERVATIONS_BYTES_MAX:
+        raise InvalidInputError(
+            f"{count:,} observations of {name!r:.80} take {size(new_bytes)} (max: "
+            f"{OBSERVATIONS_MAX:,}, {size(OBSERVATIONS_BYTES_MAX)}): keep the rest as memories"
+        )
+    if row is None or not new:
+        return
+    held_bytes = _bytes(row.observations)
+    if len(row.observations) + count > OBSERVATIONS_MAX:
+        _refuse_more(row, len(row.observations), OBSERVATIONS_MAX, "count", limits)
+    if held_bytes + new_bytes > OBSERVATIONS_BYTES_MAX:
+        _refuse_more(row, held_bytes, OBSERVATIONS_BYTES_MAX, "bytes", limits)
+
+
+def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limits) -> NoReturn:
+    has, most = (f"{used:,}", f"{limit:,}") if unit == "count" else (size(used), size(limit))
+    raise QuotaExceededError(
+        f"Entity {row.name!r:.80} has {has}{'' if unit == 'count' else ' of'} observations (max: "
+        f"{most}). Remove old observations, or update it with a summary of them.",
+        kind=EntityRows.NAME, used=used, limit=limit, unit=unit, tier=limits.tier,
+    )  # fmt: skip
+
+
+def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
+    """Return the observations with the digests they have under the entity's own spelling.
+
+    Else the same observation of ALICE and of Alice would be two, and be found by no text.
+    """
+    if said.name == row.name:
+        return said.observations
+    return [
+        replace(o, digest=text_digest(observation_text(row.name, o.text)))
+        for o in said.observations
+    ]
 
 
 def _observations(row: EntityRow, events: Events) -> list[str]:

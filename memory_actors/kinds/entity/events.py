@@ -6,8 +6,8 @@ An event has every text that its row needs, and names whatever leaves or ends be
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Deleted, Pruned, Updated
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry, Pruned, Updated
+from memory_actors.kinds.passages import fact_text
 
 registry = KindRegistry()
 
@@ -18,7 +18,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
     size_bytes: int
     digest: bytes
-    """Digest of `phrasing.observation_text`, with the entity's name."""
+    """Digest of `passages.observation_text`, with the entity's name."""
 
 
 # --- entities
@@ -32,7 +32,7 @@ class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     name: str
     type: str
     digest: bytes
-    """Of `phrasing.name_text`."""
+    """Of `passages.name_text`."""
     size_bytes: int
     """Bytes of name, type and observations."""
     occurred_at_us: int
@@ -107,7 +107,7 @@ class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     target: str
     """Its name."""
     digest: bytes
-    """Of `phrasing.fact_text`."""
+    """Of `passages.fact_text`."""
     size_bytes: int
     """Of the same text."""
     valid_from_us: int
@@ -154,3 +154,13 @@ class RelationshipEnded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 RelationshipDeleted = registry.plain(Deleted, "relationship.deleted", Effect.DELETED)
+
+
+def fact_in(event: object) -> str | None:
+    """Return the fact in an event of a relationship: of an update, its content."""
+    return getattr(event, "fact", None) or getattr(event, "content", None)
+
+
+def text_in(event: RelationshipAdded | RelationshipUpdated, relation: str) -> str:
+    """Return the text of a relationship: its fact, or else the names and the relation in a row."""
+    return fact_text(event.source, relation, event.target, fact_in(event))

@@ -20,9 +20,8 @@ from immutables import Map
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Direction
-from memory_actors.kinds.kind import Row
-from memory_actors.kinds.phrasing import composed, normalised
-from memory_actors.kinds.rows import Draft, HeldRows
+from memory_actors.kinds.passages import composed, normalised
+from memory_actors.kinds.rows import Draft, Keyed, Row
 
 Edge: TypeAlias = tuple[str, str, str]
 """An endpoint, the relation's key, the other endpoint."""
@@ -82,10 +81,9 @@ class RelationshipRow(Row, frozen=True, kw_only=True, array_like=True, gc=False)
         return self.valid_to_us == self.valid_from_us
 
 
-class RelationshipGraph(msgspec.Struct, frozen=True):
+class RelationshipGraph(Keyed[RelationshipRow], frozen=True):
     """The living relationships. Never changes: a `GraphDraft` makes the next one."""
 
-    held: HeldRows[RelationshipRow] = HeldRows()
     outgoing: Edges = Map()
     incoming: Edges = Map()
     unended: Edges = Map()
@@ -112,7 +110,7 @@ class GraphDraft(Draft[RelationshipRow]):
     __slots__ = ("ended_us", "incoming", "outgoing", "unended")
 
     def __init__(self, graph: RelationshipGraph):
-        super().__init__(graph.held)
+        super().__init__(graph)
         self.outgoing = graph.outgoing.mutate()
         self.incoming = graph.incoming.mutate()
         self.unended = graph.unended.mutate()
@@ -156,13 +154,12 @@ class GraphDraft(Draft[RelationshipRow]):
 
     def finished(self) -> RelationshipGraph:
         """Return the new graph."""
-        return RelationshipGraph(
-            self.finish(),
-            self.outgoing.finish(),
-            self.incoming.finish(),
-            self.unended.finish(),
-            self.ended_us.finish(),
-        )
+        return RelationshipGraph(*self.fields())
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the graph as they have become, in their order."""
+        edges = self.outgoing, self.incoming, self.unended, self.ended_us
+        return (*super().fields(), *(one.finish() for one in edges))
 
 
 def _link(edges: Any, edge: Edge, memory_id: str) -> None:
@@ -213,7 +210,7 @@ def alike(
     edges = graph.outgoing if since_us < over_us else graph.unended
     by_target = edges.get(source_id, _NONE).get(key, _NONE)
     found = by_target.values() if target_id is None else (by_target.get(target_id, ()),)
-    return [graph.held.rows[memory_id] for memory_id in chain.from_iterable(found)]
+    return [graph.rows[memory_id] for memory_id in chain.from_iterable(found)]
 
 
 def touching(graph: RelationshipGraph, entity_ids: Iterable[str]) -> list[str]:
@@ -235,7 +232,7 @@ def relationships(
     ways = {"out": [graph.outgoing], "in": [graph.incoming]}
     edges = ways.get(direction, [graph.outgoing, graph.incoming])
     ids = dict.fromkeys(r for way in edges for r in _ids(way, entity_id, key))  # a loop is in both
-    found = (graph.held.rows[memory_id] for memory_id in ids)
+    found = (graph.rows[memory_id] for memory_id in ids)
     true = found if as_of_us is None else (row for row in found if valid_at(row, as_of_us))
     return sorted(true, key=_AGE, reverse=True)
 

@@ -17,11 +17,10 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, plain, refuse_id
-from memory_actors.kinds.effects import Decision
+from memory_actors.kinds.commands import Add, Command, Update, is_known, plain, refuse_id
+from memory_actors.kinds.effects import Decision, Pruned
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
-    RelationshipDeleted,
     RelationshipEnded,
     RelationshipUpdated,
 )
@@ -32,13 +31,7 @@ from memory_actors.kinds.entity.graph import (
     relation_key,
     valid_at,
 )
-from memory_actors.kinds.entity.state import (
-    Entities,
-    Room,
-    make_room,
-    oldest_relationships,
-)
-from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.entity.state import Entities, EntityRows
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
@@ -65,34 +58,72 @@ class EndRelationship(Command, frozen=True, kw_only=True):
 
 
 UpdateRelationship = plain(Update, "UpdateRelationship")
-DeleteRelationship = plain(Delete, "DeleteRelationship")
 
 
-# --- relate
+# --- decide
 
 
-def relate(command: Relate, state: Entities, limits: Limits) -> Decision:
-    """Add a relationship, or bring the one up to date that says the same."""
-    new = command.relationship
-    for end_id in (new.source_id, new.target_id):
-        if end_id not in state.held.rows:
-            raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
-    source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
-    check_validity(new.valid_from_us, new.valid_to_us)
-    living, like = state.find(new.memory_id), (RelationshipAdded, RelationshipRow)
-    was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
-    known = known_as(new, state.graph)
-    if known is not None:
-        return _say_again(command, known, state, limits)
-    row = state.graph.held.rows.get(new.memory_id)
-    if row is not None and row.valid_from_us != new.valid_from_us:
-        refuse_id(new.memory_id)  # it stands for another time at which it was true
-    if was_added:  # and is not true now, or was deleted since
-        return []
-    need = Room(relationships=1, size_bytes=new.size_bytes)
-    pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
-    named = replace(new, source=source.name, target=target.name)
-    return [*pruned, placed(named, state.graph, pruned)]
+class RelationshipDecisions(EntityRows):
+    """Decides about relationships."""
+
+    def _relate(self, command: Relate, state: Entities, limits: Limits) -> Decision:
+        """Add a relationship, or bring the one up to date that says the same."""
+        new = command.relationship
+        for end_id in (new.source_id, new.target_id):
+            if end_id not in state.rows:
+                raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
+        source, target = (state.rows[one] for one in (new.source_id, new.target_id))
+        check_validity(new.valid_from_us, new.valid_to_us)
+        living, like = state.find(new.memory_id), (RelationshipAdded, RelationshipRow)
+        was_added = is_known(command, new.memory_id, living, like, _key, _key(new))
+        known = known_as(new, state.graph)
+        if known is not None:
+            return self._say_again(command, known, state, limits)
+        row = state.graph.rows.get(new.memory_id)
+        if row is not None and row.valid_from_us != new.valid_from_us:
+            refuse_id(new.memory_id)  # it stands for another time at which it was true
+        if was_added:  # and is not true now, or was deleted since
+            return []
+        victims = partial(self.oldest_relationships, state) if command.auto_prune else None
+        pruned = self.make_room(state, limits, 0, 1, new.size_bytes, victims=victims)
+        named = replace(new, source=source.name, target=target.name)
+        return [*pruned, placed(named, state.graph, pruned)]
+
+    def _say_again(
+        self, command: Relate, row: RelationshipRow, state: Entities, limits: Limits
+    ) -> Decision:
+        new = command.relationship
+        changed = _changed(new, row, state)
+        whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
+        oldest = partial(self.oldest_relationships, state, keep=row.memory_id)
+        victims = oldest if command.auto_prune else None
+        pruned = self.make_room(state, limits, 0, 0, whole, instead_of=[row], victims=victims)
+        return [*pruned, *changed, *_endings(new, row, state.graph, pruned)]
+
+    def _end(self, command: EndRelationship, state: Entities, _limits: Limits) -> Decision:
+        """End a relationship, or move its end to an earlier time."""
+        row = state.graph.living("relationship", command.memory_id)
+        check_validity(row.valid_from_us, command.valid_to_us)
+        if row.valid_to_us == command.valid_to_us:
+            return []
+        if not _ends_after(row, command.valid_to_us):
+            assert row.valid_to_us is not None
+            raise InvalidInputError(
+                f"relationship {row.memory_id!r} ended at {to_datetime(row.valid_to_us)} already: "
+                "if it was true again later, relate the two again from then on"
+            )
+        return [RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us)]
+
+    def _update_relationship(self, command: Update, state: Entities, limits: Limits) -> Decision:
+        """Replace the fact, or the metadata."""
+        row = state.graph.living("relationship", command.memory_id)
+        updated = update_of(
+            RelationshipUpdated, command, row, same_content=command.digest == row.digest
+        )
+        if updated is None or updated.content is None:
+            return [] if updated is None else [updated]
+        self.make_room(state, limits, 0, 0, command.size_bytes, instead_of=[row])
+        return [_with_fact(updated, row, command, updated.content, state)]
 
 
 def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
@@ -154,16 +185,6 @@ def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[Relationship
     return sorted(found, key=lambda row: (row.version, row.memory_id))
 
 
-def _say_again(command: Relate, row: RelationshipRow, state: Entities, limits: Limits) -> Decision:
-    new = command.relationship
-    changed = _changed(new, row, state)
-    whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
-    victims = partial(oldest_relationships, keep=row.memory_id) if command.auto_prune else None
-    need = Room(size_bytes=whole - row.size_bytes, whole_bytes=whole)
-    pruned = make_room(state, limits, need, victims)
-    return [*pruned, *changed, *_endings(new, row, state.graph, pruned)]
-
-
 def _changed(
     new: RelationshipAdded, row: RelationshipRow, state: Entities
 ) -> list[RelationshipUpdated]:
@@ -189,8 +210,8 @@ def _with_fact(
         content=fact,
         size_bytes=told.size_bytes,
         digest=told.digest,
-        source=state.held.rows[row.source_id].name,
-        target=state.held.rows[row.target_id].name,
+        source=state.rows[row.source_id].name,
+        target=state.rows[row.target_id].name,
     )
 
 
@@ -215,43 +236,6 @@ def _endings(
 
 def _ends_after(row: RelationshipRow, time_us: int) -> bool:
     return row.valid_to_us is None or row.valid_to_us > time_us
-
-
-# --- change and delete
-
-
-def end(command: EndRelationship, state: Entities, _limits: Limits) -> Decision:
-    """End a relationship, or move its end to an earlier time."""
-    row = state.graph.held.living("relationship", command.memory_id)
-    check_validity(row.valid_from_us, command.valid_to_us)
-    if row.valid_to_us == command.valid_to_us:
-        return []
-    if not _ends_after(row, command.valid_to_us):
-        assert row.valid_to_us is not None
-        raise InvalidInputError(
-            f"relationship {row.memory_id!r} ended at {to_datetime(row.valid_to_us)} already: "
-            "if it was true again later, relate the two again from then on"
-        )
-    return [RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us)]
-
-
-def update(command: Update, state: Entities, limits: Limits) -> Decision:
-    """Replace the fact, or the metadata."""
-    row = state.graph.held.living("relationship", command.memory_id)
-    updated = update_of(
-        RelationshipUpdated, command, row, same_content=command.digest == row.digest
-    )
-    if updated is None or updated.content is None:
-        return [] if updated is None else [updated]
-    grows = command.size_bytes - row.size_bytes
-    make_room(state, limits, Room(size_bytes=grows, whole_bytes=command.size_bytes), None)
-    return [_with_fact(updated, row, command, updated.content, state)]
-
-
-def delete(command: Delete, state: Entities, _limits: Limits) -> Decision:
-    """Delete a relationship."""
-    row = state.graph.held.living("relationship", command.memory_id)
-    return [RelationshipDeleted(memory_id=row.memory_id)]
 
 
 # --- both entities and relationships

@@ -4,15 +4,14 @@ Each observation knows the label of its text. The stored bytes of an entity are 
 events about it since it began.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
 from eventlog.core.records import AnyRecorded
-from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     EntitiesPruned,
@@ -26,6 +25,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
+    fact_in,
     registry,
 )
 from memory_actors.kinds.entity.graph import (
@@ -35,10 +35,20 @@ from memory_actors.kinds.entity.graph import (
     name_key,
     touching,
 )
-from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind
-from memory_actors.kinds.kind import Events, Life, Pruned, Row, oldest_first
+from memory_actors.kinds.kind import BaseKind, Bound, rows_dump
 from memory_actors.kinds.passages import index_of, label, version_of
-from memory_actors.kinds.rows import Draft, Place, derived, kept, new_row, oldest
+from memory_actors.kinds.past import Events, Life
+from memory_actors.kinds.rows import (
+    Draft,
+    Keyed,
+    Place,
+    Row,
+    derived,
+    kept,
+    new_row,
+    oldest,
+    oldest_first,
+)
 
 # --- state
 
@@ -80,28 +90,13 @@ class Entities(Keyed[EntityRow], frozen=True):
 
     def find(self, memory_id: str) -> AnyRow | None:
         """Return the row of a living entity or relationship."""
-        return self.held.rows.get(memory_id) or self.graph.held.rows.get(memory_id)
-
-    @property
-    def size_bytes(self) -> int:
-        """UTF-8 bytes of names, types, observations and facts."""
-        return self.held.size_bytes + self.graph.held.size_bytes
-
-
-class EntityDump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their names' and texts' versions."""
-
-    entities: list[EntityRow] = []
-    relationships: list[RelationshipRow] = []
-    pruned: int = 0
-    ended_us: dict[str, dict[str, int]] = {}
-    """Source id -> relation key -> the latest end, as in the graph."""
+        return self.rows.get(memory_id) or self.graph.rows.get(memory_id)
 
 
 # --- fold
 
 
-class EntitiesDraft(KeyedDraft[Any]):
+class EntitiesDraft(Draft[Any]):
     """Entities and their graph, which change in place."""
 
     __slots__ = ("graph",)
@@ -112,7 +107,8 @@ class EntitiesDraft(KeyedDraft[Any]):
 
     def get(self, memory_id: str) -> AnyRow:
         """Return an entity or a relationship. No event is about one that is missing."""
-        return super().get(memory_id) or self.graph.rows[memory_id]
+        row: AnyRow = super().get(memory_id) or self.graph.rows[memory_id]
+        return row
 
     def put(self, row: AnyRow) -> AnyRow | None:
         """Add an entity or a relationship, or replace the one with its id."""
@@ -127,11 +123,24 @@ class EntitiesDraft(KeyedDraft[Any]):
         return (*super().fields(), self.graph.finished())
 
 
-class EntityRows(KeyedKind[Entities, AnyRow]):
-    """Folds events into entities and relationships."""
+class EntityRows(BaseKind[Entities, AnyRow]):
+    """Folds events into entities and relationships, and makes room for both."""
 
+    NAME = "entity"
+    BOUNDS = (
+        Bound("entities", "entities", noun="memories"),
+        Bound("relationships", "relationships"),
+        Bound("bytes", "entity_bytes", "bytes"),
+    )
+    PRUNED = EntitiesPruned
     DRAFT = EntitiesDraft
-    Dump = EntityDump
+    Dump = rows_dump(
+        "EntityDump",
+        EntityRow,
+        "pruned",
+        relationships=(list[RelationshipRow], []),
+        ended_us=(dict[str, dict[str, int]], {}),  # as in the graph
+    )
     registry = registry
     initial = Entities()
 
@@ -147,9 +156,8 @@ class EntityRows(KeyedKind[Entities, AnyRow]):
             return new_row(EntityRow, recorded, observations=observed)
         since_us = event.valid_from_us
         assert isinstance(draft, EntitiesDraft)
-        for row in filter(
-            None, map(draft.graph.get, event.closed_ids)
-        ):  # one alone knows no others
+        # A memory that is folded alone knows no others.
+        for row in filter(None, map(draft.graph.get, event.closed_ids)):
             draft.graph.put(replace(row, valid_to_us=since_us))
         return new_row(RelationshipRow, recorded, occurred_at_us=since_us)
 
@@ -168,18 +176,51 @@ class EntityRows(KeyedKind[Entities, AnyRow]):
         said = {"size_bytes": event.size_bytes, "digest": event.digest}
         return replace(row, version=recorded.version, **said)
 
-    def dump(self, state: Entities) -> EntityDump:
+    def dump(self, state: Entities) -> object:
         """Return the state as plain rows."""
         graph = state.graph
         ended_us = {
             source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
         }
-        return EntityDump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
+        relationships = graph.in_order()
+        return self.Dump(state.in_order(), state.pruned, relationships, ended_us)
 
-    def load(self, dumped: EntityDump) -> Entities:
+    def load(self, dumped: Any) -> Entities:
         """Return the state back."""
         graph = RelationshipGraph.of(dumped.relationships, dumped.ended_us)
-        return self.of_rows(dumped.entities, graph=graph, pruned=dumped.pruned)
+        return self.of_rows(dumped.rows, graph=graph, pruned=dumped.pruned)
+
+    # --- room
+    #
+    # The oldest tenth of the entities goes, each with its relationships; or that of the
+    # relationships. Pinned ones stay, with both endpoints of a pinned relationship.
+
+    def used(self, state: Entities, _whose: str | None) -> tuple[int, ...]:
+        """Return the entities, the relationships, and the UTF-8 bytes of both."""
+        graph = state.graph
+        return len(state.rows), len(graph.rows), state.size_bytes + graph.size_bytes
+
+    def oldest_relationships(
+        self, state: Entities, *lacking: int, keep: str | None = None
+    ) -> tuple[str, ...] | None:
+        """Return the oldest relationships that make up for what lacks, without the one to keep."""
+        (_, relationships, size_bytes), held = lacking, state.graph.rows
+        rows = (row for row in held.values() if row.memory_id != keep)
+        return oldest(rows, len(held), relationships, size_bytes)
+
+    def oldest_entities(
+        self, state: Entities, *lacking: int, keep: str | None = None
+    ) -> tuple[str, ...] | None:
+        """Return the oldest entities, without the one to keep, and then their relationships."""
+        entities, _, size_bytes = lacking
+        pinned = (row for row in state.graph.rows.values() if row.pinned)
+        kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
+        rows = state.rows.items()
+        prunable = {key: row for key, row in rows if key not in kept and not row.pinned}
+        if size_bytes:
+            prunable = _with_relationships(state, prunable)
+        going = oldest(prunable.values(), len(state.rows), entities, size_bytes)
+        return None if going is None else (*going, *touching(state.graph, going))
 
 
 def _observed(
@@ -214,7 +255,7 @@ def _changed(row: EntityRow, recorded: AnyRecorded) -> EntityRow:
 
 def named(state: Entities, name: str, entity_type: str) -> EntityRow | None:
     """Return the entity of this name and type, however they are spelled."""
-    return state.held.named(name_key(name), name_key(entity_type))
+    return state.named(name_key(name), name_key(entity_type))
 
 
 def find_named(state: Entities, name: str, entity_type: str | None = None) -> tuple[EntityRow, ...]:
@@ -226,7 +267,7 @@ def find_named(state: Entities, name: str, entity_type: str | None = None) -> tu
         row = named(state, name, entity_type)
         return () if row is None else (row,)
     return tuple(
-        sorted(state.held.of_group(name_key(name)), key=lambda row: (row.version, row.memory_id))
+        sorted(state.of_group(name_key(name)), key=lambda row: (row.version, row.memory_id))
     )
 
 
@@ -261,94 +302,13 @@ def observation_at(passage_label: int, events: Events) -> str:
     return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
 
 
-def fact_in(event: object) -> str | None:
-    """Return the fact in an event of a relationship: of an update, its content."""
-    return getattr(event, "fact", None) or getattr(event, "content", None)
-
-
-# --- room
-#
-# The oldest tenth of the entities goes, each with its relationships; or that of the relationships.
-# Pinned ones stay, with both endpoints of a pinned relationship.
-
-
-NAME = "entity"
-
-
-class Room(NamedTuple):
-    """A part of each limit; what is not asked for, or given back, never lacks."""
-
-    entities: int = 0
-    relationships: int = 0
-    size_bytes: int = 0
-    """The bytes that are added."""
-    whole_bytes: int | None = None
-    """Bytes of the written memory, if it replaces another."""
-
-
-Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
-"""A function from the room that lacks to the ids that go for it; or None if there is not enough."""
-
-
-def make_room(state: Entities, limits: Limits, need: Room, victims: Victims | None) -> list[Pruned]:
-    """Return the prune that makes room for what is needed; none where there is room.
-
-    :raises QuotaExceededError: there is none, and none can or may be made.
-    """
-    lacking = Room(
-        _lacking(len(state.held), need.entities, limits.entities),
-        _lacking(len(state.graph.held), need.relationships, limits.relationships),
-        _lacking(state.size_bytes, need.size_bytes, limits.entity_bytes),
-    )
-    if not any(lacking):
-        return []
-    going = victims(state, lacking) if victims is not None else None
-    if going is None:
-        if lacking.entities:
-            refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
-        if lacking.relationships:
-            used, new = len(state.graph.held), need.relationships
-            refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
-        new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
-        refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
-    return [EntitiesPruned(memory_ids=going, cause="quota")]
-
-
-def _lacking(used: int, need: int, limit: int) -> int:
-    return max(0, used + need - limit) if need > 0 else 0
-
-
-def oldest_relationships(
-    state: Entities, lacking: Room, keep: str | None = None
-) -> tuple[str, ...] | None:
-    """Return the oldest relationships, without the one to keep."""
-    held = state.graph.held
-    rows = (row for row in held.rows.values() if row.memory_id != keep)
-    return oldest(rows, len(held), lacking.relationships, lacking.size_bytes)
-
-
-def oldest_entities(
-    state: Entities, lacking: Room, keep: str | None = None
-) -> tuple[str, ...] | None:
-    """Return the oldest entities, without the one to keep, and then their relationships."""
-    pinned = (row for row in state.graph.held.rows.values() if row.pinned)
-    kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
-    rows = state.held.rows.items()
-    prunable = {key: row for key, row in rows if key not in kept and not row.pinned}
-    if lacking.size_bytes:
-        prunable = _with_relationships(state, prunable)
-    going = oldest(prunable.values(), len(state.held), lacking.entities, lacking.size_bytes)
-    return None if going is None else (*going, *touching(state.graph, going))
-
-
 def _with_relationships(state: Entities, prunable: dict[str, EntityRow]) -> dict[str, EntityRow]:
     """Return entities with all the bytes that go when they go, the oldest first."""
     goes = dict.fromkeys(prunable, 0)
-    for row in state.graph.held.rows.values():
+    for row in state.graph.rows.values():
         ends = [prunable[end] for end in (row.source_id, row.target_id) if end in prunable]
         if ends:  # it goes with the first of them
             goes[oldest_first(ends)[0].memory_id] += row.size_bytes
     return {
-        key: msgspec.structs.replace(row, size_bytes=row.size_bytes + goes[key])
-        for key, row in prunable.items()
+        key: replace(row, size_bytes=row.size_bytes + goes[key]) for key, row in prunable.items()
     }

@@ -6,7 +6,7 @@ Running episodes leave only with permission, pinned ones never.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, NoReturn
@@ -14,12 +14,16 @@ from typing import Any, NoReturn
 from immutables import Map
 from msgspec.structs import replace
 
-from memory_actors.base.errors import InvalidInputError, NotFoundError
+from eventlog import Recorded
+from eventlog.core.records import AnyRecorded
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import UNSAID
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known, plain
-from memory_actors.kinds.effects import Decision, Event, TaintedPast
+from memory_actors.kinds.compacting import summary_again
+from memory_actors.kinds.effects import Decision, Event
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -32,21 +36,25 @@ from memory_actors.kinds.episodic.events import (
     EpisodeUpdated,
     RowEvent,
     StepAdded,
+    StepMarker,
     StepTexts,
+    SummaryEvent,
     TextEvent,
+    goal_of,
     registry,
 )
-from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
 from memory_actors.kinds.episodic.state import (
     EpisodeRow,
     EpisodeRows,
     Episodic,
     leaving,
     markers,
+    without_steps,
 )
-from memory_actors.kinds.keyed import Bounds
-from memory_actors.kinds.kind import Decide, Life, Nature, tentative
-from memory_actors.kinds.rows import oldest
+from memory_actors.kinds.kind import Bound, Decide, Nature, tentative
+from memory_actors.kinds.passages import version_of
+from memory_actors.kinds.past import Life, Past, TaintedPast
+from memory_actors.kinds.rows import derived, oldest
 
 # --- commands
 
@@ -108,7 +116,7 @@ class EpisodicKind(EpisodeRows):
     DELETED, PRUNED, UNDONE = EpisodeDeleted, EpisodesPruned, EpisodeCompactionUndone
     UPDATED = EpisodeUpdated
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
-    BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
+    BOUNDS = (Bound("episodes", "episodes"), Bound("bytes", "episodic_bytes", "bytes"))
     """The number is that of each agent."""
     registry = registry
 
@@ -139,17 +147,17 @@ class EpisodicKind(EpisodeRows):
         limits: Limits,
     ) -> Decision:
         """Return the events of an episode that begins, with what leaves for it."""
-        held = state.held
+        rows = state.rows
         evicted, pruned = self._room_by_count(command, state, limits)
         gone = {*evicted, *pruned}
-        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
-        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
+        freed = sum(rows[memory_id].size_bytes for memory_id in gone)
+        over = state.size_bytes - freed + size_bytes - limits.episodic_bytes
         if over > 0:
-            left = (row for row in held.rows.values() if row.memory_id not in gone)
+            left = (row for row in rows.values() if row.memory_id not in gone)
             others = (row for row in left if not row.running)
-            victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+            victims = oldest(others, len(rows), 0, over) if command.auto_prune else None
             if victims is None:
-                refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
+                refuse_bytes(self.NAME, state.size_bytes, limits, "episodic_bytes", new=size_bytes)
             pruned += victims
         if isinstance(command, PutEpisode):  # an episode that comes back evicts none by itself
             evicted, pruned = (), evicted + pruned
@@ -166,7 +174,7 @@ class EpisodicKind(EpisodeRows):
             return []
         told = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
         life = self.last(command.episode.memory_id, tentative(told, command.now_us, 1))
-        row, events = returning(life, limits.episode_steps)
+        row, events = self.back(life, limits)
         self._refuse_steps(len(row.steps), limits)
         return self._in_its_room(command, events, row.size_bytes, state, limits)
 
@@ -198,11 +206,11 @@ class EpisodicKind(EpisodeRows):
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the evicted episodes, one at most, and the pruned ones that make room for one."""
         agent_id = command.episode.agent_id
-        ids = state.held.groups.get(agent_id, Map())
+        ids = state.groups.get(agent_id, Map())
         over = len(ids) + 1 - limits.episodes
         if over <= 0:
             return (), ()
-        unpinned = (row for row in map(state.held.rows.__getitem__, ids) if not row.pinned)
+        unpinned = (row for row in map(state.rows.__getitem__, ids) if not row.pinned)
         gone = nsmallest(over, unpinned, key=_order_of_leaving)
         victims = tuple(row.memory_id for row in gone)
         if len(victims) == over == 1 and not gone[0].running:
@@ -224,7 +232,7 @@ class EpisodicKind(EpisodeRows):
         """
         fewer = Counter(row.agent_id for row in instead_of)
         for agent_id, count in Counter(one.agent_id for one in coming).items():
-            used = len(state.held.groups.get(agent_id, ()))
+            used = len(state.groups.get(agent_id, ()))
             if used + count - fewer[agent_id] > max(limits.episodes, used):
                 self._refuse_count(agent_id, used, limits, count)
         for one in coming:
@@ -266,39 +274,120 @@ class EpisodicKind(EpisodeRows):
 
     # --- the way back, and purges
 
-    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[Event]]:
-        """Return the last row of an episode, and the events by which it comes back."""
-        row, events = returning(life, limits.episode_steps)
-        return row, [*events]
+    # An episode that a source ended runs again without its words; one that it began goes. A step of
+    # a purged source leaves its number, which is never used twice.
+
+    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[RowEvent]]:
+        """Return the last row of an episode, and the events that make it again.
+
+        It has no more steps than it may keep now. The events are its goal, its steps and its end;
+        each names whose words it has.
+        """
+        row, events = life.row, life.by_version
+        began = life.events[0].data
+        if isinstance(began, SummaryEvent):
+            return row, [summary_again(EpisodeSummaryAdded, began, row)]
+        row = without_steps(row, markers(leaving(row.steps[:-1], limits.episode_steps)))
+        row = replace(row, keep=row.keep or life.compressed)
+        told_goal = (
+            one for one in life.events if isinstance(one.data, EpisodeStarted | EpisodeUpdated)
+        )
+        origins = merged(origin for one in told_goal for origin in origins_of(one) or (UNSAID,))
+        goal = derived(
+            EpisodeRestored,
+            row,
+            goal=goal_of(events[row.version].data),
+            size_bytes=row.goal.size_bytes,
+            digest=row.goal.digest,
+            origins=() if origins == (UNSAID,) else origins,
+        )
+        told: list[RowEvent] = [
+            # The restored episode already names the steps that this step evicted.
+            _said_again(events[version_of(step.label)], evicted=())
+            for step in row.steps
+        ]
+        ends = [one for one in life.events if isinstance(one.data, EpisodeFinished)]
+        if not row.running:
+            told.append(_said_again(ends[-1]))
+        return row, [goal, *told]
+
+    def cleaned(self, past: TaintedPast) -> Past:
+        """Return the events about an episode without the words of a source."""
+        gone, kept = _tainted_steps(past), past.cleaned(EpisodeStarted)
+        return [_without_markers(one, gone) for one in _each_step_once(kept)]
+
+    def told_again(self, past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
+        """Return the events that bring an episode back with what others have said of it."""
+        events = super().told_again(past, limits)
+        return None if events is None else [_without_words(events[0], past), *events[1:]]
 
     def without(
         self, past: TaintedPast, row: EpisodeRow, _state: Episodic, limits: Limits
     ) -> list[Event] | None:
         """Return the events that leave an episode what others have said of it."""
-        events = self.returning(past, limits)
+        events = self.told_again(past, limits)
         return None if events is None else [EpisodeDeleted(memory_id=row.memory_id), *events]
-
-    def returning(self, past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
-        """Return the events that bring an original back with what others have said of it."""
-        try:
-            life = self.last(past.memory_id, cleaned(past))
-        except NotFoundError:
-            return None
-        _, (first, *others) = returning(life, limits.episode_steps)
-        return [without_words(first, past), *others]
 
     # --- reads
 
-    def quotas(self, state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
-        """Return how full each limit is; of episodes, for an agent or for the fullest one."""
-        episodes, size_bytes = super().quotas(state, limits, agent_id)
-        groups = state.held.groups
+    def used(self, state: Episodic, agent_id: str | None) -> tuple[int, ...]:
+        """Return the episodes of an agent, or of the one with the most, and the bytes of all."""
+        groups = state.groups
         chosen = groups.values() if agent_id is None else [groups.get(agent_id, Map())]
-        return replace(episodes, used=max(map(len, chosen), default=0)), size_bytes
+        return max(map(len, chosen), default=0), state.size_bytes
 
 
 def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:
     return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
+
+
+def _said_again(recorded: AnyRecorded, **fields: object) -> RowEvent:
+    again: RowEvent = replace(recorded.data, origins=origins_of(recorded), **fields)
+    return again
+
+
+# --- without the words of a source
+
+
+def _without_words(first: RowEvent, past: TaintedPast) -> RowEvent:
+    """Return the event that an episode comes back with, naming the source's steps as evicted."""
+    steps = _tainted_steps(past).values()
+    if not isinstance(first, EpisodeRestored) or not steps:
+        return first
+    wordless = [StepMarker(step.number, step.sha256, "") for step in steps]
+    evicted = sorted((*first.evicted, *wordless), key=lambda one: one.number)
+    counted = first.steps_evicted + len(steps)
+    return replace(first, evicted=tuple(evicted), steps_evicted=counted)
+
+
+def _tainted_steps(past: TaintedPast) -> dict[int, StepAdded]:
+    return {
+        one.data.number: one.data
+        for one in past.events
+        if isinstance(one.data, StepAdded) and past.tainted(one)
+    }
+
+
+def _each_step_once(events: Sequence[Recorded[Event]]) -> Iterator[Recorded[Event]]:
+    """Yield events without steps that were said again when an episode came back."""
+    seen = set[int]()
+    for one in events:
+        if isinstance(one.data, EpisodeStarted):
+            seen.clear()
+        elif isinstance(one.data, StepAdded):
+            if one.data.number in seen:
+                continue
+            seen.add(one.data.number)
+        yield one
+
+
+def _without_markers(recorded: Recorded[Event], gone: Mapping[int, object]) -> Recorded[Event]:
+    """Return an event that does not name those steps as evicted: their words are in that, too."""
+    evicted = getattr(recorded.data, "evicted", ())
+    kept = tuple(one for one in evicted if one.number not in gone)
+    if len(kept) == len(evicted):
+        return recorded
+    return replace(recorded, data=replace(recorded.data, evicted=kept))
 
 
 KIND = EpisodicKind()

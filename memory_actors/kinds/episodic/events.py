@@ -11,9 +11,8 @@ import msgspec
 
 from memory_actors.base.records import Metadata, Origin, Step
 from memory_actors.kinds import compacting
-from memory_actors.kinds.effects import Effect, KindRegistry
-from memory_actors.kinds.kind import Deleted, Pruned, Updated
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry, Pruned, Updated
+from memory_actors.kinds.passages import text_digest
 
 registry = KindRegistry()
 

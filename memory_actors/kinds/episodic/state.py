@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.records import Episode, EvictedStep, Step
-from memory_actors.kinds.compacting import CompactedBase, summary_row
+from memory_actors.kinds.compacting import Compactable, Compacted, CompactedBase, summary_row
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -25,9 +25,9 @@ from memory_actors.kinds.episodic.events import (
     SummaryEvent,
     goal_of,
 )
-from memory_actors.kinds.keyed import Compactable, Keyed, rows_dump
-from memory_actors.kinds.kind import Events
+from memory_actors.kinds.kind import rows_dump
 from memory_actors.kinds.passages import Passage, label, version_of
+from memory_actors.kinds.past import Events
 from memory_actors.kinds.rows import Draft, derived, kept, new_row, record_data
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
@@ -164,7 +164,7 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-Episodic: TypeAlias = Keyed[EpisodeRow]
+Episodic: TypeAlias = Compacted[EpisodeRow]
 """The living episodes, whose they are (the groups), and how many left so far."""
 
 

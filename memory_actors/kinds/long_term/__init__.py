@@ -7,6 +7,7 @@ reinstated memory is left alone until it is reworded. The summary of a newer one
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -14,29 +15,39 @@ from typing import Any, TypeAlias
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Dropped, Recorded
+from eventlog import Dropped
 from eventlog.core.records import AnyRecorded
-from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, Restore, is_known
-from memory_actors.kinds.compacting import CompactedBase, Summary, summary_again, summary_row
-from memory_actors.kinds.effects import Decision, Event, TaintedPast
-from memory_actors.kinds.keyed import Bounds, Summaries
-from memory_actors.kinds.kind import Decide, Events, Life, Nature
-from memory_actors.kinds.long_term.events import (
+from memory_actors.kinds.compacting import (
+    CompactedBase,
+    Summaries,
+    Summary,
+    summary_again,
+    summary_row,
+)
+from memory_actors.kinds.effects import Decision, Event
+from memory_actors.kinds.kind import Bound, Decide, Nature
+from memory_actors.kinds.long_term.state import (
+    ROWS,
+    SUPERSEDED_MAX,
     AddMemories,
     AddSummary,
     CompactionUndone,
     CompressMemories,
     DeleteMemory,
+    Identity,
+    LongTerm,
+    LongTermDump,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
     MemoryReinstated,
     MemoryRestored,
+    MemoryRow,
     MemorySeen,
     MemorySuperseded,
     MemoryUnmarked,
@@ -48,23 +59,15 @@ from memory_actors.kinds.long_term.events import (
     SupersedeMemories,
     UndoCompaction,
     UpdateMemory,
-    registry,
-)
-from memory_actors.kinds.long_term.state import (
-    ROWS,
-    SUPERSEDED_MAX,
-    Identity,
-    LongTerm,
-    LongTermDump,
-    MemoryRow,
     age,
     identity,
     newer_ones,
+    registry,
 )
 from memory_actors.kinds.packed import PackedRows
-from memory_actors.kinds.passages import Passage, index_of, label
-from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import Draft, HeldRows, derived, new_row, updated_row
+from memory_actors.kinds.passages import Passage, index_of, label, spoken
+from memory_actors.kinds.past import Events, Life, Past, TaintedPast
+from memory_actors.kinds.rows import Draft, derived, new_row, oldest, updated_row
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
 
@@ -87,8 +90,8 @@ def duplicate_of(
     said = identity(memory)
     # Memories from before texts were normalised have the digest of the exact text.
     for one in dict.fromkeys((said, (memory.digest, *said[1:]))):
-        for known in state.named(one):
-            row = state.held.rows[known]
+        for known in state.saying(one):
+            row = state.rows[known]
             if (
                 identity(row) == one
                 and (row.pinned or not memory.pinned)
@@ -104,7 +107,7 @@ def is_true_anew(
     command: AddMemories, memory: MemoryAdded, row: MemoryRow, state: LongTerm
 ) -> bool:
     """Say whether a memory says again what a newer one, not more trusted, has spoken against."""
-    newer = next(iter(newer_ones(row, state.held.rows)), None)
+    newer = next(iter(newer_ones(row, state.rows)), None)
     if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
         return False
     against = least(command.origins_of.get(newer.memory_id, ()))
@@ -127,7 +130,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     DELETED, PRUNED, UNDONE = MemoryDeleted, MemoriesPruned, CompactionUndone
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
-    BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
+    BOUNDS = (Bound("memories", "long_term_memories"), Bound("bytes", "long_term_bytes", "bytes"))
     Dump = LongTermDump
     registry = registry
     initial = LongTerm()
@@ -167,24 +170,24 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     def dump(self, state: LongTerm) -> LongTermDump:
         """Return the state as plain data."""
-        held, sums = state.held, state.summaries
-        told = {"summaries": tuple(sorted(sums.ids)), "pruned": state.pruned}
-        return derived(LongTermDump, held, sums, rows=state.rows.packed(), **told)
+        ids = tuple(sorted(state.summaries.ids))
+        return derived(
+            LongTermDump, state, state.summaries, rows=state.rows.packed(), summaries=ids
+        )
 
     def load(self, dumped: LongTermDump) -> LongTerm:
         """Return the state back."""
         rows = PackedRows.unpacked(ROWS, dumped.rows)
         summaries = derived(Summaries, dumped, ids=Map(dict.fromkeys(dumped.summaries)))
-        held = derived(HeldRows, dumped, rows=rows)
-        return LongTerm(held=held, pruned=dumped.pruned, summaries=summaries)
+        return derived(LongTerm, dumped, rows=rows, summaries=summaries)
 
     def in_one_piece(self, state: LongTerm) -> LongTerm:
         """Return the same state with all rows packed, to save memory. Slow: for a thread."""
-        return replace(state, held=replace(state.held, rows=state.rows.in_one_piece()))
+        return replace(state, rows=state.rows.in_one_piece())
 
     def over(self, now: LongTerm, then: LongTerm, packed: LongTerm) -> LongTerm:
         """Return a state as changes of a packed one, which is the one that there was `then`."""
-        return replace(now, held=replace(now.held, rows=now.rows.over(then.rows, packed.rows)))
+        return replace(now, rows=now.rows.over(then.rows, packed.rows))
 
     # --- decide
 
@@ -200,14 +203,15 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Decision:
         events, needed = _added_or_seen(command, state)
         fresh = [event.size_bytes for event in events if isinstance(event, MemoryAdded)]
-        may_go = None
+        victims = None
         if command.auto_prune:
             may_go = (row for row in self.rows(state) if row.memory_id not in needed)
-        return [*self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go), *events]
+            victims = partial(oldest, may_go, len(state.rows))
+        return [*self.make_room(state, limits, len(fresh), sum(fresh), victims=victims), *events]
 
     def _restore(self, command: Restore, state: LongTerm, limits: Limits) -> list[Event]:
         """Bring back memories, and let those hold again that live and were superseded."""
-        back, rows = self._bring_back(command, state, limits), state.held.rows
+        back, rows = self._bring_back(command, state, limits), state.rows
         found = [rows[one] for one in dict.fromkeys(command.memory_ids) if one in rows]
         marked = [row for row in found if newer_ones(row, rows)]
         return [*back, *(MemoryReinstated(memory_id=row.memory_id) for row in marked)]
@@ -217,7 +221,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         return [
             derived(MemorySuperseded, pair, digest=pair.newer_digest)
             for pair in pairs.values()
-            if _is_as_compared(pair, state.held.rows)
+            if _is_as_compared(pair, state.rows)
         ]
 
     # --- compaction
@@ -230,7 +234,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     def behind_summary(self, summary: MemoriesCompressed, state: LongTerm) -> Decision:
         """Put the summary in the place of originals that speak against other memories."""
-        rows, gone = state.held.rows, set(summary.compressed_from_ids)
+        rows, gone = state.rows, set(summary.compressed_from_ids)
         return [
             MemorySuperseded(
                 memory_id=row.memory_id,
@@ -254,21 +258,26 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         """Say whether an event has the text of one memory, and is about nothing else."""
         return isinstance(event, MemoryAdded | MemoryUpdated)
 
-    def text_of(self, row: MemoryRow) -> MemoryRow:
-        """Return the row: it has one text."""
-        return row
-
     # --- the way back, and purges
 
-    def back(self, life: Life[MemoryRow], _limits: Limits) -> tuple[MemoryRow, list[Event]]:
+    def back(self, life: Life[MemoryRow], _limits: Limits) -> tuple[MemoryRow, list[Restored]]:
         """Return the last row of a memory, and the event by which it comes back."""
-        return life.row, [_as_it_was(life)]
+        row, began = life.row, life.events[0].data
+        if isinstance(began, Summary):
+            return row, [summary_again(SummaryAdded, began, row)]
+        content = life.by_version[row.version].data.content
+        keep = row.keep or life.compressed
+        return row, [derived(MemoryRestored, row, content=content, keep=keep)]
+
+    def cleaned(self, past: TaintedPast) -> Past:
+        """Return the events about a memory without the words of a source."""
+        return past.cleaned(MemoryAdded)
 
     def without(
-        self, past: TaintedPast, row: MemoryRow, _state: LongTerm, _limits: Limits
+        self, past: TaintedPast, row: MemoryRow, _state: LongTerm, limits: Limits
     ) -> list[MemoryUpdated] | None:
         """Return the event that makes a memory say what others have said of it last."""
-        then = self._left(past)
+        (then,) = self.told_again(past, limits) or [None]
         if then is None or isinstance(then, SummaryAdded):
             return None
         # Said again even where nothing changes: what is not in its log was not purged.
@@ -276,26 +285,11 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
             return [MemoryUpdated(memory_id=row.memory_id, metadata=then.metadata)]
         return [derived(MemoryUpdated, then, same=b"", pinned=None)]
 
-    def returning(self, past: TaintedPast, _limits: Limits) -> list[Restored] | None:
-        """Return the event that brings an original back with what others have said of it."""
-        then = self._left(past)
-        return None if then is None else [then]
-
-    def _left(self, past: TaintedPast) -> Restored | None:
-        try:
-            return _as_it_was(self.last(past.memory_id, past.cleaned(MemoryAdded)))
-        except NotFoundError:
-            return None
-
     # --- reads
 
     def held_bytes(self, state: LongTerm) -> int:
         """Return the memory that the state takes: its rows are packed."""
         return state.rows.size_bytes
-
-    def chain(self, row: MemoryRow) -> str | None:
-        """Return the session."""
-        return row.session_id
 
     def passages(self, row: MemoryRow) -> Sequence[Passage]:
         """Return one passage, the memory; of a summary or a long text, its parts."""
@@ -330,7 +324,7 @@ def _added_or_seen(
         memory_id = memory.memory_id
         if isinstance(command.used.get(memory_id), Dropped):  # its text cannot be compared
             continue
-        known = fresh.get(memory_id) or state.held.rows.get(memory_id)
+        known = fresh.get(memory_id) or state.rows.get(memory_id)
         if is_known(command, memory_id, known, _LIKE, attrgetter("digest"), memory.digest):
             continue
         living = duplicate_of(command, memory, state, first)
@@ -353,14 +347,6 @@ def _is_as_compared(pair: Pair, rows: Mapping[str, MemoryRow]) -> bool:
     marks = [(mark.by, mark.digest) for mark in older.superseded]
     same = (older.digest, newer.digest) == (pair.older_digest, pair.newer_digest)
     return same and (newer.memory_id, newer.digest) not in marks
-
-
-def _as_it_was(life: Life[MemoryRow]) -> Restored:
-    row, began = life.row, life.events[0].data
-    if isinstance(began, Summary):
-        return summary_again(SummaryAdded, began, row)
-    content = life.by_version[row.version].data.content
-    return derived(MemoryRestored, row, content=content, keep=row.keep or life.compressed)
 
 
 KIND = LongTermKind()

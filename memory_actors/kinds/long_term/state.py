@@ -1,4 +1,4 @@
-"""The living long-term memories, summaries among them, and how events change them.
+"""Events, rows and commands of long-term memory.
 
 Two memories say the same if their normalised texts are the same, with speaker, session, metadata
 and origins. They are found by a key made of all but the origins, which is compared in full.
@@ -6,14 +6,150 @@ and origins. They are found by a key made of all but the origins, which is compa
 
 import zlib
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from memory_actors.kinds.keyed import Compactable, Keyed
-from memory_actors.kinds.long_term.events import Superseded
+from memory_actors.base.records import Metadata, OnDuplicate, Origin
+from memory_actors.kinds import compacting
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, plain
+from memory_actors.kinds.compacting import Compactable, Compacted
+from memory_actors.kinds.effects import Deleted, Effect, KindRegistry, Pruned, Updated
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
-from memory_actors.kinds.rows import HeldRows
+
+registry = KindRegistry()
+
+
+class Superseded(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A newer memory that says otherwise. It counts while that lives and says the same."""
+
+    by: str
+    digest: bytes
+    """Digest of the newer memory's text at that time."""
+    at_us: int
+    """The time at which the log got it."""
+
+
+@registry.about("long_term.added", Effect.ADDED)
+class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A memory was added."""
+
+    memory_id: str
+    content: str
+    size_bytes: int
+    digest: bytes
+    """Digest of the indexed text: where derived data (its vector) is found."""
+    occurred_at_us: int
+    metadata: Metadata = {}
+    session_id: str | None = None
+    role: str | None = None
+    pinned: bool = False
+    same: bytes = b""
+    """Digest of the same text normalised, where that is another one: see `duplicate_of`."""
+    times_seen: int = 1
+    """The number of times it was said: more than one if it comes from elsewhere, or comes back."""
+    last_seen_us: int = 0
+    """The time at which it was said last, if it was said again; else 0."""
+
+
+@registry.about("long_term.restored", Effect.RESTORED)
+class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A memory that had gone came back, as it was when it went."""
+
+    created_at_us: int
+    keep: bool = False
+    """It came back out of a summary: compaction leaves it alone from now on."""
+    origins: tuple[Origin, ...] = ()
+    """The sources of its words, of which the one who brought it back is none."""
+    superseded: tuple[Superseded, ...] = ()
+    settled: bool = False
+    agent_id: str | None = None
+    """The agent that wrote it first."""
+
+
+@registry.about("long_term.updated", Effect.CHANGED)
+class MemoryUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A memory got a new content, new metadata, or both; None keeps what was."""
+
+    digest: bytes = b""
+    same: bytes = b""
+
+
+@registry.about("long_term.seen", Effect.CHANGED)
+class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A memory was said again: in the same words, by the same, with the same metadata."""
+
+    memory_id: str
+    occurred_at_us: int
+    """The time at which it was true again."""
+
+
+MemoryDeleted = registry.plain(Deleted, "long_term.deleted", Effect.DELETED)
+MemoriesPruned = registry.plain(Pruned, "long_term.pruned", Effect.PRUNED)
+
+
+# --- facts that change
+
+
+@registry.about(
+    "long_term.superseded", Effect.CHANGED, others={"superseded_by_id": Effect.CHANGED}, says=False
+)
+class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A newer memory gives the same attribute of the same thing another value."""
+
+    memory_id: str
+    """Id of the superseded memory."""
+    superseded_by_id: str
+    digest: bytes
+    """Digest of the newer memory's text: the event counts as long as it says that."""
+    similarity: float
+    """Cosine of the two."""
+    evidence: str
+    """The words that they have in common and those that differ, or who said so."""
+
+
+@registry.about("long_term.unmarked", Effect.CHANGED, says=False)
+class MemoryUnmarked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A `MemorySuperseded` was taken back: it is as if it had never been said."""
+
+    memory_id: str
+    superseded_by_id: str
+    digest: bytes
+
+
+@registry.about("long_term.reinstated", Effect.CHANGED, says=False)
+class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that was superseded holds after all, and is left alone from now on."""
+
+    memory_id: str
+
+
+# --- compaction
+
+
+@registry.about(
+    "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
+)
+class MemoriesCompressed(
+    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """A summary took the place of memories, which went."""
+
+    agent_id: str | None = None
+    """The agent that wrote all of them, if one did."""
+
+
+@registry.about("long_term.summary_added", Effect.ADDED)
+class SummaryAdded(compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A summary came back, or from another store; no memory went for it."""
+
+    agent_id: str | None = None
+
+
+CompactionUndone = registry.plain(
+    compacting.CompressionUndone, "long_term.compaction_undone", Effect.UNDONE
+)
+
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -62,18 +198,12 @@ class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fals
 ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(identity(row)))
 
 
-class LongTerm(Keyed[MemoryRow], frozen=True):
+class LongTerm(Compacted[MemoryRow], frozen=True):
     """The living memories, and how many were pruned so far."""
 
-    held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))
+    rows: PackedRows[MemoryRow] = PackedRows(ROWS)
 
-    @property
-    def rows(self) -> PackedRows[MemoryRow]:
-        """The rows by id."""
-        assert isinstance(self.held.rows, PackedRows)
-        return self.held.rows
-
-    def named(self, said: Identity) -> list[str]:
+    def saying(self, said: Identity) -> list[str]:
         """Return the ids of the memories that may say this."""
         return self.rows.with_key(duplicate_key(said))
 
@@ -121,3 +251,56 @@ def newer_ones(
         if (newer := rows.get(mark.by)) is not None and newer.digest == mark.digest
     ]
     return sorted(found, key=_true_since_us, reverse=True)
+
+
+# --- commands
+
+
+class AddMemories(Add, frozen=True, kw_only=True):
+    """Add memories, all or none."""
+
+    memories: tuple[MemoryAdded, ...]
+    auto_prune: bool = False
+    on_duplicate: OnDuplicate = "keep"
+    distinct: frozenset[str] = frozenset()
+    """Ids of those that are kept, whatever else says the same."""
+    origins: tuple[Origin, ...] = ()
+    """Their sources."""
+    origins_of: Mapping[str, tuple[Origin, ...]] = {}
+    """The sources of the living memories, without those of which nobody said any."""
+    skip_forgotten: bool = False
+    """True: those that were forgotten are left out; False: they refuse the command."""
+
+
+AddSummary = plain(compacting.PutSummary, "AddSummary")
+
+
+class UpdateMemory(Update, frozen=True, kw_only=True):
+    """Replace a memory's content, its metadata, or both."""
+
+    same: bytes = b""
+
+
+DeleteMemory = plain(Delete, "DeleteMemory")
+RestoreMemories = plain(Restore, "RestoreMemories")
+CompressMemories = plain(compacting.Compress, "CompressMemories")
+UndoCompaction = plain(compacting.UndoCompression, "UndoCompaction")
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two memories as they were compared."""
+
+    memory_id: str
+    """Id of the superseded memory."""
+    superseded_by_id: str
+    older_digest: bytes
+    newer_digest: bytes
+    similarity: float
+    evidence: str
+
+
+class SupersedeMemories(Command, frozen=True, kw_only=True):
+    """Record that memories hold no more, if they and the newer ones are as they were compared."""
+
+    has_words: ClassVar[bool] = False
+    pairs: tuple[Pair, ...]

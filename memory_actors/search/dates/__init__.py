@@ -35,7 +35,7 @@ date ("two weeks before 11 August" is 11 August). Seasons are the northern ones.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -92,17 +92,19 @@ class _Found(NamedTuple):
     """To both sides; a date has none, as things are told after it."""
 
 
-def named_spans(query: str, reference_us: int, years: Collection[int]) -> tuple[Span, ...]:
+def named_spans(
+    query: str, reference_us: int, years: Callable[[], Collection[int]]
+) -> tuple[Span, ...]:
     """Return the spans that a query names: in order, disjoint, the latest 64; () if it names none.
 
     :param reference_us: when it is asked, for "today"; brought to the years 101 to 9899.
-    :param years: those the user has memories of; a month without a year is in each of them.
+    :param years: returns those the user has memories of; a month without a year is in each of them.
     """
     if _HINT.search(query, 0, QUERY_CHARS_MAX) is None:
         return ()
     text = in_digits(" ".join(query[:QUERY_CHARS_MAX].split()))
     reference = min(max(reference_us // DAY_US, TODAY_MIN), TODAY_MAX)
-    when = When(reference, sorted(set(years))[-SPANS_MAX:])
+    when = When(reference, sorted(set(years()))[-SPANS_MAX:])
     rest, found = _scan(text, ABSOLUTE, when)
     if not any(one.full for one in found):
         found += _scan(rest, RELATIVE, when)[1]

@@ -35,7 +35,6 @@ from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embedder_thread import (
     LEAVE_S_MAX,
     EmbedderThread,
-    InFlight,
     Outcome,
     closed,
     failed,
@@ -124,7 +123,7 @@ class Batcher:
         self.at_once_max = min(
             getattr(embedder, "batch_texts_max", BATCH_TEXTS_MAX), BATCH_TEXTS_MAX
         )
-        """The most texts in a batch, and in one call of `begin`."""
+        """The most texts in a batch."""
         self._urgent, self._background = deque[_Wanted](), deque[_Wanted]()
         self._many = self._urgent
         """Texts of callers who want many."""
@@ -164,9 +163,11 @@ class Batcher:
 
         `background` texts can wait; a `query` goes before what waits.
         """
+        queue = self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
+        if background:
+            queue = self._background
         if len(texts) <= self.at_once_max:
-            return await self.begin(texts, background=background, query=query)
-        queue = self._queue_of(texts, background=background)
+            return await self._embedded(texts, queue, query=query)
         found: dict[int, Outcome] = {}
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
         starts = iter(range(0, len(texts), self.at_once_max))
@@ -174,7 +175,7 @@ class Batcher:
         async def embed_some() -> None:
             for start in starts:
                 places = order[start : start + self.at_once_max]
-                outcomes = await self._begin([texts[place] for place in places], queue)
+                outcomes = await self._embedded([texts[place] for place in places], queue)
                 found.update(zip(places, outcomes, strict=True))
 
         at_once = len(self._lanes) if queue is self._many is not self._urgent else 1
@@ -182,17 +183,6 @@ class Batcher:
             for _ in range(at_once):
                 group.create_task(embed_some())
         return [found[place] for place in range(len(texts))]
-
-    def begin(
-        self, texts: Sequence[str], *, background: bool = False, query: bool = False
-    ) -> InFlight:
-        """Begin to embed `at_once_max` texts at most. See `embed_each`."""
-        return self._begin(texts, self._queue_of(texts, background=background), query=query)
-
-    def _queue_of(self, texts: Sequence[str], *, background: bool) -> deque[_Wanted]:
-        if background:
-            return self._background
-        return self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Return the embedding of each text. :raises EmbedderError: one could not be embedded."""
@@ -251,16 +241,22 @@ class Batcher:
             want.settle(closed())
         queue.clear()
 
-    def _begin(
+    async def _embedded(
         self, texts: Sequence[str], queue: deque[_Wanted], *, query: bool = False
-    ) -> InFlight:
+    ) -> list[Outcome]:
         refusal = self._refusal(queue)
         outcomes = [self._want(text, queue, query=query, refusal=refusal) for text in texts]
         # There may be nothing to begin: another lane is at what is wanted.
         for lane in self._lanes_of(queue):
             if not lane.is_busy:
                 self._begin_batch(lane)
-        return InFlight(outcomes, self._deadline_s)
+        try:
+            if left := [outcome for outcome in outcomes if not outcome.done()]:
+                await asyncio.wait(left, timeout=self._deadline_s)
+            return [one.result() if one.done() else late(self._deadline_s) for one in outcomes]
+        finally:  # what nobody else wants is not begun
+            for outcome in outcomes:
+                outcome.cancel()
 
     def _refusal(self, queue: deque[_Wanted]) -> EmbedderError | None:
         if self._closed or (queue is self._background and self._closing):

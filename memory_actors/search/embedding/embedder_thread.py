@@ -1,4 +1,4 @@
-"""The thread that an embedder is called in, how it ends, and what waits for its answers.
+"""The thread that an embedder is called in, and how it ends.
 
 It is a daemon: a call that hangs must not keep a process. But a daemon that comes back out of a
 library in C++ while the interpreter is taken down aborts the process. Closing therefore waits for
@@ -9,7 +9,7 @@ import asyncio
 import atexit
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -129,32 +129,3 @@ def late(deadline_s: float) -> EmbedderError:
     return EmbedderError(
         f"the embedder gave no answer within {deadline_s:g} s: see whether it hangs"
     )
-
-
-class InFlight:
-    """A few texts that an embedder was given: awaited, it gives what came of each."""
-
-    def __init__(self, outcomes: "Sequence[asyncio.Future[Outcome]]", deadline_s: float):
-        self._outcomes = outcomes
-        self._deadline_s = deadline_s
-        self._alarm = asyncio.get_running_loop().call_later(deadline_s, self._end)
-
-    def __await__(self) -> Generator[object, None, list[Outcome]]:
-        return self._come().__await__()
-
-    async def _come(self) -> list[Outcome]:
-        try:
-            return [await outcome for outcome in self._outcomes]
-        finally:
-            self.cancel()
-
-    def _end(self) -> None:
-        for outcome in self._outcomes:
-            if not outcome.done():
-                outcome.set_result(late(self._deadline_s))
-
-    def cancel(self) -> None:
-        """Wait for nothing more: what nobody else wants is not begun."""
-        self._alarm.cancel()
-        for outcome in self._outcomes:
-            outcome.cancel()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from eventlog import EventLogError
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError
-from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.kinds.passages import RECIPE, text_digest
 from memory_actors.search.dot_products import Bytes, Coded, coded, coded_units, units_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, codebook_of
 from memory_actors.search.embedding.rows import Numbers, Owner
@@ -30,7 +30,7 @@ from memory_actors.search.embedding.token_states import Codebook, states_of
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 
 if TYPE_CHECKING:
-    from memory_actors.search.embedding.embedder_thread import InFlight, Outcome
+    from memory_actors.search.embedding.embedder_thread import Outcome
     from memory_actors.search.embedding.service import EmbeddingService
 
 Outcomes: TypeAlias = tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]
@@ -339,13 +339,14 @@ class EmbeddingRequest:
         self._background = background
         self._known = embeddings.known(list(texts))
         self._missing = {d: text for d, text in texts.items() if d not in self._known}
-        self._computing: InFlight | asyncio.Task[list[Outcome]] | None = None
+        self._computing: asyncio.Task[list[Outcome]] | None = None
 
     def begin(self) -> None:
         """Begin with what is not known, unless that has begun."""
         if self._missing and self._computing is None:
             texts = list(self._missing.values())
-            self._computing = self._embeddings.service.compute(texts, background=self._background)
+            computed = self._embeddings.service.compute(texts, background=self._background)
+            self._computing = asyncio.create_task(computed)
 
     async def each(self) -> Outcomes:
         """Return the embeddings by the digests of their texts, and why the others have none."""

@@ -17,10 +17,10 @@ from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.base.steps import here, step
 from memory_actors.base.validation import CONTENT_BYTES_MAX
-from memory_actors.kinds.phrasing import composed, text_digest
+from memory_actors.kinds.passages import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.default import DefaultEmbedder, JoinedEmbedder, general_texts
-from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX, InFlight, Outcome
+from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX, Outcome
 from memory_actors.search.embedding.embeddings import EmbeddingCache, Embeddings
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.embedding.rows import EVERYBODY, owner_of
@@ -179,20 +179,11 @@ class EmbeddingService(Embeddings):
             # may begin while asyncio.run cancels the others: then nothing ends it
             self._flusher = left_quietly(asyncio.create_task(self._flush(delay_s)))
 
-    def compute(
+    async def compute(
         self, texts: list[str], *, background: bool = False, query: bool = False
-    ) -> "InFlight | asyncio.Task[list[Outcome]]":
-        """Begin to compute embeddings: in a task, where that takes more than handing them over."""
-        texts = [composed(text[:CONTENT_BYTES_MAX]) for text in texts]  # models read no more
-        if self.prepared and len(texts) <= self._batcher.at_once_max:
-            return self._batcher.begin(texts, background=background, query=query)
-        return asyncio.create_task(
-            self._prepared_and_computed(texts, background=background, query=query)
-        )
-
-    async def _prepared_and_computed(
-        self, texts: list[str], *, background: bool, query: bool
     ) -> list[Outcome]:
+        """Return the embedding of each text, or why it has none."""
+        texts = [composed(text[:CONTENT_BYTES_MAX]) for text in texts]  # models read no more
         try:
             await self._prepare()
         except EmbedderError as error:

@@ -3,8 +3,8 @@
 A score is the centred cosine (`rows.py`) of a row and a query. `candidates.py` asks
 
 - `proposed` for the rows that may be among the closest, where there are more than `EXACT_MAX`:
-  those that graphs (`graph.py`) find, from `SEGMENT_ROWS` on; without graphs, those whose signs
-  differ least from the query's, and newer rows. Up to there, scoring all is as quick.
+  those that graphs (`graph.py`) find, from `SEGMENT_ROWS` on; without graphs, those that are
+  closest by sketches. Up to there, scoring all is as quick.
 - `scores` of some rows, as those that were proposed or that a filter lets through, or of all: of
   10,000 they take 0.14 ms.
 
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Coded
+from memory_actors.search.dot_products import LIBRARY, Coded
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.graph import SEGMENT_ROWS, Graph, is_usable
 from memory_actors.search.indexes.labels import (
@@ -36,7 +36,6 @@ from memory_actors.search.indexes.labels import (
 from memory_actors.search.indexes.rows import (
     SAMPLE_MAX,
     Sample,
-    Signs,
     View,
     cosines,
     direction_of,
@@ -45,15 +44,10 @@ from memory_actors.search.indexes.rows import (
 )
 
 EXACT_MAX = 20_000  # rows: up to here every row is scored, in 0.3 ms
-PROPOSED_MIN = 1_500  # rows by their signs: of 100,000 these and one in 200 have what matters
-PROPOSED_ONE_IN = 200
-PROPOSED_SIGNS = 384  # a row has, where so many are enough; of fewer signs more rows
-TAIL_MAX = 512  # rows without signs before these are extended, which copies all
 CHECKED_AT_ONCE = 1_000  # rows: what is copied of them stays in the processor's cache
 ROOMY_ROWS: Final = 1_000
 """From here on twice as many have room: what was never written takes none in memory, and moving a
 hundred thousand rows takes 20 ms of the loop."""
-_FAR = np.iinfo(np.uint16).max
 
 
 def room_for(count: int) -> int:
@@ -76,8 +70,9 @@ class DenseIndex:
         self.rows = rows
         self._codes, self._steps = vectors.codes, grown(vectors.steps, len(vectors.codes))
         self._sample: Sample | None = None
-        self._signs: Signs | None = None
         self.graph: Graph | None = None
+        self._sketches = Graph()
+        """A graph of no rows, which searches sketches alone."""
         self._centred: _Centred | None = None
 
     @classmethod
@@ -91,9 +86,9 @@ class DenseIndex:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        made = (self._signs, self.graph)
+        graph = 0 if self.graph is None else self.graph.size_bytes
         each = self._codes.shape[1] + self._steps.itemsize
-        size: int = each * self.rows.count + sum(one.size_bytes for one in made if one is not None)
+        size: int = each * self.rows.count + self._sketches.size_bytes + graph
         return size
 
     def extend(self, vectors: Coded) -> None:
@@ -151,32 +146,25 @@ class DenseIndex:
     def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows | None:
         """Return the rows that have nearly all of the `k` closest to a query, in ascending order.
 
-        Returns None if a scan of the few living rows does better. A `centre` that changed since the
-        last call costs 0.3 us a row.
+        Returns None if a scan of the few living rows does better, or there is nothing but a scan.
         """
-        if len(self) <= EXACT_MAX:
-            return None
-        view = self.view()
-        rows = self._by_graph(view, query - centre, k)
-        return _proposed(view, self._signed(view, centre), query, k) if rows is None else rows
+        return self._near(self.view(), query - centre, k)
 
-    def _by_graph(self, view: View, direction: Vectors, k: int) -> Rows | None:
-        """Return the living rows that graphs propose, in order, or None if there is no graph."""
-        rows = None if self.graph is None else self.graph.near(view, direction, k)
-        if rows is not None:
-            self._signs = None
-        return rows
+    def _near(self, view: View, direction: Vectors, k: int) -> Rows | None:
+        if view.living <= EXACT_MAX or not LIBRARY.instruction_set:
+            return None
+        if self.graph is None or not self.graph.segments:
+            return self._sketches.near(view, direction, k)
+        self._sketches = Graph()
+        return self.graph.near(view, direction, k)
 
     def nearest(self, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
         """Return the labels of about the `k` rows closest to a vector, and their plain cosines.
 
         To 0.001, best first. Takes 0.2 ms at 10,000 rows.
         """
-        view, signs, rows = self.view(), self._signs, None
-        if view.living > EXACT_MAX:
-            rows = self._by_graph(view, vector, k)
-            if rows is None and signs is not None:
-                rows = _proposed(view, signs, vector, k)
+        view = self.view()
+        rows = self._near(view, vector, k)
         if rows is not None:
             return _best(view, rows, view.vectors.at(rows).dots(vector), k)
         rows = np.flatnonzero(view.alive)
@@ -198,15 +186,6 @@ class DenseIndex:
             lengths = np.concatenate([lengths, fresh])
             self._centred = _Centred(centre, lengths)
         return lengths[: len(view.labels)]
-
-    def _signed(self, view: View, centre: Vectors) -> Signs:
-        """Return the signs of all rows but a few; of rows that were there, as kept."""
-        signs = self._signs
-        if signs is None or signs.centre is not centre:
-            signs = Signs(centre)
-        if len(view.labels) - signs.count > TAIL_MAX:
-            signs = self._signs = signs.extended(view.vectors)
-        return signs
 
     def vector_of(self, label: int) -> Vectors:
         """Return the vector of a label, [d]; zeros if it has gone."""
@@ -239,25 +218,6 @@ class DenseIndex:
         codes = zeros((room_for(len(kept)), self._codes.shape[1]), np.int8)
         self._codes.take(kept, axis=0, out=codes[: len(kept)], mode="clip")
         return DenseIndex(rows, Coded(codes, self._steps.take(kept)))
-
-
-def _proposed(view: View, signs: Signs, query: Vectors, k: int) -> Rows | None:
-    """Return the living rows whose signs differ least from a query's, and all without signs.
-
-    Returns None if those are nearly all rows.
-    """
-    known = min(signs.count, len(view.labels))  # rows that came since the view was taken
-    enough = PROPOSED_MIN + known // PROPOSED_ONE_IN
-    wanted = max(k, enough * PROPOSED_SIGNS // min(len(query), PROPOSED_SIGNS))
-    if wanted >= known:
-        return None
-    differences = signs.differences(query)[:known]
-    differences[~view.alive[:known]] = _FAR
-    limit = np.partition(differences, wanted)[wanted]
-    if limit == _FAR:
-        return None
-    near = np.flatnonzero(differences <= limit)
-    return np.concatenate([near, known + np.flatnonzero(view.alive[known:])])
 
 
 def _best(view: View, rows: Rows, cosines: Vectors, k: int) -> tuple[list[int], list[float]]:

@@ -24,7 +24,6 @@ Not thread-safe: change and ask from one thread at a time.
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -32,9 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.filters import GROUPS, FilterPart
-from memory_actors.base.interning import Names
 from memory_actors.base.paths import steps_of, time_span, values_at
-from memory_actors.kinds.kind import Row
 from memory_actors.search.indexes.labels import with_room
 
 PATHS_MAX: Final = 16  # a put reads the row at each of them
@@ -53,42 +50,17 @@ Fields = Mapping[str, object]
 Flags = npt.NDArray[np.bool_]
 
 
-class LivingMetadata(Mapping[int, Fields]):
-    """The metadata of the living memories by their number in the traits, read from their rows."""
-
-    def __init__(self, owners: Names, find: Callable[[str], Row | None]):
-        self._owners = owners
-        self._find = find
-        self._gone: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._owners) - len(self._gone)
-
-    def __iter__(self) -> Iterator[int]:
-        return (number for number in range(len(self._owners)) if number not in self._gone)
-
-    def __getitem__(self, number: int) -> Fields:
-        row = None if number in self._gone else self._find(self._owners[number])
-        if row is None:
-            raise KeyError(number)
-        return row.shown_metadata
-
-    def is_there(self, number: int, *, there: bool) -> None:
-        """Note whether a memory is one of those."""
-        if there:
-            self._gone.discard(number)
-        else:
-            self._gone.add(number)
-
-
 class FieldIndex:
     """The metadata of rows, by key, with a column for each path that filters ask for."""
 
-    def __init__(self, rows: Mapping[int, Fields], bytes_max: int = BYTES_MAX):
+    def __init__(
+        self, read: Callable[[int], Fields | None], count: Callable[[], int],
+        bytes_max: int = BYTES_MAX,
+    ):  # fmt: skip
+        """Take a function that reads the row of a key, and one that counts the keys."""
         self._bytes_max = bytes_max
-        self.rows = rows
-        self._count = 0
-        """One more than the largest key."""
+        self.read = read
+        self.count = count
         self._columns: dict[str, _Column | None] = {}
         """The least recently asked for first; None for one that would be too large."""
         self._begun: dict[str, _Column] = {}  # those that are being made
@@ -100,13 +72,12 @@ class FieldIndex:
 
     def follow(self, key: int, new: Fields | None) -> None:
         """Follow a change of a row, which the rows have already; None is no row."""
-        self._count = max(self._count, key + 1)
         for begun in self._begun.values():
             begun.put(key, new)
         for path, column in list(self._columns.items()):
             if column is not None:
                 column.put(key, new)
-                if column.value_count > 2 * len(self.rows) + _VALUES_SPARE:
+                if column.value_count > 2 * self.count() + _VALUES_SPARE:
                     del self._columns[path]
         self._fit()
 
@@ -131,12 +102,9 @@ class FieldIndex:
     def _prepared(self, path: str) -> Iterator[None]:
         column = self._begun[path] = _Column(path)
         try:
-            keys = iter(list(self.rows))
-            while batch := list(islice(keys, _PORTION)):
-                self._count = max(self._count, 1 + max(batch))
-                for key in batch:
-                    if (fields := self.rows.get(key)) is not None:
-                        column.put(key, fields)
+            for first in range(0, self.count(), _PORTION):
+                for key in range(first, min(first + _PORTION, self.count())):
+                    column.put(key, self.read(key))
                 yield
         finally:
             del self._begun[path]
@@ -157,12 +125,12 @@ class FieldIndex:
         columns = {path: column for path in paths if (column := self._columns.get(path))}
         if not columns or len(columns) < len(paths):
             return None
-        there = next(iter(columns.values())).numbers(self._count) != _NO_ROW
+        there = next(iter(columns.values())).numbers(self.count()) != _NO_ROW
         return self._matching(filters, columns, there)
 
     def _matching(self, part: FilterPart, columns: "Mapping[str, _Column]", there: Flags) -> Flags:
         if part.name not in GROUPS:
-            return columns[part.path].matching(part, self._count)
+            return columns[part.path].matching(part, self.count())
         found = [self._matching(one, columns, there) for one in part.parts]
         if part.name == "not":
             return there & ~found[0]

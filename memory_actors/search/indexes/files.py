@@ -68,7 +68,7 @@ def remove_all_indexes(directory: Path) -> None:
     remove_named(directory / INDEXES, lambda _name: True)
 
 
-RECIPE: Final = "words/6 traits/4"
+RECIPE: Final = "words/7 traits/5"
 """Names what is derived of texts: raise a number when that changes, and files are made anew."""
 WORDS: Final = ".words"
 _logger = get_logger("memory_actors.search.indexes")

@@ -6,7 +6,6 @@
  * bucket from which on there are as many nodes as are wanted.
  */
 
-#include <immintrin.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +48,8 @@ struct search {
 /* Return the score of a sketch: its product with the query, from 0 to BUCKETS - 1. */
 static AVX2 int32_t score_of(const struct search *search, const uint8_t *sketch)
 {
+    int32_t sum = 0;
+#ifdef __x86_64__
     const __m256i field_mask = _mm256_set1_epi8(FIELDS - 1), ones = _mm256_set1_epi16(1);
     __m256i sums = _mm256_setzero_si256();
     for (int64_t place = 0; place < search->width; place += WIDE) {
@@ -63,7 +64,17 @@ static AVX2 int32_t score_of(const struct search *search, const uint8_t *sketch)
     }
     __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
     half = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));
-    int32_t sum = _mm_cvtsi128_si32(half) + _mm_extract_epi32(half, 1);
+    sum = _mm_cvtsi128_si32(half) + _mm_extract_epi32(half, 1);
+#else
+    for (int64_t place = 0; place < search->width; place += WIDE) {
+        const int8_t *query = search->query + place;
+        int16_t part[WIDE] = {0};
+        for (int field = 0; field < FIELDS; field++, query += search->width)
+            for (int byte = 0; byte < WIDE; byte++)
+                part[byte] += (int8_t)(sketch[place + byte] >> 2 * field & (FIELDS - 1)) * query[byte];
+        for (int byte = 0; byte < WIDE; byte++) sum += part[byte];
+    }
+#endif
     int32_t bucket = (int32_t)(((float)sum - search->middle) * search->scale) + BUCKETS / 2;
     return bucket < 0 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
@@ -250,11 +261,6 @@ EXPORT int64_t graph_near(
     return rows;
 }
 
-static AVX2 float root(float square)
-{
-    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(square)));
-}
-
 /* Write two bits for each mixed coordinate of v - centre, `width` bytes for each row: whether it is
  * below zero, and whether it is far from it. A field of byte n is of the coordinate n, the next one
  * of that `width` further on. A row of -1 is left out. */
@@ -280,7 +286,7 @@ EXPORT AVX2 void graph_sketch(
         for (int64_t place = 0; place < mixed; place += LANES)
             for (int lane = 0; lane < LANES; lane++) squares[lane] += buffer[place + lane] * buffer[place + lane];
         for (int lane = 0; lane < LANES; lane++) square += squares[lane];
-        const float scale = square > 0 ? root((float)mixed / square) : 0;
+        const float scale = square > 0 ? __builtin_sqrtf((float)mixed / square) : 0;
         for (int64_t place = 0; place < width; place++) {
             int byte = 0;
             for (int field = 0; field < FIELDS; field++) {

@@ -7,7 +7,7 @@ graphs together, and holds Python's lock while a graph is loaded.
 
 Rows are in segments of 65,536, each a graph of its own. hnswlib holds Python's lock for 10 ms while
 it exports one of this size. A segment exists when it is full, and never changes. Newer rows are in
-no graph: a search looks at all of their sketches.
+no graph: a search looks at all of their sketches. So it does where there is no segment.
 
 A row that was removed stays in its graph: a search passes it, but does not return it.
 
@@ -39,11 +39,11 @@ M: Final = 12  # links of a row, twice as many at the ground
 EF_CONSTRUCTION: Final = 100
 SEED: Final = 1
 SAMPLE_ROWS: Final = 4_096
+TAIL_MIN: Final = 2 * SEGMENT_ROWS  # rows in no graph that have room
 ASKED_FOR_ONE: Final = 4  # rows that a search proposes for each that is wanted
 EXPANDED_FOR_ONE: Final = 4  # rows whose links are followed, and one more for each segment
 EXPANDED_MIN: Final = 16  # of these in each segment
 WANTED_MIN: Final = 100
-TAIL_MAX: Final = 2 * SEGMENT_ROWS  # rows in no graph: looking at more takes as long as all signs
 UNSKETCHED_MAX: Final = 64  # of these, the newest: they are all returned
 CENTRED_ONE_IN: Final = 16  # rows of a segment, of which its centre is the mean
 GROWN_ROWS: Final = 128  # 30 ms: a closing store waits for them
@@ -166,6 +166,7 @@ class _Layout(ctypes.Structure):
 class _Tail(NamedTuple):
     """The rows behind the segments, with sketches of the first ones and room for more."""
 
+    centre: Vectors
     rows: npt.NDArray[np.int32]
     sketches: npt.NDArray[np.uint8]
     sketched: int = 0
@@ -299,19 +300,19 @@ class Graph:
             until = count + SEGMENT_ROWS
             saved = self._building.built(view.labels[count:until])
             segment = Segment(saved, np.arange(count, until), view.vectors)
-            self._sketched_tail(view, until, segment.centre)  # searches on the loop need not
+            self._sketched_tail(view, until, [segment])  # searches on the loop need not
             self._found, self._building = ((*segments, segment), until), None
 
     def near(self, view: View, direction: Vectors, k: int) -> Rows | None:
         """Return living rows that have nearly all of the `k` closest to a direction, in order.
 
-        Returns None if too many rows are in no graph.
+        Returns None for a view that is older than the graph.
         """
         segments, known = self._found
         size = len(view.labels)
-        if not segments or not 0 <= size - known <= TAIL_MAX:
+        if size < known:
             return None
-        tail = self._sketched_tail(view, known, segments[-1].centre)
+        tail = self._sketched_tail(view, known, segments)
         width, wanted = tail.sketches.shape[1], max(k, WANTED_MIN)
         kept = wanted * (EXPANDED_FOR_ONE + len(segments))
         query = _mixed(direction, width)
@@ -330,17 +331,24 @@ class Graph:
         newest = known + tail.sketched
         return in_order(size, found[:count], newest + np.flatnonzero(view.alive[newest:]))
 
-    def _sketched_tail(self, view: View, known: int, centre: Vectors) -> _Tail:
+    def _sketched_tail(self, view: View, known: int, segments: Sequence[Segment]) -> _Tail:
         """Return the rows behind the segments, sketched but for a few."""
         first, tail = self._tail or (-1, None)
+        count = len(view.labels) - known
         if tail is None or first != known:
-            rows = np.arange(known, known + TAIL_MAX, dtype=np.int32)
-            tail = _Tail(rows, zeros((TAIL_MAX, _width(len(centre))), np.uint8))
-        count = min(len(view.labels) - known, TAIL_MAX)
+            if segments:
+                centre = segments[-1].centre
+            else:  # of rows that every search has
+                centre = view.vectors.at(slice(0, SAMPLE_ROWS)).decoded().mean(axis=0)
+            tail = _Tail(centre, np.zeros(0, np.int32), zeros((0, _width(len(centre))), np.uint8))
+        if count > len(tail.rows):
+            room = max(2 * count, TAIL_MIN)
+            rows = np.arange(known, known + room, dtype=np.int32)
+            tail = tail._replace(rows=rows, sketches=grown(tail.sketches, room))
         if count - tail.sketched > UNSKETCHED_MAX:
             # Searches that do so together write the same bytes, behind what others read.
             fresh = slice(tail.sketched, count)
-            _sketch(view.vectors, tail.rows[fresh], centre, tail.sketches[fresh])
+            _sketch(view.vectors, tail.rows[fresh], tail.centre, tail.sketches[fresh])
             tail = tail._replace(sketched=count)
             self._tail = known, tail
         return tail
@@ -363,7 +371,7 @@ class Graph:
             for segment in segments:
                 segment.saved = None
             graph = cls(segments, count)
-            graph._sketched_tail(view, count, segments[-1].centre)
+            graph._sketched_tail(view, count, segments)
             return graph
         return cls()
 

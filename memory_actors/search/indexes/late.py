@@ -63,9 +63,7 @@ _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
 _TOKENS: Final = 1 << 16
-FEW_TOKENS_MAX: Final = 4_096
-"""Different tokens of all memories: as pairs they take 25 KB; of more, a column of 256 KB does."""
-CHANGES_MAX: Final = 512  # of few tokens, before they are put together with the others: 50 us
+CHANGES_MAX: Final = 512  # tokens, before they are put together with the others: 0.2 ms
 _ROW_BYTES: Final = 18
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
@@ -79,16 +77,14 @@ Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 class SavedTokens(msgspec.Struct, frozen=True):
     """The word pieces of each memory, at one moment."""
 
-    labels: bytes
-    """int64 a memory."""
     ends: bytes
     """int64 a memory: where its stretch of `token_ids` ends."""
     token_ids: bytes
     """uint16, each once a memory."""
 
 
-class _Few(NamedTuple):
-    """The number of memories that have each of a few tokens."""
+class _Counted(NamedTuple):
+    """The number of memories that have each token."""
 
     ids: TokenIds
     """In order."""
@@ -98,57 +94,36 @@ class _Few(NamedTuple):
 
 
 class _Frequencies:
-    """The number of memories that have each token: of few tokens as pairs, of many in a column."""
+    """The number of memories that have each token. A column of all tokens would take 256 KB."""
 
     def __init__(self, token_ids: TokenIds):
-        self._few: _Few | None = None
-        self._many: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self._take(*np.unique(token_ids, return_counts=True))
+        ids, counts = np.unique(token_ids, return_counts=True)
+        self._counted = _Counted(ids, counts.astype(np.int32), {})
 
     @property
     def size_bytes(self) -> int:
-        if self._few is None:
-            return self._many.nbytes
-        ids, counts, since = self._few
+        ids, counts, since = self._counted
         return ids.nbytes + counts.nbytes + _FREQUENCY_BYTES * len(since)
 
     def count(self, token_ids: TokenIds, change: int) -> None:
-        """Count different tokens of a memory that came or went."""
-        if self._few is None:
-            self._many[token_ids] += change
-            return
-        ids, counts, since = self._few
+        """Count different tokens of a memory that came or went. Another thread may look."""
+        ids, counts, since = self._counted
         for token in token_ids.tolist():
             since[token] = since.get(token, 0) + change
         if len(since) > CHANGES_MAX:
-            found = self._column(ids, counts)
+            found = np.bincount(ids, counts, _TOKENS).astype(np.int32)
             found[np.fromiter(since, np.int64)] += np.fromiter(since.values(), np.int32)
             every = np.flatnonzero(found > 0)
-            self._take(every.astype(np.uint16), found[every])
+            self._counted = _Counted(every.astype(np.uint16), found[every], {})
 
     def of(self, token_ids: TokenIds) -> npt.NDArray[np.int64]:
         """Return the number of memories that have each of these; from any thread."""
-        few = self._few
-        if few is None:
-            return self._many[token_ids].astype(np.int64)
-        ids, counts, since = few
+        ids, counts, since = self._counted
         changes = np.array([since.get(token, 0) for token in token_ids.tolist()], np.int64)
         if not len(ids):
             return changes
         places = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
         return np.where(ids[places] == token_ids, counts[places], 0) + changes
-
-    def _take(self, ids: TokenIds, counts: npt.NDArray[np.integer]) -> None:
-        """Let these be the counts. Another thread may look meanwhile."""
-        if len(ids) > FEW_TOKENS_MAX:
-            self._many, self._few = self._column(ids, counts), None
-        else:
-            self._few = _Few(ids, counts.astype(np.int32), {})
-
-    def _column(self, ids: TokenIds, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        column = zeros(_TOKENS, np.int32)
-        column[ids] = counts
-        return column
 
 
 class LateIndex:
@@ -197,21 +172,16 @@ class LateIndex:
 
         :raises ValueError: its columns do not fit each other, or the rows.
         """
-        places = rows.rows_of_all(np.frombuffer(saved.labels, np.int64))
-        ends = np.frombuffer(saved.ends, np.int64)
+        sizes = np.asarray(np.diff(np.frombuffer(saved.ends, np.int64), prepend=0), np.int64)
         token_ids = np.frombuffer(saved.token_ids, np.uint16).copy()
-        ordered = (np.diff(places, prepend=NONE) > 0).all()
-        if len(ends) != len(places) or ends[-1:].sum() != len(token_ids) or not ordered:
+        if not (len(sizes) == rows.count and sizes.sum() == len(token_ids) and (sizes >= 0).all()):
             raise ValueError("the tokens of an index do not fit each other: build it anew")
-        sizes = np.zeros(rows.count, np.int64)
-        sizes[places] = np.diff(ends, prepend=0)
         return cls(rows, fetch, codebook, sizes=sizes, token_ids=token_ids)
 
     def saved(self, kept: Rows) -> SavedTokens:
         """Return the tokens of living rows, to be written. Slow: for a thread."""
         sizes, token_ids = self._gathered(kept)
-        labels = self.rows.labels[kept]
-        return SavedTokens(labels.tobytes(), np.cumsum(sizes).tobytes(), token_ids.tobytes())
+        return SavedTokens(np.cumsum(sizes).tobytes(), token_ids.tobytes())
 
     def _gathered(self, rows: Rows) -> tuple[npt.NDArray[np.int64], TokenIds]:
         """Return how many different tokens rows have, and these."""
@@ -321,13 +291,9 @@ class LateIndex:
         self._places[rows] = self._last_segment << _PLACE_BITS | (start + tokens.starts)
         self._held_bytes += tokens.rows.nbytes
         while self._fetch is not None and self._held_bytes > self._bytes_max:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        """Drop the oldest segment of packed tokens; the index keeps their token ids."""
-        number = next(iter(self._segments))
-        self._places[self._places >> _PLACE_BITS == number] = NONE
-        self._held_bytes -= self._segments.pop(number).nbytes
+            oldest = next(iter(self._segments))  # its token ids remain
+            self._places[self._places >> _PLACE_BITS == oldest] = NONE
+            self._held_bytes -= self._segments.pop(oldest).nbytes
 
     def _held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
         """Yield the tokens of those rows that are held, and which of the rows those are."""

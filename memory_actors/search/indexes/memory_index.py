@@ -27,12 +27,12 @@ from eventlog import ChainedStore, Dropped, EventStore
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind, Row, is_summary
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.passages import Passage, version_of
+from memory_actors.kinds.rows import Row, is_summary
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.indexes.dense import DenseIndex
-from memory_actors.search.indexes.field_columns import FieldIndex, LivingMetadata
+from memory_actors.search.indexes.field_columns import FieldIndex
 from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.graph import Graph
 from memory_actors.search.indexes.labels import NONE
@@ -101,14 +101,18 @@ class MemoryIndex:
         _, self.rows, self.dense, self.words, self.late, self.traits = parts
 
     def _describe_anew(self) -> None:
-        self._metadata = LivingMetadata(self.traits.owners, self._find)
-        self.fields: FieldIndex = FieldIndex(self._metadata)
+        owners = self.traits.owners
+        self.fields: FieldIndex = FieldIndex(self._metadata, lambda: len(owners))
         """The metadata of memories, by their number in `traits.owners`."""
+
+    def _metadata(self, number: int) -> Mapping[str, object] | None:
+        row = self._find(self.traits.owners[number])
+        return None if row is None else row.shown_metadata
 
     def retire(self) -> None:
         """Drop the references back to this index and its user."""
         self.pending.retire()
-        del self._find, self._version, self._files, self.late, self._metadata, self.fields
+        del self._find, self._version, self._files, self.late, self.fields
 
     @property
     def parts(self) -> Parts:
@@ -146,7 +150,7 @@ class MemoryIndex:
             self._await(row, after)
             self.maintain()
         if before or after:
-            self._describe(row, after)
+            self._retime(row, after)
             number = self.traits.owners.of(row.memory_id)
             self.fields.follow(number, row.shown_metadata if after else None)
 
@@ -162,9 +166,8 @@ class MemoryIndex:
                 self._waiting[passage.label] = _Waiting(row.memory_id, passage.place)
                 self.pending.add(passage)
 
-    def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
-        """Note whether a memory is there, and the times that queries filter by."""
-        self._metadata.is_there(self.traits.owners.of(row.memory_id), there=bool(passages))
+    def _retime(self, row: Row, passages: Sequence[Passage]) -> None:
+        """Note the times that queries filter by."""
         known = times(row)
         for passage in passages:
             place = self.rows.row_of(passage.label)
@@ -184,8 +187,6 @@ class MemoryIndex:
 
     def _compared(self, numbers: Collection[int], rows: Iterable[Row]) -> Iterator[None]:
         """Compare rows, and the memories that have these numbers; yield now and then."""
-        for number in numbers:
-            self._metadata.is_there(number, there=False)
         # Only rows and numbers are kept; passages are made again below, for the garbage collector
         # would visit each.
         found, firsts, kept = list[Row](), array("q"), array("q")
@@ -206,7 +207,7 @@ class MemoryIndex:
         for place, which in enumerate(np.argsort(np.asarray(firsts), kind="stable").tolist()):
             row, passages = found[which], indexed(self._kind, found[which])
             self._await(row, passages)
-            self._describe(row, passages)
+            self._retime(row, passages)
             if place % COMPARED_AT_ONCE == 0:
                 yield
         self.pending.start()
@@ -276,17 +277,15 @@ class MemoryIndex:
         assert files is not None, "only an index with files has a graph"
         while (dense := self.dense).wants_graph:
             if dense.graph is None:
-                dense.graph = await self._read_graph(files, dense)
+                saved = await anyio.to_thread.run_sync(files.read_graph)
+                chains = [await self._chain_at(version_of(one.newest)) for one in saved]
+                ours = [one for one, at in zip(saved, chains, strict=True) if one.chain == at]
+                dense.graph = await anyio.to_thread.run_sync(
+                    Graph.restored, ours, dense.rows, dense.view()
+                )
             else:
                 await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
                 await self._write_graph(files, dense.graph)
-
-    async def _read_graph(self, files: IndexFiles, dense: DenseIndex) -> Graph:
-        """Return the graph of an index from its files; an empty one where they do not fit."""
-        saved = await anyio.to_thread.run_sync(files.read_graph)
-        chains = [await self._chain_at(version_of(one.newest)) for one in saved]
-        ours = [one for one, chain in zip(saved, chains, strict=True) if one.chain == chain]
-        return await anyio.to_thread.run_sync(Graph.restored, ours, dense.rows, dense.view())
 
     async def _write_graph(self, files: IndexFiles, graph: Graph) -> None:
         """Write the segments that have no file."""

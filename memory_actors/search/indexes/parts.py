@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from memory_actors.kinds.kind import Kind, Row
-from memory_actors.kinds.passages import Passage
-from memory_actors.kinds.phrasing import REPLYING, USER
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.passages import REPLYING, USER, Passage
+from memory_actors.kinds.rows import Row
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 from memory_actors.search.indexes.dense import DenseIndex
@@ -48,6 +48,8 @@ class Held(NamedTuple):
     """The share of them that somebody said."""
     words: float
     """The mean number of words in a statement, stop words left out."""
+    speakers: list[int]
+    """The numbers of those who said several passages: a name in front of one may be a heading."""
 
 
 ASKING: Final = 0.5  # of a text that is a question: from here on it states nothing
@@ -89,6 +91,7 @@ class Parts(NamedTuple):
         replies = alive & columns.said & traits.are_of(REPLYING, columns.speakers)
         users = alive & columns.said & traits.are_of((USER,), columns.speakers)
         stated = alive & ~replies & (columns.asks < ASKING)
+        spoken = np.bincount(columns.speakers[self.rows.alive[: self.size]] + 1)
         count, said = max(int(stated.sum()), 1), int((stated & columns.said).sum())
         of_users, answers = int((stated & users).sum()), int(replies.sum())
         answered = min(1.0, 2 * answers / max(answers + int(users.sum()), 1))
@@ -98,6 +101,7 @@ class Parts(NamedTuple):
             people=(said - of_users) / count,
             said=said / count,
             words=float(self.words.chains.links.lengths[: self.size][stated].sum()) / count,
+            speakers=np.flatnonzero(spoken[1:] > 1).tolist(),
         )
 
     def put(
@@ -119,7 +123,6 @@ class Parts(NamedTuple):
         """Remove a passage from each."""
         row = self.rows.remove(label)
         if row is not None:
-            self.traits.drop(row)
             self.words.remove(row)
             self.late.remove(row)
             self.dense.resample(label)
@@ -159,20 +162,18 @@ class Parts(NamedTuple):
 
     # --- what is of a passage
 
-    def beside(self, chain: str, here: "Place") -> tuple[Neighbours, "Place | None"]:
-        """Return the rows before and behind a place in a session, and the place of the latter."""
+    def beside(self, chain: str, here: "Place") -> Neighbours:
+        """Return the rows before and behind a place in a session."""
         number = self.traits.number_of(chain)
         if number is None:  # as in most that are new
-            return Neighbours(), None
+            return Neighbours()
         columns = self.traits.view(self.size)
         rows = np.flatnonzero(self.rows.alive[: self.size] & (columns.chains == number))
         rows = rows[np.lexsort((self.rows.labels[rows], columns.places[rows]))]
         places, labels = columns.places[rows], self.rows.labels[rows]
         at = int(((places < here[0]) | ((places == here[0]) & (labels < here[1]))).sum())
-        after = int(rows[at - 1]) if at else NONE
-        if at == len(rows):
-            return Neighbours(after), None
-        return Neighbours(after, int(rows[at])), (int(places[at]), int(labels[at]))
+        after, ahead_of = rows[at - 1 : at].tolist(), rows[at : at + 1].tolist()
+        return Neighbours(*(after or [NONE]), *ahead_of)
 
 
 def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:
@@ -186,33 +187,24 @@ Place = tuple[int, int]
 """The place of a passage in its session, and its label, which decides between equal ones."""
 
 
-class _Put(NamedTuple):
-    at: Place
-    behind: Place | None
-
-
 class SessionOrder:
-    """The places of passages in their sessions: most come right behind the one before."""
+    """The ends of sessions: most passages come right behind them."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, _Put] = {}
-        """By session, the passage that came last."""
+        self._ends: dict[str, Place] = {}
 
     def leave(self, label: int, chain: str | None) -> None:
         """Forget a passage that goes."""
-        put = None if chain is None else self._latest.get(chain)
-        if put is not None and label in (put.at[1], (put.behind or put.at)[1]):
-            self._latest.pop(chain or "")
+        if chain is not None and self._ends.get(chain, (0, None))[1] == label:
+            del self._ends[chain]
 
     def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Neighbours:
         """Return the place of a passage that comes now."""
         if chain is None:
             return Neighbours()
-        here, put = (place, label), self._latest.get(chain)
-        after = None if put is None else parts.rows.row_of(put.at[1])
-        if put is None or after is None or here < put.at or (put.behind and here > put.behind):
-            found, behind = parts.beside(chain, here)
-        else:
-            found, behind = Neighbours(after), put.behind
-        self._latest[chain] = _Put(here, behind)
+        here, end = (place, label), self._ends.get(chain)
+        after = None if end is None or here < end else parts.rows.row_of(end[1])
+        found = parts.beside(chain, here) if after is None else Neighbours(after)
+        if found.ahead_of == NONE:
+            self._ends[chain] = here
         return found

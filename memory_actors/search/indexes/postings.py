@@ -158,12 +158,7 @@ class Chains:
         """Return the chains of some rows, all that live among them, for `rows` of their own."""
         places = np.full(len(self.links.lengths), NONE, np.int32)  # the place of no row is none
         places[kept] = np.arange(len(kept), dtype=np.int32)
-        links = Links.empty(len(kept) + CAPACITY_MIN)
-        for new, old in zip(links, self.links, strict=True):
-            new[: len(kept)] = old[kept]
-        for column in (links.before, links.after):
-            column[:] = places[column]
-        return Chains(rows, links)
+        return Chains.of(rows, self.links.lengths[kept], places[self.links.before[kept]])
 
     def _link(self, first: int, second: int) -> None:
         self.is_linked |= first != NONE != second

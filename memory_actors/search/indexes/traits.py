@@ -6,8 +6,6 @@ appended, so a search in a thread may go on with the columns it took at its star
 """
 
 import re
-import zlib
-from collections import Counter
 from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final, NamedTuple, Self
@@ -18,8 +16,8 @@ import numpy.typing as npt
 
 from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
-from memory_actors.kinds.kind import Row, last_true_us
-from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES
+from memory_actors.kinds.passages import CHAT_ROLES, DIGEST_BYTES
+from memory_actors.kinds.rows import Row, last_true_us
 from memory_actors.search.indexes.labels import Labels, Rows, with_room
 
 NONE: Final = -1
@@ -29,8 +27,8 @@ ASKS_CHARACTERS: Final = 60
 """Before a question: from here on the text counts as less of a question."""
 QUESTION_MARKS: Final = ("?", "？")  # noqa: RUF001 - both are meant
 _SENTENCE_ENDS: Final = (".", "!", "\n", "。", "！", *QUESTION_MARKS)  # noqa: RUF001 - meant
-SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_EPOCH_YEAR: Final = 1970
+_EPOCH_DAY: Final = date(_EPOCH_YEAR, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal()
 _SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
@@ -168,7 +166,7 @@ class SavedTraits(msgspec.Struct, frozen=True):
     named: tuple[bytes, bytes]
     """Sessions and speakers."""
     columns: bytes
-    """One behind another, compressed: most times are alike."""
+    """One behind another."""
     digests: bytes
 
 
@@ -179,11 +177,11 @@ class Traits:
         self.rows = rows
         self.owners = Names()
         self._named = Names()  # sessions and speakers
-        self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = Columns._make(np.zeros(0, kind) for kind in _COLUMNS)
-        self._years: dict[int, int] = {}  # how many passages are of a year
         self.held: tuple[object, object] = (None, None)
         """The last result of `Parts.held`, and its rows."""
+        self._years: tuple[object, set[int]] = (None, set())
+        """The last result of `years`, and its rows."""
 
     @property
     def size_bytes(self) -> int:
@@ -199,7 +197,6 @@ class Traits:
         columns: Any = self._columns
         for column, value in zip(columns, self._values(trait), strict=True):
             column[row] = value
-        self._count_year(trait.times.occurred_us, 1)
 
     def saved(self, rows: Rows) -> SavedTraits:
         """Return copies of some rows' columns, to be written.
@@ -210,7 +207,7 @@ class Traits:
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
         columns = columns._replace(owners=numbers.astype(np.int32))
-        data = zlib.compress(b"".join(column.tobytes() for column in columns[:-2]), 1)
+        data = b"".join(column.tobytes() for column in columns[:-2])
         return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
 
     @classmethod
@@ -222,10 +219,7 @@ class Traits:
         traits = cls(rows)
         traits.owners = Names.of_bytes(*saved.owners)
         traits._named = Names.of_bytes(*saved.named)
-        try:
-            data = zlib.decompress(saved.columns) + saved.digests
-        except zlib.error as error:
-            raise ValueError("the columns of traits are damaged: build them anew") from error
+        data = saved.columns + saved.digests
         start, columns = 0, []
         for kind in _COLUMNS[:-1]:  # numbers are kept beside the others, with their table
             columns.append(np.frombuffer(data, kind, rows.count, start).copy())
@@ -238,22 +232,11 @@ class Traits:
         )
         if start != len(data) or not fit:
             raise ValueError("the columns of traits do not fit each other: build them anew")
-        speakers, days = traits._columns.speakers, traits._columns.occurred_us // DAY_US
-        traits._spoken = dict(Counter(speakers[speakers != NONE].tolist()))
-        for day, count in Counter(days.tolist()).items():
-            traits._count_year(day * DAY_US, count)
         return traits
-
-    def _count_year(self, time_us: int, change: int) -> None:
-        day = _EPOCH_DAY + time_us // DAY_US
-        year = date.fromordinal(min(max(day, 1), _LAST_DAY)).year
-        self._years[year] = self._years.get(year, 0) + change
 
     def _values(self, trait: Trait) -> tuple[object, ...]:
         said = trait.spoken
         speaker = NONE if said.speaker is None else self._named.of(said.speaker)
-        if speaker != NONE:
-            self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
         where = owner, *trait.times, chain, trait.place
@@ -273,18 +256,9 @@ class Traits:
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
-        columns = self._columns
-        self._count_year(int(columns.occurred_us[row]), -1)
-        self._count_year(times.occurred_us, 1)
+        columns, self._years = self._columns, (None, set())
         columns.occurred_us[row], columns.begins_us[row] = times.occurred_us, times.begins_us
         columns.ends_us[row], columns.last_us[row] = times.ends_us, times.last_us
-
-    def drop(self, row: int) -> None:
-        """Count a removed row's speaker and year no more."""
-        self._count_year(int(self._columns.occurred_us[row]), -1)
-        speaker = int(self._columns.speakers[row])
-        if speaker != NONE:
-            self._spoken[speaker] -= 1
 
     def view(self, count: int) -> Columns:
         """Return the traits of the first rows, in their order."""
@@ -297,7 +271,6 @@ class Traits:
         """
         made = Traits(rows)
         made.owners, made._named = self.owners, self._named
-        made._spoken, made._years = self._spoken, self._years
         made._columns = self._columns.at(kept)
         return made
 
@@ -314,13 +287,12 @@ class Traits:
         """Return the number of a session, None if no row was ever in it."""
         return self._named.find(chain)
 
-    def named(self, query: str) -> int | None:
+    def named(self, query: str, speakers: Iterable[int]) -> int | None:
         """Return the number of the one speaker that a query names, or None for none or several."""
         words = _as_words(query.casefold())
-        known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
         found = [
             number
-            for number in known
+            for number in speakers
             if (name := self._named[number]) not in CHAT_ROLES and _as_words(name) in words
         ]
         return found[0] if len(found) == 1 else None
@@ -332,9 +304,17 @@ class Traits:
         numbers = [number for role in roles if (number := self._named.find(role)) is not None]
         return np.isin(speakers, numbers) if numbers else np.zeros(len(speakers), np.bool_)
 
-    def years(self) -> set[int]:
-        """Return the years that passages are of."""
-        return {year for year, count in list(self._years.items()) if count > 0}
+    def years(self, count: int) -> set[int]:
+        """Return the years that the living among the first rows are of."""
+        now, (then, found) = (count, self.rows.living), self._years
+        if now != then:
+            times_us = self._columns.occurred_us[:count][self.rows.alive[:count]]
+            # Beyond what a date can be they are brought to the first year or the last.
+            days = np.clip(times_us // DAY_US, 1 - _EPOCH_DAY, _LAST_DAY - _EPOCH_DAY)
+            years = np.bincount(days.astype("M8[D]").astype("M8[Y]").astype(np.int64) + _EPOCH_YEAR)
+            found = set(np.flatnonzero(years).tolist())
+            self._years = now, found
+        return found
 
 
 def _as_words(text: str) -> str:

@@ -20,7 +20,8 @@ import numpy as np
 
 from eventlog import EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.rows import Row
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.files import of_kind
@@ -103,7 +104,11 @@ class UserIndexes:
         # A sample that changes is another object.
         same = len(samples) == len(sampled) and all(map(is_, samples, sampled))
         if kept is None or not same:
-            kept = centre(background, _merged(samples, len(background)))
+            order = np.concatenate([np.empty(0, np.uint64), *(one.order for one in samples)])
+            empty = np.empty((0, len(background)), np.float32)
+            vectors = np.concatenate([empty, *(one.vectors.decoded() for one in samples)])
+            first = np.argsort(order, kind="stable")[:SAMPLE_MAX]
+            kept = centre(background, vectors[first])
             self._centre = (samples, kept)
         return kept
 
@@ -228,10 +233,3 @@ class UserIndexes:
             find=partial(self._find, kind),
             version=self._version,
         )
-
-
-def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:
-    order = np.concatenate([np.empty(0, np.uint64), *(sample.order for sample in samples)])
-    empty = np.empty((0, dimension), np.float32)
-    vectors = np.concatenate([empty, *(sample.vectors.decoded() for sample in samples)])
-    return vectors[np.argsort(order, kind="stable")[:SAMPLE_MAX]]

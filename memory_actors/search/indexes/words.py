@@ -30,7 +30,7 @@ from typing import Final
 
 from Stemmer import Stemmer
 
-from memory_actors.kinds.phrasing import composed
+from memory_actors.kinds.passages import composed
 from memory_actors.search.patterns import pattern
 
 CHARACTERS_MAX: Final = 32_768

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from memory_actors.kinds.phrasing import composed
+from memory_actors.kinds.passages import composed
 from memory_actors.search.indexes.words import stems
 from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.lexicon import (

@@ -29,7 +29,7 @@ export const moment = formatter(Intl.DateTimeFormat, { dateStyle: "medium", time
 export const day = formatter(Intl.DateTimeFormat, { month: "short", day: "numeric" });
 export const clock = formatter(Intl.DateTimeFormat, { timeStyle: "short" });
 export const seconds = (value) => `${whole(value)} s`;
-export const ms = (value) => `${value < 10 ? tenths(value) : whole(value)} ms`;
+export const ms = (value) => `${value && value < 10 ? tenths(value) : whole(value)} ms`;
 export const bytes = (value) => {
   const units = ["B", "KB", "MB", "GB", "TB"];
   let at = 0;

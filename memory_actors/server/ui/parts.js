@@ -300,8 +300,8 @@ export const MemoryList = ({ count, pages, label, chosen, choose, short }) => ht
   />`}`;
 
 /** The speaker, the session and the time of a memory. */
-export const SaidBy = ({ memory }) => html`<bdi class="who">${memory.role ?? memory.agent_id ?? T.nobody}</bdi>${" "}
-  ${memory.session_id && html`${T.inSession} <bdi class="who">${memory.session_id}</bdi>`} · ${when(memory.occurred_at)}`;
+export const SaidBy = ({ memory }) => html`<bdi class="who">${memory.role ?? memory.agent_id}</bdi>${" "}
+  ${memory.session_id && html`${T.inSession} <bdi class="who">${memory.session_id}</bdi> · `}${when(memory.occurred_at)}`;
 
 /** A memory in a row of a list: two lines. */
 export const MemoryRow = ({ memory }) => html`

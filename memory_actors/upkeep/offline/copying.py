@@ -32,10 +32,10 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.key_files import default_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.compaction import schedule
-from memory_actors.kinds.user_state import FOLD, event_registry, totals
+from memory_actors.kinds.user_state import FOLD, totals
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
-from memory_actors.upkeep.store import has_log, open_log
+from memory_actors.upkeep.store import event_registry, has_log, open_log
 from memory_actors.users import recalls
 
 SETTINGS: Final = {

@@ -56,8 +56,9 @@ from eventlog.keys import keyfile
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import snapshots
-from memory_actors.kinds.kind import Found, Kind, Row
+from memory_actors.kinds.kind import Found, Kind
 from memory_actors.kinds.passages import Passage, version_of
+from memory_actors.kinds.rows import Row
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState, totals
 from memory_actors.search.embedding.rows import Owner, damaged_rows, owner_of
 from memory_actors.search.embedding.vector_table import FILE

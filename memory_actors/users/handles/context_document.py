@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from eventlog.core.records import to_datetime
+from memory_actors.base import validation
 from memory_actors.base.context_documents import (
     DEFAULT_DOCUMENT,
     BlockChange,
@@ -16,16 +17,6 @@ from memory_actors.base.context_documents import (
 )
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Hit, Item, Metadata
-from memory_actors.base.validation import (
-    QUERY_BYTES_MAX,
-    check_name,
-    check_names,
-    check_text,
-    check_top_k,
-    content_bytes,
-    plain,
-    text_bytes,
-)
 from memory_actors.kinds import context
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
@@ -33,7 +24,7 @@ from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import BlockRow, archive, blocks, text, under_sections
 from memory_actors.kinds.kind import Found
-from memory_actors.kinds.phrasing import composed, text_digest
+from memory_actors.kinds.passages import composed, text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
 from memory_actors.search.reading import texts
@@ -83,12 +74,12 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: there is no such entry.
         """
-        content_bytes(text)
-        entry_id = check_name(entry_id, "entry_id")
+        validation.content_bytes(text)
+        entry_id = validation.check_name(entry_id, "entry_id")
         command = commands.EditEntry(
             now_us=self._scope.now_us(),
             memory_id=entry_id,
-            text=plain(text),
+            text=validation.plain(text),
             room=self._room(auto_archive=auto_archive),
         )
         return await self._changed_mine("edit", command, (entry_id,))
@@ -98,7 +89,7 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: there is no such entry.
         """
-        entry_id = check_name(entry_id, "entry_id")
+        entry_id = validation.check_name(entry_id, "entry_id")
         command = commands.DeleteEntry(now_us=self._scope.now_us(), memory_id=entry_id)
         return await self._changed_mine("remove", command, (entry_id,))
 
@@ -107,7 +98,7 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: one of them is not there.
         """
-        ids = check_names(entry_ids, "entry_ids")
+        ids = validation.check_names(entry_ids, "entry_ids")
         command = commands.TouchEntries(now_us=self._scope.now_us(), memory_ids=ids)
         return await self._changed_mine("touch", command, ids)
 
@@ -116,7 +107,7 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: one of them is not there.
         """
-        ids = check_names(entry_ids, "entry_ids")
+        ids = validation.check_names(entry_ids, "entry_ids")
         command = commands.PinEntries(now_us=self._scope.now_us(), memory_ids=ids, pinned=pinned)
         return await self._changed_mine("pin", command, ids)
 
@@ -147,7 +138,7 @@ class ContextDocument(ContextWriting):
 
         :raises QuotaExceededError: it cannot, and has fewer now.
         """
-        text = check_text(text, "text")
+        text = validation.check_text(text, "text")
         state = await self._scope.state()
         limits, capacity = self._scope.limits(state), 2 if auto_archive else 1
         sizes.check_bytes(self.name, len(text.encode()), state.context, limits, capacity)
@@ -175,7 +166,7 @@ class ContextDocument(ContextWriting):
             raise InvalidInputError(f"free must be a number, not {free!r:.40}")
         if not FREE_MIN <= free <= FREE_MAX:
             raise InvalidInputError(f"free must be from {FREE_MIN} to {FREE_MAX}, not {free:g}")
-        ids = None if entry_ids is None else check_names(entry_ids, "entry_ids")
+        ids = None if entry_ids is None else validation.check_names(entry_ids, "entry_ids")
         command = commands.ArchiveEntries(
             now_us=self._scope.now_us(),
             document=self.name,
@@ -194,7 +185,7 @@ class ContextDocument(ContextWriting):
         :raises ContextLimitError: there is no room for all of them.
         :raises NotFoundError: one of them never was.
         """
-        ids = check_names(entry_ids, "entry_ids")
+        ids = validation.check_names(entry_ids, "entry_ids")
         return await self._changed_mine("restore", self._restoring(ids), ids)
 
     async def archived(self) -> list[ContextEntry]:
@@ -207,8 +198,8 @@ class ContextDocument(ContextWriting):
         :raises InvalidInputError: an empty query, a bad number.
         :raises EmbedderError: the query could not be embedded.
         """
-        text_bytes(query, "query", QUERY_BYTES_MAX)
-        check_top_k(top_k)
+        validation.text_bytes(query, "query", validation.QUERY_BYTES_MAX)
+        validation.check_top_k(top_k)
         with self._scope.measured("SearchArchive", context.KIND.NAME):
             async with self._scope.searching() as live:
                 hits = await self._hits(live, query, top_k)
@@ -245,7 +236,7 @@ class ContextDocument(ContextWriting):
 
         :raises NotFoundError: there is no such entry in this document.
         """
-        check_name(entry_id, "entry_id")
+        validation.check_name(entry_id, "entry_id")
         state = await self._scope.state()
         row = context.KIND.find(state.context, entry_id)
         if row is None or row.document != self.name:
@@ -258,9 +249,9 @@ class ContextDocument(ContextWriting):
 
     async def note_read(self, entry_id: str) -> None:
         """Note that an entry was of use; in memory only."""
-        check_name(entry_id, "entry_id")
+        validation.check_name(entry_id, "entry_id")
         async with self._scope.live() as live:
-            if entry_id in live.state.context.held.rows:
+            if entry_id in live.state.context.rows:
                 live.note_read(entry_id, self._scope.now_us())
 
     async def blocks(self) -> list[DocumentBlock]:
@@ -288,7 +279,7 @@ class ContextDocument(ContextWriting):
         self, operation: str, command: Command, entry_ids: Sequence[str]
     ) -> ContextReceipt:
         """Carry out a command about entries of this document."""
-        rows = (await self._scope.state()).context.held.rows
+        rows = (await self._scope.state()).context.rows
         for row in filter(None, map(rows.get, entry_ids)):
             if row.document != self.name:
                 raise NotFoundError(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from memory_actors.actors.asking import Reply
+from memory_actors.base import validation
 from memory_actors.base.context_documents import (
     DEFAULT_DOCUMENT,
     BlockChange,
@@ -19,48 +20,26 @@ from memory_actors.base.context_documents import (
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item, Receipt
 from memory_actors.base.tokens import TokenBudget, disagreement
-from memory_actors.base.validation import (
-    check_name,
-    check_optional_name,
-    check_time_us,
-    content_bytes,
-    json_copy,
-    own_metadata,
-    plain,
-    time_us,
-)
 from memory_actors.kinds import context
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import (
     ArchivedEntry,
+    BlockData,
     BlockImported,
     BlockInserted,
     EntriesArchived,
-    Section,
 )
 from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.handle import Adding, Handle, taken
 from memory_actors.users.handles.redacting import OF_HANDLES
 from memory_actors.users.handles.writing import After
 from memory_actors.users.live_user import LiveUser
-
-
-class BlockData(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `Memory.data` of a block."""
-
-    document: str
-    raw: str
-    rank: str
-    heading: str | None = None
-    touched_at_us: int | None = None
-    archived: bool = False
-    section: Section | None = None
 
 
 class ContextWriting(Handle):
@@ -102,23 +81,23 @@ class ContextWriting(Handle):
         """Put a block as an export of another store has it in `Memory.data`."""
         if not isinstance(item, Item):
             raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
-        memory_id, block = check_name(memory_id, "memory_id"), _checked_block(data)
+        memory_id, block = validation.check_name(memory_id, "memory_id"), _checked_block(data)
         raw, now_us = _checked_raw(block.raw), self._scope.now_us()
         if block.touched_at_us is not None:
-            check_time_us(block.touched_at_us, "touched_at_us")
+            validation.check_time_us(block.touched_at_us, "touched_at_us")
         check_one(raw, block.heading)
-        occurred_at_us = time_us(item.occurred_at, "timestamp")
+        occurred_at_us = validation.time_us(item.occurred_at, "timestamp")
         archived = ArchivedEntry(
             memory_id=memory_id, digest=text_digest(entry_text(raw)), section=block.section
         )
         imported = BlockImported(
             memory_id=memory_id,
-            document=check_name(block.document, "document"),
+            document=validation.check_name(block.document, "document"),
             raw=raw,
             rank=_checked_rank(block.rank),
             heading=block.heading,
             pinned=item.pinned,
-            metadata=own_metadata(item.metadata, shown=True),
+            metadata=validation.own_metadata(item.metadata, shown=True),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
             archived=archived if block.archived and block.heading is None else None,
@@ -143,8 +122,8 @@ class ContextWriting(Handle):
     ) -> commands.AddEntry:
         """Return the command that adds an entry; `key` names the section if `section` does not."""
         now_us = self._scope.now_us()
-        own_id = check_optional_name(item.memory_id, "memory_id")
-        content_bytes(item.content)
+        own_id = validation.check_optional_name(item.memory_id, "memory_id")
+        validation.content_bytes(item.content)
         if not isinstance(item.pinned, bool):
             raise InvalidInputError(f"pinned must be True or False, not {item.pinned!r:.40}")
         return commands.AddEntry(
@@ -153,16 +132,16 @@ class ContextWriting(Handle):
             own_ids=() if own_id is None else (own_id,),
             document=document,
             section=checked_section(section or item.key or ""),
-            text=plain(item.content),
+            text=validation.plain(item.content),
             heading_id=self._scope.new_id(now_us),
             pinned=item.pinned,
-            metadata=own_metadata(item.metadata),
-            occurred_at_us=time_us(item.occurred_at, "occurred_at"),
+            metadata=validation.own_metadata(item.metadata),
+            occurred_at_us=validation.time_us(item.occurred_at, "occurred_at"),
             room=self._room(auto_archive=auto_archive),
         )
 
     def _restoring(self, memory_ids: Sequence[str]) -> RestoreEntries:
-        ids = tuple(check_name(one, "entry_id") for one in memory_ids)
+        ids = tuple(validation.check_name(one, "entry_id") for one in memory_ids)
         return RestoreEntries(now_us=self._scope.now_us(), memory_ids=ids, budget=self._budget)
 
     async def _change(
@@ -257,7 +236,7 @@ def checked_section(title: str) -> str:
         raise InvalidInputError(f"section must be a string, not {type(title).__name__}")
     if not title.strip():
         return ""
-    check_name(title, "section")
+    validation.check_name(title, "section")
     read = title_of(f"## {title.strip()}") if len(title.splitlines()) == 1 else None
     if read is None:
         raise InvalidInputError(f"section {title!r:.80} is no title: give it one line of text")
@@ -272,7 +251,7 @@ def _check_changes(changes: object) -> None:
             raise InvalidInputError(
                 f"a change is an InsertBlock, EditBlock or RemoveBlock, not {one!r:.80}"
             )
-        check_name(one.block_id, "block_id")
+        validation.check_name(one.block_id, "block_id")
         if not isinstance(one, RemoveBlock):
             _checked_raw(one.raw)
 
@@ -281,20 +260,20 @@ def _checked_raw(raw: object) -> str:
     if not isinstance(raw, str) or not raw:
         raise InvalidInputError(f"the text of a block must be a string, not {raw!r:.40}")
     if raw.strip():
-        content_bytes(raw)
-    return plain(raw)
+        validation.content_bytes(raw)
+    return validation.plain(raw)
 
 
 def _checked_block(data: object) -> BlockData:
     """Return the validated data of an exported block."""
     try:
-        block = msgspec.convert(json_copy(data, "data"), BlockData)
+        block = msgspec.convert(validation.json_copy(data, "data"), BlockData)
     except msgspec.ValidationError as error:
         raise InvalidInputError(
             f"a block is what an export has in `Memory.data`, and this is not: {error}"
         ) from error
     if (section := block.section) is not None:
-        check_name(section.heading_id, "heading_id")
+        validation.check_name(section.heading_id, "heading_id")
         check_one(_checked_raw(section.raw), section.title)
         _checked_rank(section.rank)
     return block

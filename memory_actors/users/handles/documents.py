@@ -8,30 +8,21 @@ from typing import Any, ClassVar
 import anyio.to_thread
 import msgspec
 
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.paths import SortKey, ordering
 from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
-from memory_actors.base.validation import (
-    LONG_BYTES_MAX,
-    check_count,
-    check_name,
-    content_bytes,
-    json_copy,
-    own_metadata,
-    plain,
-)
 from memory_actors.kinds import structured
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import (
     DocumentPut,
     DocumentRow,
-    DocumentUpdated,
     Structured,
     document_text,
+    value_fields,
     value_json,
 )
 from memory_actors.kinds.user_state import UserState
@@ -48,7 +39,7 @@ class Documents(Handle):
 
     kind: ClassVar[Kind] = structured.KIND
     takes = taken(DocumentPut)
-    _content_bytes_max = LONG_BYTES_MAX
+    _content_bytes_max = validation.LONG_BYTES_MAX
 
     async def put(
         self,
@@ -74,10 +65,9 @@ class Documents(Handle):
         :raises InvalidInputError: it is not a JSON object, or over 15 MiB.
         """
         new = self._new(memory_id, occurred_at)
-        collection = check_name(collection, "collection")
-        key = new.memory_id if key is None else check_name(key, "key")
-        copy, said = checked_document(document)
-        text = document_text(collection, key, copy)
+        collection = validation.check_name(collection, "collection")
+        key = new.memory_id if key is None else validation.check_name(key, "key")
+        copy, _ = checked_document(document)
         optional = {"metadata": metadata, "pinned": pinned}
         command = structured.PutDocument(
             now_us=new.now_us,
@@ -86,20 +76,17 @@ class Documents(Handle):
                 memory_id=new.memory_id,
                 collection=collection,
                 key=key,
-                value=copy,
-                size_bytes=len(said.encode()),
-                digest=text_digest(text),
-                value_digest=text_digest(said),
                 occurred_at_us=new.occurred_at_us,
-                metadata=own_metadata(metadata),
+                metadata=validation.own_metadata(metadata),
                 pinned=bool(pinned),
+                **value_fields(collection, key, copy),
             ),
             keeps=tuple(name for name, given in optional.items() if given is None),
             auto_prune=self._scope.prunes(auto_prune),
         )
-        written = await self.lasting(ttl_s)._write(command, [text])  # noqa: SLF001 - this handle
-        known = written.reply.before.structured.held.named(collection, key)
-        row = written.reply.state.structured.held.named(collection, key)
+        written = await self.lasting(ttl_s)._write(command, [document_text(collection, key, copy)])  # noqa: SLF001 - this handle
+        known = written.reply.before.structured.named(collection, key)
+        row = written.reply.state.structured.named(collection, key)
         return self._receipt_of_put(new.memory_id, known, row, written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
@@ -130,8 +117,8 @@ class Documents(Handle):
         :raises InvalidInputError: a bad filter, field or page.
         """
         matches, by = predicate(filters), None if order_by is None else ordering(order_by)
-        first = check_count(offset, "offset")
-        until = first + check_count(limit, "limit")
+        first = validation.check_count(offset, "offset")
+        until = first + validation.check_count(limit, "limit")
         found, state = await self._found(collection, matches, by)
         documents: list[Document] = []
         for start in range(first, min(until, len(found)), READ_AT_ONCE):
@@ -170,7 +157,7 @@ class Documents(Handle):
     async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
         self._check_item(item, adding)
-        content_bytes(item.content, LONG_BYTES_MAX)
+        validation.content_bytes(item.content, validation.LONG_BYTES_MAX)
         given = self._taken(item) | {"pinned": item.pinned or None}
         document = _as_document(item.content)
         return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=adding.auto_prune)
@@ -182,20 +169,13 @@ class Documents(Handle):
         metadata: dict[str, object] | None,
         pinned: bool | None,
     ) -> tuple[Command, list[str]]:
-        value, said, texts = None, "", []
-        if content is not None:
-            value, said = checked_document(_as_document(content))
-            texts = [document_text(row.collection, row.key, value)]
-        change = DocumentUpdated(
-            memory_id=row.memory_id,
-            value=value,
-            size_bytes=len(said.encode()),
-            digest=text_digest(texts[0]) if texts else b"",
-            value_digest=text_digest(said) if texts else b"",
-            metadata=metadata,
-            pinned=pinned,
-        )
-        return structured.UpdateDocument(now_us=self._scope.now_us(), change=change), texts
+        command, _ = super()._updating(row, None, metadata, pinned)
+        if content is None:
+            return command, []
+        value, said = checked_document(_as_document(content))
+        fields = value_fields(row.collection, row.key, value)
+        command = msgspec.structs.replace(command, content=said, **fields)
+        return command, [document_text(row.collection, row.key, value)]
 
     # --- how
 
@@ -204,14 +184,16 @@ class Documents(Handle):
     ) -> tuple[list[Valued], UserState]:
         async with self._scope.live() as live:
             state = live.state
-            rows = list(state.structured.held.of_group(check_name(collection, "collection")))
+            rows = list(state.structured.of_group(validation.check_name(collection, "collection")))
             values = await live.values.of(rows)
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
 
 def _row(state: Structured, collection: str, key: str) -> DocumentRow:
-    row = state.held.named(check_name(collection, "collection"), check_name(key, "key"))
+    row = state.named(
+        validation.check_name(collection, "collection"), validation.check_name(key, "key")
+    )
     row = row or structured.KIND.find(state, key)
     if row is None:
         raise NotFoundError(f"no document {key!r} in collection {collection!r}")
@@ -236,8 +218,8 @@ def _chosen(
 
 def _document(row: DocumentRow, value: object, provenance: Provenance) -> Document:
     own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
-    said = json_copy(msgspec.to_builtins(value), "value")
-    metadata = json_copy(row.metadata, "metadata")
+    said = validation.json_copy(msgspec.to_builtins(value), "value")
+    metadata = validation.json_copy(row.metadata, "metadata")
     return Document(
         **{**own, **common_fields(row, provenance), "value": said, "metadata": metadata}
     )
@@ -250,20 +232,21 @@ def checked_document(value: object) -> tuple[dict[str, object], str]:
     """
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"a document must be a dict, not {type(value).__name__}")
-    copy: dict[str, object] = json_copy(value, "document")
+    copy: dict[str, object] = validation.json_copy(value, "document")
     said = value_json(copy)
     # The log has it as MessagePack, which takes more than JSON for numbers.
     size_bytes = max(len(said.encode()), len(msgspec.msgpack.encode(copy)))
-    if size_bytes > LONG_BYTES_MAX:
+    if size_bytes > validation.LONG_BYTES_MAX:
         raise InvalidInputError(
-            f"document takes {size_bytes:,} bytes (max: {LONG_BYTES_MAX:,}): put it as several"
+            f"document takes {size_bytes:,} bytes (max: {validation.LONG_BYTES_MAX:,}): put it as "
+            "several"
         )
     return copy, said
 
 
 def _as_document(content: str) -> dict[str, object]:
     try:
-        value = msgspec.json.decode(plain(content))
+        value = msgspec.json.decode(validation.plain(content))
     except (msgspec.DecodeError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"text": content}

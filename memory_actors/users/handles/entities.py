@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import anyio.to_thread
 
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import (
     Direction,
@@ -19,23 +20,13 @@ from memory_actors.base.records import (
     Time,
     as_record,
 )
-from memory_actors.base.validation import (
-    check_choice,
-    check_count,
-    check_name,
-    check_optional_name,
-    content_bytes,
-    own_metadata,
-    plain,
-    time_us,
-)
 from memory_actors.kinds import entity
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
 from memory_actors.users.handles.handle import Adding, Handle, New, taken
 
@@ -102,11 +93,11 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         row = await self._entity(entity_ref)
-        content_bytes(observation)
+        validation.content_bytes(observation)
         command = entity.RemoveObservation(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
-            digest=text_digest(observation_text(row.name, plain(observation))),
+            digest=text_digest(observation_text(row.name, validation.plain(observation))),
         )
         return self._receipt(row.memory_id, "update", await self._write(command))
 
@@ -136,13 +127,13 @@ class EntityGraph(Handle):
         :raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go).
         """
         self._scope.check_writable()
-        new, from_us = self._new(memory_id), time_us(valid_from, "valid_from")
+        new, from_us = self._new(memory_id), validation.time_us(valid_from, "valid_from")
         state = (await self._scope.state()).entity
         ends = _resolve(state, source), _resolve(state, target)
-        relation = check_name(relation, "relation")
+        relation = validation.check_name(relation, "relation")
         if fact is not None:
-            content_bytes(fact)
-            fact = plain(fact)
+            validation.content_bytes(fact)
+            fact = validation.plain(fact)
         if exclusive is None:
             known = map(relation_key, self._scope.services.settings.exclusive_relations)
             exclusive = relation_key(relation) in known
@@ -158,9 +149,9 @@ class EntityGraph(Handle):
             digest=text_digest(text),
             size_bytes=len(text.encode()),
             valid_from_us=new.now_us if from_us is None else from_us,
-            valid_to_us=time_us(valid_to, "valid_to"),
+            valid_to_us=validation.time_us(valid_to, "valid_to"),
             exclusive=exclusive,
-            metadata=own_metadata(metadata),
+            metadata=validation.own_metadata(metadata),
             pinned=pinned,
         )
         command = entity.Relate(
@@ -181,10 +172,12 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = entity.KIND.find(state.entity, check_name(relationship_id, "relationship_id"))
+        row = entity.KIND.find(
+            state.entity, validation.check_name(relationship_id, "relationship_id")
+        )
         if not isinstance(row, graph.RelationshipRow):
             raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
-        now_us, at_us = self._scope.now_us(), time_us(at, "at")
+        now_us, at_us = self._scope.now_us(), validation.time_us(at, "at")
         command = entity.EndRelationship(
             now_us=now_us,
             memory_id=row.memory_id,
@@ -200,7 +193,7 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = entity.KIND.find(state.entity, check_name(entity_ref, "entity"))
+        row = entity.KIND.find(state.entity, validation.check_name(entity_ref, "entity"))
         return await self._delete(row or await self._entity(entity_ref))
 
     # --- read
@@ -211,7 +204,7 @@ class EntityGraph(Handle):
         :raises NotFoundError: there is no such entity.
         :raises InvalidInputError: several have this name, and no type is given.
         """
-        check_optional_name(type, "type")
+        validation.check_optional_name(type, "type")
         state = await self._scope.state()
         row = _resolve(state.entity, entity_ref, type)
         (found,) = await self._read_as(Entity, [row], state.provenance)
@@ -253,8 +246,8 @@ class EntityGraph(Handle):
         It follows relationships that are true at `as_of` (None: now), with `ended` all.
         """
         how = self._walk(relation, direction, as_of, ended=ended)
-        count = check_count(limit, "limit")
-        check_count(depth, "depth")
+        count = validation.check_count(limit, "limit")
+        validation.check_count(depth, "depth")
         state = await self._scope.state()
         start = _resolve(state.entity, entity_ref).memory_id
         walk = partial(graph.neighbours, state.entity.graph, start, depth, limit=count, **how)
@@ -277,7 +270,7 @@ class EntityGraph(Handle):
     async def _add(self, item: Item, adding: Adding) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
         self._check_item(item, adding)
-        content_bytes(item.content)
+        validation.content_bytes(item.content)
         given = self._taken(item)
         key = given.pop("key")
         name, observations = (item.content, []) if key is None else (key, [item.content])
@@ -306,11 +299,11 @@ class EntityGraph(Handle):
     def _walk(
         self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
     ) -> JsonObject:
-        at_us = time_us(as_of, "as_of")
+        at_us = validation.time_us(as_of, "as_of")
         now_us = self._scope.now_us() if at_us is None else at_us
         return {
-            "relation": check_optional_name(relation, "relation"),
-            "direction": check_choice(direction, DIRECTIONS, "direction"),
+            "relation": validation.check_optional_name(relation, "relation"),
+            "direction": validation.check_choice(direction, DIRECTIONS, "direction"),
             "as_of_us": None if ended else now_us,
         }
 
@@ -329,7 +322,7 @@ class EntityGraph(Handle):
         """Add an entity, or what is new of it to the one that has its name and type."""
         if isinstance(observations, str) or not isinstance(observations, Sequence):
             raise InvalidInputError("observations must be a list of texts")
-        name, type = check_name(name, "name"), check_name(type, "type")  # noqa: A001 - the field's own word
+        name, type = validation.check_name(name, "name"), validation.check_name(type, "type")  # noqa: A001 - the field's own word
         state = await self._scope.state()
         known = entity.named(state.entity, name, type)
         if known is not None:  # it is found by the spelling that it was given first
@@ -346,7 +339,7 @@ class EntityGraph(Handle):
                 size_bytes=0,
                 observations=checked,
                 occurred_at_us=new.occurred_at_us,
-                metadata=own_metadata(metadata),
+                metadata=validation.own_metadata(metadata),
                 pinned=pinned,
             ),
             auto_prune=auto_prune,
@@ -360,7 +353,7 @@ class EntityGraph(Handle):
 
 
 def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002
-    row = entity.KIND.find(state, check_name(entity_ref, "entity"))
+    row = entity.KIND.find(state, validation.check_name(entity_ref, "entity"))
     if isinstance(row, entity.EntityRow):
         return row
     found = entity.find_named(state, entity_ref, type)
@@ -375,8 +368,8 @@ def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -
 
 
 def _observation_of(name: str, text: str) -> entity.Observation:
-    size_bytes = content_bytes(text)
-    text = plain(text)
+    size_bytes = validation.content_bytes(text)
+    text = validation.plain(text)
     return entity.Observation(
         text=text, size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
     )

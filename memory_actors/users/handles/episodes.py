@@ -19,7 +19,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind, SummaryData
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
@@ -29,9 +29,9 @@ from memory_actors.kinds.episodic.events import (
     StepTexts,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.users.handles.handle import Adding, taken
-from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.summaries import Summarized, checked_summary
 from memory_actors.users.handles.writing import Written
 
 DEFAULT_AGENT = "default"
@@ -173,7 +173,7 @@ class Episodes(Summarized):
         """Return an agent's episodes, newest first."""
         count = check_count(limit, "limit")
         state = await self._scope.state()
-        rows = state.episodic.held.of_group(self._agent(agent_id))
+        rows = state.episodic.of_group(self._agent(agent_id))
         newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
         return await self._read_as(Episode, newest[:count], state.provenance)
 

@@ -8,24 +8,17 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import msgspec
 
 from eventlog import Recorded
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Item, Memory, Metadata, OnDuplicate, Receipt, Time, as_record
-from memory_actors.base.validation import (
-    CONTENT_BYTES_MAX,
-    check_flag,
-    check_optional_name,
-    content_bytes,
-    own_metadata,
-    plain,
-    time_us,
-)
 from memory_actors.kinds.commands import Command, Condition, Restore
 from memory_actors.kinds.context.commands import DocumentRoom
-from memory_actors.kinds.kind import Found, Row
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.kind import Found
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.review import MemoryHeld, approving, pending_row
+from memory_actors.kinds.rows import Row
 from memory_actors.search.reading import memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.writing import C, Writing, Written
@@ -76,7 +69,7 @@ class Handle(Writing, metaclass=ABCMeta):
 
     takes: ClassVar[frozenset[str]]
     """The optional fields of an `Item` that mean something for this kind."""
-    _content_bytes_max: ClassVar[int] = CONTENT_BYTES_MAX
+    _content_bytes_max: ClassVar[int] = validation.CONTENT_BYTES_MAX
 
     def __init__(self, scope: Scope):
         self._scope = scope
@@ -116,12 +109,12 @@ class Handle(Writing, metaclass=ABCMeta):
         """Replace what a memory says or its metadata, or pin it, if it `matches` when decided."""
         if pinned is not None:
             self._check_pinnable(row)
-            check_flag(pinned, "pinned")
+            validation.check_flag(pinned, "pinned")
         if content is not None:
-            content_bytes(content, self._content_bytes_max)
-            content = plain(content)
+            validation.content_bytes(content, self._content_bytes_max)
+            content = validation.plain(content)
         if metadata is not None:
-            metadata = own_metadata(metadata, shown=row.compressed)
+            metadata = validation.own_metadata(metadata, shown=row.compressed)
         command, texts = self._updating(row, content, metadata, pinned)
         command = _on_condition(command, row, matches)
         return self._updated(row, await self._write(command, texts))
@@ -136,8 +129,8 @@ class Handle(Writing, metaclass=ABCMeta):
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
         """Return the identity of a new memory: its id, the caller's own or a new one."""
-        now_us, at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
-        own_id = check_optional_name(memory_id, "memory_id")
+        now_us, at_us = self._scope.now_us(), validation.time_us(occurred_at, "occurred_at")
+        own_id = validation.check_optional_name(memory_id, "memory_id")
         return New(
             now_us=now_us,
             memory_id=own_id or self._scope.new_id(now_us),

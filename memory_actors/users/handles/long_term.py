@@ -11,23 +11,12 @@ import msgspec
 from eventlog import Dropped, Recorded
 from eventlog.core.records import AnyRecorded
 from memory_actors.actors.asking import Reply
+from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
-from memory_actors.base.validation import (
-    CONTENT_BYTES_MAX,
-    LONG_BYTES_MAX,
-    check_choice,
-    check_count,
-    check_flag,
-    check_optional_name,
-    content_bytes,
-    own_metadata,
-    plain,
-    time_us,
-)
 from memory_actors.kinds import long_term
 from memory_actors.kinds.commands import Command
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind, SummaryData
 from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.long_term import (
     AddMemories,
@@ -40,8 +29,7 @@ from memory_actors.kinds.long_term import (
     UpdateMemory,
 )
 from memory_actors.kinds.long_term.state import Identity, identity
-from memory_actors.kinds.passages import passages
-from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.kinds.passages import normalised, passages, spoken, text_digest
 from memory_actors.kinds.review import MemoryHeld
 from memory_actors.kinds.short_term import AddMessage
 from memory_actors.kinds.tombstones import refusing
@@ -49,7 +37,7 @@ from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import OPTIONAL, Adding, taken
-from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
+from memory_actors.users.handles.summaries import Summarized, checked_summary
 from memory_actors.users.handles.writing import Written
 from memory_actors.users.live_user import LiveUser
 
@@ -63,7 +51,7 @@ class LongTermMemory(Summarized):
 
     kind: ClassVar[CompactedKind] = long_term.KIND
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
-    _content_bytes_max = LONG_BYTES_MAX
+    _content_bytes_max = validation.LONG_BYTES_MAX
 
     async def _add_many(
         self, items: Sequence[Item], adding: Adding, *, skip_forgotten: bool = True
@@ -175,10 +163,10 @@ class LongTermMemory(Summarized):
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
         self._check_item(item)
-        size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
-        occurred_at_us = time_us(item.occurred_at, "occurred_at")
-        memory_id = check_optional_name(item.memory_id, "memory_id")
-        content = plain(item.content)
+        size_bytes = validation.content_bytes(item.content, validation.LONG_BYTES_MAX)
+        occurred_at_us = validation.time_us(item.occurred_at, "occurred_at")
+        memory_id = validation.check_optional_name(item.memory_id, "memory_id")
+        content = validation.plain(item.content)
         fields = {
             name: _CHECKS[field.type](getattr(item, name), name)
             for name, field in OPTIONAL.items()
@@ -192,16 +180,19 @@ class LongTermMemory(Summarized):
             size_bytes=size_bytes,
             digest=text_digest(spoken(content, fields["role"])),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=own_metadata(item.metadata),
+            metadata=validation.own_metadata(item.metadata),
             same=_normalised_digest(content, fields["role"]),
-            last_seen_us=time_us(item.last_seen_at, "last_seen_at") or 0,
+            last_seen_us=validation.time_us(item.last_seen_at, "last_seen_at") or 0,
         )
 
     def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
         """Return how to handle duplicates: as asked for, else as the settings say."""
         if asked is None:
             return self._scope.services.settings.on_duplicate
-        if check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count" and own_ids:
+        if (
+            validation.check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count"
+            and own_ids
+        ):
             raise InvalidInputError(
                 f'{own_ids[0]!r:.80} is an id of your own, and on_duplicate="count" would drop it: '
                 'leave the id out, or say "keep" or "skip"'
@@ -279,7 +270,9 @@ def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories
 
 def _normalised_digest(content: str, role: str | None) -> bytes:
     """Return the digest of a text normalised; b"" if it is so already."""
-    if len(content) > CONTENT_BYTES_MAX:  # no words of a user: normalising it takes too long
+    if (
+        len(content) > validation.CONTENT_BYTES_MAX
+    ):  # no words of a user: normalising it takes too long
         return b""
     common = normalised(content)
     return b"" if common == content else text_digest(spoken(common, role))
@@ -299,8 +292,8 @@ def _request(command: AddMemories) -> bytes:
 
 
 _CHECKS: Mapping[object, Callable[[object, str], Any]] = {
-    str | None: check_optional_name,
-    bool: check_flag,
-    int: partial(check_count, least=1),
+    str | None: validation.check_optional_name,
+    bool: validation.check_flag,
+    int: partial(validation.check_count, least=1),
 }
 """By the types that fields of an item have."""

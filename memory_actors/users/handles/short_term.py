@@ -4,15 +4,8 @@ from typing import ClassVar
 
 import msgspec
 
+from memory_actors.base import validation
 from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
-from memory_actors.base.validation import (
-    check_count,
-    check_name,
-    check_optional_name,
-    content_bytes,
-    own_metadata,
-    plain,
-)
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
 from memory_actors.users.handles.handle import Adding, Handle, taken
@@ -77,7 +70,7 @@ class ShortTermMemory(Handle):
             origins = confirmed.provenance
             name = self._session(session_id)
             rows, session = state.session(name), state.sessions.get(name, short_term.Session())
-            first = 0 if last is None else max(0, len(rows) - check_count(last, "last"))
+            first = 0 if last is None else max(0, len(rows) - validation.check_count(last, "last"))
             read = await self._read_rows(rows[first:], origins)
             left_s = (session.expires_at_us - now_us) / 1e6
             return [msgspec.structs.replace(message, ttl_s=left_s) for message in read]
@@ -99,17 +92,17 @@ class ShortTermMemory(Handle):
             message=short_term.MessageAdded(
                 memory_id=new.memory_id,
                 session_id=self._session(item.session_id),
-                size_bytes=content_bytes(item.content),
-                content=plain(item.content),
+                size_bytes=validation.content_bytes(item.content),
+                content=validation.plain(item.content),
                 occurred_at_us=new.occurred_at_us,
-                metadata=own_metadata(item.metadata),
-                role=check_optional_name(item.role, "role"),
+                metadata=validation.own_metadata(item.metadata),
+                role=validation.check_optional_name(item.role, "role"),
             ),
         )
 
     def _session(self, session_id: str | None) -> str:
         if session_id is not None:
-            return check_name(session_id, "session_id")
+            return validation.check_name(session_id, "session_id")
         return self._scope.on.session_id or DEFAULT_SESSION
 
     def _whose(self, row: short_term.MessageRow) -> str | None:

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from datetime import datetime
 from typing import ClassVar, TypeVar
 
 import msgspec
@@ -15,27 +14,14 @@ from memory_actors.kinds.compacting import (
     CompactedKind,
     Compressed,
     Summary,
+    SummaryData,
     SummaryPut,
     passages_of,
 )
-from memory_actors.kinds.kind import Row
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
+from memory_actors.kinds.rows import Row
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.writing import Written
-
-
-class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `Memory.data` of a summary."""
-
-    original_count: int
-    compressed_from_ids: tuple[str, ...]
-    time_range_start: datetime
-    time_range_end: datetime
-    compression_method: str
-    session_ids: tuple[str, ...] = ()
-    bytes_before: int
-    bytes_after: int
-
 
 D = TypeVar("D", bound=SummaryData)
 

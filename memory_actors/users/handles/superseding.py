@@ -23,7 +23,7 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Found, is_summary
+from memory_actors.kinds.kind import Found
 from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemoryRow,
@@ -31,9 +31,9 @@ from memory_actors.kinds.long_term import (
     Pair,
     SupersedeMemories,
 )
-from memory_actors.kinds.passages import label
-from memory_actors.kinds.phrasing import USER
+from memory_actors.kinds.passages import USER, label
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.rows import is_summary
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.reading import texts
 from memory_actors.search.superseding import NEAR_MAX, Reach, Statement, Superseding

@@ -30,9 +30,10 @@ from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Trust, least
 from memory_actors.base.validation import check_ttl
 from memory_actors.kinds.commands import Add, Command, Restore
-from memory_actors.kinds.kind import Kind, Pruned
+from memory_actors.kinds.effects import Pruned
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.long_term import MemorySuperseded
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.review import MemoryHeld
 from memory_actors.search.embedding.embeddings import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText

@@ -200,10 +200,9 @@ copy_log(Path(sys.argv[1]), Path(sys.argv[2]), registry)
 """
 
 
-async def test_opening_finishes_a_restore_that_died(
-    tmp_path: Path,
-):
-    """A restore that died with the old log aside is finished by the next opening."""
+@pytest.mark.parametrize("empty", [False, True])
+async def test_opening_finishes_a_restore_that_died(tmp_path: Path, empty: bool):
+    """Also where a directory was made for the log since then, and nothing put into it."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         before = await everything(log)
@@ -214,6 +213,8 @@ async def test_opening_finishes_a_restore_that_died(
     command = [sys.executable, "-c", DIES_RESTORING, tmp_path / "backup", tmp_path / "log"]
     assert subprocess.run(command, check=False, timeout=60).returncode == 9
     assert not (tmp_path / "log").exists()
+    if empty:
+        (tmp_path / "log").mkdir()
 
     async with opened(tmp_path / "log") as log:
         assert await everything(log) == before

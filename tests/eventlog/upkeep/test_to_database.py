@@ -285,8 +285,8 @@ def killed(directory: Path, url: str, after_s: float) -> bool:
         assert process.stdout is not None
         assert process.stdout.readline() == b"go\n"
         has_ended, _, _ = select.select([process.stdout], [], [], after_s)
-        if has_ended:
-            assert process.wait(30) == 0
+        if has_ended:  # or been refused, if the last one was killed when it was whole
+            process.wait(30)
         process.kill()
         return not has_ended
 

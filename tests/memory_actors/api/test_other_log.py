@@ -14,7 +14,7 @@ from memory_actors import Settings
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.wiring import wired
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from bench.faults.commands import COMMANDS
 from eventlog import ANY_VERSION, EventLog, WrongLoop
 from memory_actors import MemorySystem, WrongLoopError
 from memory_actors.kinds.account import TierSet
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 from tests.memory_actors.api.test_closed import CALLS_OF_SYSTEM, called
 
 REFUSED_S_MAX = 2.0  # at once, on a busy machine

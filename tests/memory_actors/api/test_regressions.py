@@ -17,6 +17,7 @@ from memory_actors import (
     SystemClosedError,
 )
 from memory_actors.search.indexes import pending as wanting
+from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
 
@@ -228,10 +229,9 @@ async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) ->
 @pytest.mark.no_http
 async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, tmp_path) -> None:
     from memory_actors import QuarantinedError
-    from memory_actors.kinds import user_state
     from memory_actors.kinds.entity.events import EntityUpdated
 
-    async with EventLog.open(tmp_path / "memory", user_state.event_registry()) as log:
+    async with EventLog.open(tmp_path / "memory", event_registry()) as log:
         await log.append("user:ada", [EntityUpdated(memory_id="never was", content="x")], 0)
     async with open_memory(live_bytes_max=0, idle_s=0.01) as memory:
         for _ in range(3):

@@ -109,7 +109,7 @@ async def test_what_calls_return_is_told_as_json_has_it(
         check(one)
     assert len({type(one) for one in told}) >= 30
     backup = told[-2].to_dict()
-    assert backup["directory"] == str(tmp_path / "copy")
+    assert backup["target"] == str(tmp_path / "copy")
 
 
 async def _one(_cluster: Any) -> str:

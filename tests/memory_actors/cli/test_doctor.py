@@ -36,11 +36,11 @@ def test_a_healthy_machine_passes_every_check(program) -> None:
     """A healthy machine passes every check, and is left as it was."""
     code, made = examine(program)
     assert list(made) == [
-        "python", "packages", "model", "embedding", "comparing", "vectors", "data directory",
+        "model", "embedding", "comparing", "vectors", "data directory",
         "free disk", "file system", "log lock", "log file", "fsync",
     ]  # fmt: skip
     assert code == 0, made
-    assert {made[name]["status"] for name in ("python", "packages", "model", "embedding")} == {"ok"}
+    assert {made[name]["status"] for name in ("model", "embedding")} == {"ok"}
     assert not program.data.exists()
     assert "in order" in program.ok("doctor")
 
@@ -87,11 +87,11 @@ def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
     def crash() -> None:
         raise RuntimeError("kaboom")
 
-    monkeypatch.setattr(checks, "_packages", crash)
+    monkeypatch.setattr(checks, "_comparing", crash)
     code, made = examine(program)
     assert code == 1
-    assert (made["packages"]["status"], "kaboom" in made["packages"]["found"]) == ("failed", True)
-    assert len(made) == 12
+    assert (made["comparing"]["status"], "kaboom" in made["comparing"]["found"]) == ("failed", True)
+    assert len(made) == 10
 
 
 # --- model

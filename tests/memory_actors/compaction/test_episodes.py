@@ -139,7 +139,7 @@ async def test_what_is_derived_of_originals_goes(open_memory: Any) -> None:
         user = memory.user("ada")
         await lived(user, FLIGHT, 2, since=LONG_AGO - timedelta(days=9))
         await lived(user, DEPLOY, 7)
-        held = (await _state(memory)).episodic.held.rows.values()
+        held = (await _state(memory)).episodic.rows.values()
         digests = {text.digest for row in held for text in (row.goal, *row.steps, row.result)}
         assert len(digests) == 7 + 2 + 7
         assert len(on_disk(memory._services.embeddings, list(digests))) == len(digests)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.locomo_file import read_locomo
+from bench.recall_sets import read_locomo
 from memory_actors.base.errors import InvalidInputError, SummarizerError
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
 from memory_actors.compaction.summarizers.sentences import MARKER, sentences
@@ -277,16 +277,16 @@ def test_conversations_shrink_to_a_fifth_and_keep_their_facts() -> None:
     """Conversations shrink to a fifth, and keep the facts that are said in them."""
     shares = []
     for conversation in read_locomo(LOCOMO)[:2]:
-        dated = [turn for turn in conversation.turns if turn.occurred_at is not None]
-        turns = sorted(dated, key=lambda turn: turn.occurred_at or START)[:100]
+        dated = [turn for turn in conversation.memories if turn.time is not None]
+        turns = sorted(dated, key=lambda turn: turn.time or "")[:100]
         made = Cluster(
-            texts=tuple(turn.content for turn in turns),
-            times=tuple(turn.occurred_at or START for turn in turns),
+            texts=tuple(turn.text for turn in turns),
+            times=tuple(datetime.fromisoformat(turn.time or "") for turn in turns),
         )
         body = check(made)
         whole = made.heading + body
         assert count_words(whole) > 450
-        assert {turn.speaker for turn in turns} == set(
+        assert {turn.role for turn in turns} == set(
             re.findall(r"^(?:\[.*?\] )?(\w+):", body, re.MULTILINE)
         )
         shares.append(len(whole.encode()) / made.content_bytes)

@@ -24,7 +24,7 @@ from memory_actors import (
 )
 from memory_actors.compaction import job, replacing
 from memory_actors.compaction.run import Pace
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 
 pytestmark = pytest.mark.anyio
 

@@ -167,7 +167,7 @@ async def test_what_is_derived_of_originals_goes(open_memory: Any, embedder: Fak
         bob = memory.user("bob")
         await bob.add(f"{LOGIN} #1")
         state = await _state(memory, "ada")
-        digests = {row.memory_id: row.digest for row in state.long_term.held.rows.values()}
+        digests = {row.memory_id: row.digest for row in state.long_term.rows.values()}
         await memory.compact("ada")
         there = on_disk(memory._services.embeddings, list(digests.values()))
         gone = {name for name, digest in digests.items() if digest not in there}

@@ -11,7 +11,7 @@ from support.given import pro
 from memory_actors import Limits, NotFoundError, UserMemory, Why
 from memory_actors.history.why import sentence
 from memory_actors.kinds.effects import Effect, KindRegistry, effect
-from memory_actors.kinds.user_state import event_registry
+from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
 

@@ -145,7 +145,7 @@ def test_any_text_has_passages_that_cover_it(content: str) -> None:
 def test_each_passage_of_a_summary_has_label_and_text() -> None:
     """Each passage of a summary has its own label and text."""
     event = compressed("a")
-    row = fold(long_term.KIND, [added("a"), event]).held.rows["sum"]
+    row = fold(long_term.KIND, [added("a"), event]).rows["sum"]
     (passage,) = long_term.KIND.passages(row)
     assert passage == Passage(label(2), event.passages[0].digest)
     text = long_term.KIND.passage_text(row, passage.label, {2: recorded(event, 2)})

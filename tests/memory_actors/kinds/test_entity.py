@@ -7,14 +7,14 @@ from support.given import Given, fold
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import (
+    OBSERVATIONS_BYTES_MAX,
+    OBSERVATIONS_MAX,
     DeleteEntity,
-    DeleteRelationship,
     EndRelationship,
     RemoveObservation,
     UpdateEntity,
     UpdateRelationship,
 )
-from memory_actors.kinds.entity.decide import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
 from memory_actors.kinds.entity.events import (
     EntityDeleted,
     EntityObserved,
@@ -89,7 +89,7 @@ def test_an_update_replaces_all_observations_by_one() -> None:
         EntityUpdated(memory_id="ann", content=new.text, size_bytes=10, digest=new.digest)
     ]
     state = after(given, command)
-    assert [held.digest for held in state.held.rows["ann"].observations] == [new.digest]
+    assert [held.digest for held in state.rows["ann"].observations] == [new.digest]
     assert state.size_bytes == len("Annperson") + 10
     assert entity.KIND.decide(command, state, given.limits) == []
 
@@ -98,17 +98,14 @@ def test_an_update_of_the_metadata_keeps_the_observations() -> None:
     given = Given(entity.KIND, added("Ann", "x"))
     command = UpdateEntity(now_us=1, memory_id="ann", metadata={"a": 1})
     assert given.when(command) == [EntityUpdated(memory_id="ann", metadata={"a": 1})]
-    row = after(given, command).held.rows["ann"]
+    row = after(given, command).rows["ann"]
     assert (len(row.observations), row.metadata) == (1, {"a": 1})
 
 
-def test_each_command_deletes_what_it_is_for() -> None:
-    """A relationship is deleted by either command, and an entity by one."""
+def test_a_relationship_is_deleted_as_an_entity_is() -> None:
     given = people(related("r", "ann", "knows", "bob"))
-    for command in (DeleteEntity, DeleteRelationship):
-        assert given.when(command(now_us=1, memory_id="r")) == [RelationshipDeleted(memory_id="r")]
-    with pytest.raises(NotFoundError):
-        given.when(DeleteRelationship(now_us=1, memory_id="ann"))
+    delete = DeleteEntity(now_us=1, memory_id="r")
+    assert given.when(delete) == [RelationshipDeleted(memory_id="r")]
 
 
 def test_what_is_missing_cannot_be_changed() -> None:
@@ -142,8 +139,8 @@ def test_an_entity_comes_back_as_it_was_when_it_went() -> None:
     given = Given(entity.KIND, *events)
     (event,) = given.when(restore("ann", after=events))
     assert [observation.text for observation in event.observations] == ["z", "w"]
-    before = fold(entity.KIND, events[:-1]).held.rows["ann"]
-    now = after(given, restore("ann", after=events)).held.rows["ann"]
+    before = fold(entity.KIND, events[:-1]).rows["ann"]
+    now = after(given, restore("ann", after=events)).rows["ann"]
     for field in ("size_bytes", "metadata", "created_at_us", "occurred_at_us", "pinned", "name"):
         assert getattr(now, field) == getattr(before, field)
     assert [o.digest for o in now.observations] == [o.digest for o in before.observations]

@@ -284,7 +284,7 @@ def test_an_episode_from_elsewhere_is_as_it_was_there(
     )  # fmt: skip
     steps = (stepped("e", 1), stepped("e", 2))
     events = Given(episodic.KIND).when(PutEpisode(now_us=9, episode=episode, steps=steps, end=end))
-    row = fold(episodic.KIND, events).held.rows["e"]
+    row = fold(episodic.KIND, events).rows["e"]
     assert (row.status, [step.number for step in row.steps]) == (status, [1, 2])
     assert (row.occurred_at_us, row.goal.size_bytes) == (5, 10)
 
@@ -298,4 +298,4 @@ def test_an_episode_from_elsewhere_takes_the_place_of_the_oldest_at_the_limit() 
     events = Given(episodic.KIND, *there, limits=Limits(episodes=2)).when(
         PutEpisode(now_us=9, episode=episode, steps=(), end=None)
     )
-    assert {*fold(episodic.KIND, [*there, *events]).held.rows} == {"new", "e"}
+    assert {*fold(episodic.KIND, [*there, *events]).rows} == {"new", "e"}

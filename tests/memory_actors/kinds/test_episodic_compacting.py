@@ -23,8 +23,8 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
 )
 from memory_actors.kinds.episodic.state import TOLD_CHARACTERS_MAX
-from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.passages import Passage, label
+from memory_actors.kinds.rows import is_summary
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 
@@ -147,7 +147,7 @@ def test_a_summary_reads_as_an_episode_without_steps() -> None:
 
 
 def told_of(*events: Any) -> str:
-    row = fold(episodic.KIND, events).held.rows["a"]
+    row = fold(episodic.KIND, events).rows["a"]
     return episodic.KIND.told(
         row, {n: recorded(event, n) for n, event in enumerate(events, start=1)}
     )

@@ -10,9 +10,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
-from memory_actors.kinds.kind import Events
-from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.phrasing import observation_text, text_digest
+from memory_actors.kinds.passages import Passage, label, observation_text, text_digest
+from memory_actors.kinds.past import Events
 
 HOUR_US = 3_600_000_000
 
@@ -100,7 +99,7 @@ def test_an_updated_fact_reads_from_the_event_that_told_it() -> None:
 @pytest.mark.parametrize(("time", "true"), [(4, False), (5, True), (8, True), (9, False)])
 def test_a_validity_is_half_open(time: int, true: bool) -> None:
     state = people(related("r", "ann", "knows", "bob", 5, valid_to_us=9)).state
-    row = state.graph.held.rows["r"]
+    row = state.graph.rows["r"]
     assert graph.valid_at(row, time) is true
     assert ids(graph.relationships(state.graph, "ann", as_of_us=time)) == (["r"] if true else [])
 

@@ -54,10 +54,10 @@ def test_an_update_keeps_what_it_does_not_name() -> None:
 def test_a_memory_keeps_its_place_until_it_goes() -> None:
     update = MemoryUpdated(memory_id="a", content="aa", size_bytes=7, digest=b"aa")
     events = [added("a"), added("b"), update]
-    (passage,) = long_term.KIND.passages(fold(long_term.KIND, events).held.rows["a"])
+    (passage,) = long_term.KIND.passages(fold(long_term.KIND, events).rows["a"])
     assert (version_of(passage.label), passage.place) == (3, 1)
     events += [MemoryDeleted(memory_id="a"), added("a")]
-    (passage,) = long_term.KIND.passages(fold(long_term.KIND, events).held.rows["a"])
+    (passage,) = long_term.KIND.passages(fold(long_term.KIND, events).rows["a"])
     assert (version_of(passage.label), passage.place) == (5, 5)
 
 
@@ -66,7 +66,7 @@ def test_a_rows_event_records_its_stored_size() -> None:
     state = long_term.KIND.fold(
         long_term.KIND.initial, [recorded(added("a"), version=7, stored_bytes=3)]
     )
-    assert (state.held.rows["a"].version, state.held.stored_bytes) == (7, 3)
+    assert (state.rows["a"].version, state.stored_bytes) == (7, 3)
 
 
 def test_prunes_are_counted() -> None:

@@ -77,7 +77,7 @@ def test_the_ending_event_is_stored_once() -> None:
     """The event that ends another fact is stored for the new one alone."""
     given = people(related("r", "ann", "lives_in", "bob"))
     state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
-    assert [state.graph.held.rows[i].stored_bytes for i in ("r", "s")] == [10, 10]
+    assert [state.graph.rows[i].stored_bytes for i in ("r", "s")] == [10, 10]
 
 
 def test_what_has_ended_begins_anew_as_a_new_relationship() -> None:
@@ -127,7 +127,7 @@ def test_an_update_replaces_fact_or_metadata() -> None:
     ]
     metadata = UpdateRelationship(now_us=1, memory_id="r", metadata={"b": 2})
     assert given.when(metadata) == [RelationshipUpdated(memory_id="r", metadata={"b": 2})]
-    row = after(given, fact, metadata).graph.held.rows["r"]
+    row = after(given, fact, metadata).graph.rows["r"]
     assert (row.size_bytes, row.metadata) == (1, {"b": 2})
     assert entity.KIND.decide(fact, after(given, fact), given.limits) == []
     with pytest.raises(QuotaExceededError):
@@ -148,8 +148,8 @@ def test_a_relationship_comes_back_as_it_was_when_it_went() -> None:
         RelationshipDeleted(memory_id="r"),
     ]
     given = Given(entity.KIND, *events)
-    before = fold(entity.KIND, events[:-1]).graph.held.rows["r"]
-    now = after(given, restore("r", after=events)).graph.held.rows["r"]
+    before = fold(entity.KIND, events[:-1]).graph.rows["r"]
+    now = after(given, restore("r", after=events)).graph.rows["r"]
     (event,) = given.when(restore("r", after=events))
     assert (event.fact, event.source, event.target) == ("x", "Ann", "Bob")
     for field in ("metadata", "pinned", "valid_to_us", "valid_from_us", "digest", "created_at_us"):

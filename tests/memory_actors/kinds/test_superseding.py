@@ -60,7 +60,7 @@ def superseded(older: str, newer: str, digest: str | None = None) -> MemorySuper
 
 def standing(*events: Any) -> dict[str, list[str]]:
     """Return by which memories each living one is superseded, the newest first."""
-    rows = fold(long_term.KIND, events).held.rows
+    rows = fold(long_term.KIND, events).rows
     newer = {
         name: [one.memory_id for one in long_term.newer_ones(row, rows)]
         for name, row in rows.items()
@@ -174,7 +174,7 @@ def test_of_the_same_time_the_mark_recorded_last_is_the_newest() -> None:
 def test_a_memory_has_the_last_few_marks_only() -> None:
     many = [added(f"n{number}", at=number + 1) for number in range(2 * SUPERSEDED_MAX)]
     marks = [superseded("a", one.memory_id) for one in many]
-    row = fold(long_term.KIND, (A, *many, *marks)).held.rows["a"]
+    row = fold(long_term.KIND, (A, *many, *marks)).rows["a"]
     assert [mark.by for mark in row.superseded] == [one.memory_id for one in many][-SUPERSEDED_MAX:]
 
 
@@ -195,7 +195,7 @@ def test_a_summary_stands_in_for_the_newer_memory() -> None:
     """A summary takes the place of the newer memory, and gives it back."""
     events = [A, B, superseded("a", "b")]
     given = Given(long_term.KIND, *events)
-    row = given.state.held.rows["b"]
+    row = given.state.rows["b"]
     command = CompressMemories(now_us=9, summary=summary_of(row), originals=(("b", row.version),))
     events += given.when(command)
     assert standing(*events) == {"a": ["s"]}
@@ -208,7 +208,7 @@ def test_a_summary_stands_in_for_the_newer_memory() -> None:
 
 def test_a_summary_of_both_leaves_nothing_to_say() -> None:
     given = Given(long_term.KIND, A, B, superseded("a", "b"))
-    rows = [given.state.held.rows[name] for name in ("a", "b")]
+    rows = [given.state.rows[name] for name in ("a", "b")]
     originals = tuple((row.memory_id, row.version) for row in rows)
     command = CompressMemories(now_us=9, summary=summary_of(*rows), originals=originals)
     (event,) = given.when(command)

@@ -14,7 +14,7 @@ from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
 from memory_actors.kinds import snapshots, tombstones
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context.commands import AddEntry, EditEntry
-from memory_actors.kinds.entity.decide import AddEntity
+from memory_actors.kinds.entity import AddEntity
 from memory_actors.kinds.entity.events import EntityAdded, Observation
 from memory_actors.kinds.entity.relationships import Relate, UpdateRelationship
 from memory_actors.kinds.episodic import AddStep, FinishEpisode, StartEpisode, UpdateEpisode
@@ -40,8 +40,9 @@ from memory_actors.kinds.tombstones import (
     tombstones_of,
     trimmed,
 )
-from memory_actors.kinds.user_state import FOLD, KINDS, UserState, event_registry, fold, totals
+from memory_actors.kinds.user_state import FOLD, KINDS, UserState, fold, totals
 from memory_actors.kinds.working import KeySet, SetKey
+from memory_actors.upkeep.store import event_registry
 
 KEY = b"a key of 16 byte"
 KEYS = event_registry().keys

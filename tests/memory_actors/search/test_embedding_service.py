@@ -12,7 +12,7 @@ from support.fakes import FakeEmbedder
 from support.indexes import on_disk
 
 from memory_actors.base.errors import EmbedderError
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.search.embedding import batcher as batcher_module
 from memory_actors.search.embedding.batcher import (
     BACKGROUND_CHARACTERS_MAX,

@@ -21,7 +21,7 @@ class FieldIndex(fields.FieldIndex):
 
     def __init__(self, **bounds: int):
         self.held: Rows = {}
-        super().__init__(self.held, **bounds)
+        super().__init__(self.held.get, lambda: 1 + max(self.held, default=-1), **bounds)
 
     def put(self, key: int, row: dict[str, Any]) -> None:
         self.held[key] = row

@@ -40,8 +40,7 @@ Found = npt.NDArray[np.intp]
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs of few rows."""
     for module, name, value in (
-        (dense, "EXACT_MAX", 300), (dense, "TAIL_MAX", 50), (labels, "DEAD_MIN", 10),
-        (dense, "PROPOSED_MIN", 100), (graph, "TAIL_MAX", 1_400),
+        (dense, "EXACT_MAX", 300), (labels, "DEAD_MIN", 10), (graph, "TAIL_MIN", 100),
         (dense, "SEGMENT_ROWS", 700), (graph, "SEGMENT_ROWS", 700), (graph, "EXPANDED_MIN", 8),
         (graph, "WANTED_MIN", 30),
     ):  # fmt: skip

@@ -2,7 +2,6 @@
 
 import platform
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -155,8 +154,8 @@ def test_what_c_cannot_read_goes_to_numpy(monkeypatch: pytest.MonkeyPatch):
 
 def test_it_is_compiled_where_it_can_be():
     """scripts/setup.sh installs the checkout, which compiles it."""
-    if (sys.platform, platform.machine()) != ("linux", "x86_64") or not shutil.which("cc"):
-        pytest.skip("MaxSim is compiled for Linux on x86-64, where there is a C compiler")
+    if platform.machine() not in ("x86_64", "aarch64", "arm64") or not shutil.which("cc"):
+        pytest.skip("MaxSim is compiled where there is a C compiler")
     assert LIBRARY.path.exists()
 
 
@@ -193,7 +192,7 @@ def test_states_that_do_not_fit_are_fetched():
 def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     sizes = [7, 1, 30, 12]
     index, query = build(sizes), asked(ids(5, 99), 99)
-    rows = Labels(np.arange(5))  # the last one has no states
+    rows = Labels(np.arange(4))
     again = LateIndex.restored(
         index.kept(), rows, lambda labels: [None for _ in labels], lambda: PLAIN
     )
@@ -207,7 +206,7 @@ def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
         index.score(index.query(*query), range(4)).tolist()
     )
     assert len(again) == len(index)
-    for label in range(5):
+    for label in range(4):
         assert again.drop(label)
     assert len(again) == 0
 
@@ -282,7 +281,6 @@ def test_a_memory_is_found_while_all_is_made_anew():
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60), st.sampled_from([5, 99]))
 def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(late, "FEW_TOKENS_MAX", 20)
         patch.setattr(late, "CHANGES_MAX", changes_max)
         patch.setattr(late, "SEGMENT_BYTES", 300)
         index, living = LateIndex(Labels()), {}

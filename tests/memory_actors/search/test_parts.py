@@ -12,7 +12,7 @@ from support.indexes import beside
 from memory_actors import Item, MemorySystem, UserMemory
 from memory_actors.base.filters import parsed
 from memory_actors.kinds import entity, long_term
-from memory_actors.search.indexes import dense, labels
+from memory_actors.search.indexes import dense, graph, labels
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import times
@@ -32,8 +32,8 @@ def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few dead rows are enough, and few rows are scanned."""
     monkeypatch.setattr(labels, "DEAD_MIN", 3)
     monkeypatch.setattr(dense, "EXACT_MAX", 60)
-    monkeypatch.setattr(dense, "PROPOSED_MIN", 20)
-    monkeypatch.setattr(dense, "TAIL_MAX", 10)
+    monkeypatch.setattr(graph, "WANTED_MIN", 5)
+    monkeypatch.setattr(graph, "UNSKETCHED_MAX", 10)
 
 
 async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
@@ -77,9 +77,11 @@ async def check(memory: MemorySystem, kind: Any) -> None:
             columns.last_us[row],
         ) == times(known)  # fmt: skip
         assert (columns.chains[row] < 0) == (kind.chain(known) is None)
-        assert index.fields.rows.get(int(columns.owners[row])) == known.metadata
+        assert index.fields.read(int(columns.owners[row])) == known.metadata
     assert not index._waiting
-    assert len(set(index.fields.rows)) == len({*columns.owners[view.alive].tolist()})
+    known = [index.fields.read(number) for number in range(index.fields.count())]
+    living = {*columns.owners[view.alive].tolist()}
+    assert {number for number, one in enumerate(known) if one is not None} == living
 
 
 async def change(user: UserMemory, rng: random.Random, ids: list[str]) -> None:

@@ -24,7 +24,7 @@ from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
 from memory_actors.search import candidates, retrieval
 from memory_actors.search.embedding.rows import ROWS, TABLES
-from memory_actors.search.indexes import dense
+from memory_actors.search.indexes import dense, graph
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +221,6 @@ async def test_min_score_and_a_budget_bound_what_is_found(open_memory) -> None:
 
 async def test_as_many_are_found_as_were_asked_for(open_memory, monkeypatch) -> None:
     monkeypatch.setattr(dense, "EXACT_MAX", 600)
-    monkeypatch.setattr(dense, "PROPOSED_MIN", 100)
     monkeypatch.setattr(candidates, "PROPOSED", 100)
     async with open_memory() as memory:
         user = memory.user("u")
@@ -274,14 +273,14 @@ async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> Non
         assert len(index.late) == index.rows.living == 170
 
 
-async def test_signs_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
-    """Memories that signs and words propose are ranked the same way."""
+async def test_sketches_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
+    """Memories that sketches and words propose are ranked the same way."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user, 300)
         whole = await user.retrieve("word7 word8 place0", top_k=3)
         monkeypatch.setattr(dense, "EXACT_MAX", 100)
-        monkeypatch.setattr(dense, "PROPOSED_MIN", 50)
+        monkeypatch.setattr(graph, "WANTED_MIN", 15)
         assert contents(await user.retrieve("word7 word8 place0", top_k=3)) == contents(whole)
 
 

@@ -20,11 +20,11 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.api.wiring import wired
 from memory_actors.base.streams import stream_of
 from memory_actors.kinds import long_term
-from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding import shared as sharing
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.vector_table import VectorTable
+from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.kinds.phrasing import composed
+from memory_actors.kinds.passages import composed
 from memory_actors.search.indexes.words import CHARACTERS_MAX, WORD_CHARACTERS_MAX, words
 
 

@@ -28,9 +28,9 @@ from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.quota import TIERS
 from memory_actors.compaction import schedule
 from memory_actors.compaction.schedule import LastRun, Scheduler
-from memory_actors.kinds.user_state import event_registry
 from memory_actors.server import settings_of
 from memory_actors.sharing.nodes import opening
+from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
 

@@ -189,7 +189,11 @@ def answer(status: int, body: bytes, *headers: str) -> bytes:
 
 
 HEALTHY = answer(200, b'{"status": "ok", "version": "0.1.0"}')
-BUSY = answer(503, b'{"detail": "busy", "type": "x"}', "retry-after: 0")
+BUSY = answer(
+    503,
+    b'{"type": "x", "title": "Busy", "status": 503, "detail": "busy", "instance": "urn:x"}',
+    "retry-after: 0",
+)
 DONE = answer(200, b'{"count": 7}')
 ADDED = answer(201, RECEIPT)
 

@@ -25,7 +25,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes import files
 from memory_actors.users import live_user

@@ -14,7 +14,7 @@ from bench.faults import example
 from eventlog import Environment, Finding
 from memory_actors import verify_store
 from memory_actors.base.interning import Names
-from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.passages import text_digest
 from memory_actors.search.embedding.rows import MODEL_BYTES, PLACES, ROWS, TABLES
 from memory_actors.search.indexes.files import read_whole, write_index
 

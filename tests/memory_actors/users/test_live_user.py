@@ -10,10 +10,11 @@ import pytest
 from eventlog import CorruptLog, Environment, EventLog
 from eventlog.lmdb.tables import TABLES, U64
 from memory_actors import Item, QuarantinedError
-from memory_actors.kinds import long_term, user_state
+from memory_actors.kinds import long_term
 from memory_actors.kinds.entity.events import EntityUpdated
 from memory_actors.search.indexes import memory_index, parts
 from memory_actors.search.superseding.protocol import Reach
+from memory_actors.upkeep.store import event_registry
 from memory_actors.users import live_user
 from memory_actors.users.handles.superseding import _near
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def in_the_log(tmp_path: Path, change: Any) -> None:
-    async with EventLog.open(tmp_path / "memory", user_state.event_registry()) as log:
+    async with EventLog.open(tmp_path / "memory", event_registry()) as log:
         await change(log)
 
 

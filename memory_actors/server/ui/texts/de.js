@@ -41,13 +41,13 @@ export const texts = {
   cancel: "Abbrechen",
   save: "Speichern",
   none: "Keine Einträge.",
-  position: (value) => `Zeile ${number(value)}`,
+  position: (value) => `Ereignis ${number(value)}`,
 
   usersCount: (count) => many(count, "Benutzer"),
   findUser: "Benutzer nach ID suchen",
   quotaOf: (kind, quota) => `${kind}, ${quota}`,
   quotas: {
-    bytes: "Bytes", count: "Anzahl", documents: "Dokumente", entities: "Entitäten", entries: "Einträge",
+    bytes: "Bytes", count: "Anzahl", documents: "Dokumente", entities: "Anzahl", entries: "Einträge",
     episodes: "Episoden", keys: "Schlüssel", memories: "Erinnerungen", messages: "Nachrichten",
     relationships: "Beziehungen", sessions: "Sitzungen", size_bytes: "Größe",
   },
@@ -69,7 +69,6 @@ export const texts = {
   noMemories: "Dieser Benutzer hat noch keine Erinnerungen.",
   noMatch: "Keine Erinnerung entspricht diesen Filtern.",
   clearFilters: "Filter zurücksetzen",
-  nobody: "unbenannter Sprecher",
   inSession: "in",
   metadataFilter: "Metadaten (JSON)",
   badJson: "Das ist kein JSON-Objekt.",

@@ -40,13 +40,13 @@ export const texts = {
   cancel: "Cancelar",
   save: "Guardar",
   none: "No hay nada aquí.",
-  position: (value) => `fila ${number(value)}`,
+  position: (value) => `evento ${number(value)}`,
 
   usersCount: (count) => many(count, "usuario"),
   findUser: "Buscar un usuario por id",
   quotaOf: (kind, quota) => `${kind}, ${quota}`,
   quotas: {
-    bytes: "bytes", count: "cantidad", documents: "documentos", entities: "entidades", entries: "entradas",
+    bytes: "bytes", count: "cantidad", documents: "documentos", entities: "cantidad", entries: "entradas",
     episodes: "episodios", keys: "claves", memories: "recuerdos", messages: "mensajes",
     relationships: "relaciones", sessions: "sesiones", size_bytes: "tamaño",
   },
@@ -68,7 +68,6 @@ export const texts = {
   noMemories: "Este usuario todavía no tiene recuerdos.",
   noMatch: "Ningún recuerdo coincide con estos filtros.",
   clearFilters: "Borrar los filtros",
-  nobody: "interlocutor sin nombre",
   inSession: "en",
   metadataFilter: "Metadatos (JSON)",
   badJson: "Esto no es un objeto JSON.",

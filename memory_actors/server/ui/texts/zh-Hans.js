@@ -41,13 +41,13 @@ export const texts = {
   cancel: "取消",
   save: "保存",
   none: "暂无内容。",
-  position: (value) => `第 ${number(value)} 行`,
+  position: (value) => `事件 ${number(value)}`,
 
   usersCount: (count) => many(count, "位用户"),
   findUser: "按 ID 查找用户",
   quotaOf: (kind, quota) => `${kind} · ${quota}`,
   quotas: {
-    bytes: "字节", count: "数量", documents: "文档", entities: "实体", entries: "条目",
+    bytes: "字节", count: "数量", documents: "文档", entities: "数量", entries: "条目",
     episodes: "情景", keys: "键", memories: "记忆", messages: "消息",
     relationships: "关系", sessions: "会话", size_bytes: "大小",
   },
@@ -69,7 +69,6 @@ export const texts = {
   noMemories: "此用户还没有记忆。",
   noMatch: "没有符合这些筛选条件的记忆。",
   clearFilters: "清除筛选条件",
-  nobody: "未命名的发言者",
   inSession: "会话",
   metadataFilter: "元数据 (JSON)",
   badJson: "这不是 JSON 对象。",

@@ -12,14 +12,15 @@ export default function Context({ user, params, set, toast }) {
   const names = (documents.result ?? []).map((one) => one.name);
   const shown = names.includes(name) ? name : names[0];
   // Elements that appear and disappear are below the clicked ones: nothing moves from under the pointer.
-  return html`<div class="row">
+  // One root: Preact would move a first sibling behind what comes later.
+  return html`<div><div class="row">
       ${names.length > 0 && html`<${Select} label=${T.document} value=${shown} options=${names.map((one) => [one, one])}
         change=${(value) => { choose(value); set({ document: value }); }} />`}
       <${NewDocument} user=${user} made=${(made) => { choose(made); documents.again(); }} />
     </div>
     <${Waiting} of=${documents} />
     ${documents.result && !names.length && html`<p class="quiet">${T.noDocuments}</p>`}
-    ${shown && html`<${Document} key=${shown} user=${user} name=${shown} toast=${toast} />`}`;
+    ${shown && html`<${Document} key=${shown} user=${user} name=${shown} toast=${toast} />`}</div>`;
 }
 
 function NewDocument({ user, made }) {

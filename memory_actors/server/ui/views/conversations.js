@@ -89,7 +89,7 @@ function Session({ user, session, summaries, toast }) {
       ${turns.result && html`<p class="quiet" role="status">${T.turnsCount(turns.result.length)}</p>`}
       <ol class="talk">${(turns.result ?? []).map(({ turn, fates }) => html`<li key=${turn.memory_id} class=${sides.indexOf(turn.role) % 2 ? "other" : ""}>
         <div class=${`turn ${turn.isGone ? "gone" : ""} ${chosen?.memory_id === turn.memory_id ? "chosen" : ""}`}>
-          <p class="small quiet"><bdi class="who">${turn.role ?? turn.agent_id ?? T.nobody}</bdi> · ${when(turn.occurred_at)}</p>
+          <p class="small quiet"><bdi class="who">${turn.role ?? turn.agent_id}</bdi> ${when(turn.occurred_at)}</p>
           <${Said} text=${turn.content} />
           ${fates.length > 0 && html`<ul class="plain fates">${fates.map((fate, at) => html`<li key=${at}><span class="tag">${fate.text}</span>
             ${fate.to && html`<button class="link small" onClick=${() => open(fate.to)}>${fate.said ? html`<${Said} text=${fate.said} />` : T.show}</button>`}</li>`)}</ul>`}

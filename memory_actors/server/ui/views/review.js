@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Failed, MemoryRow, Waiting, useAction, useCall } from "../parts.js";
+import { Empty, Failed, MemoryRow, Waiting, useAction, useCall } from "../parts.js";
 import { T } from "../texts.js";
 
 export default function Review({ user, toast }) {
@@ -32,7 +32,8 @@ export default function Review({ user, toast }) {
     event.preventDefault();
     keys[event.key]();
   };
-  if (!memories.length) return html`<${Waiting} of=${pending} />${pending.result && html`<p class="quiet">${T.nothingPending}</p>`}`;
+  if (!memories.length) return html`<${Waiting} of=${pending} />${pending.result && html`<${Empty} text=${T.nothingPending}
+    link=${T.seeMemories} to=${`#/memories?user=${encodeURIComponent(user)}`} />`}`;
   return html`<p class="quiet" role="status">${T.memoriesCount(memories.length)} · ${T.reviewKeys}</p>
     <div class="split">
       <div ref=${box} class="list" role="listbox" tabindex="0" aria-label=${T.views.review}

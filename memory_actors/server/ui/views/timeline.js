@@ -69,7 +69,7 @@ export default function Timeline({ user }) {
 
 const Event = ({ event }) => html`<table><tbody>
     ${[
-      [T.event, event.event], [T.fields.created_at, when(event.recorded_at)], [T.logPosition, T.position(event.position)],
+      [T.event, `${event.event} (${T.position(event.position)})`], [T.fields.created_at, when(event.recorded_at)],
       [T.byCommand, event.cause.command], [T.byAgent, event.cause.agent_id], [T.bySession, event.cause.session_id],
     ].filter(([, value]) => value).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td><${Said} text=${value} /></td></tr>`)}
   </tbody></table>

@@ -25,7 +25,7 @@ function Moments({ user, events }) {
       onInput=${(event) => move({ ...handles, [name]: Number(event.target.value) })} /></label>`;
   const [a, b] = [events[settled.a].position, events[settled.b].position];
   return html`<div class="box">${slider("a", T.momentA)}${slider("b", T.momentB)}</div>
-    <div class="split"><${Then} user=${user} position=${b} /><${Changes} user=${user} a=${Math.min(a, b)} b=${Math.max(a, b)} /></div>`;
+    <div class="split even"><${Then} user=${user} position=${b} /><${Changes} user=${user} a=${Math.min(a, b)} b=${Math.max(a, b)} /></div>`;
 }
 
 function Then({ user, position }) {
@@ -43,10 +43,11 @@ function Then({ user, position }) {
 function Changes({ user, a, b }) {
   const diff = useCall("system.diff", { user_id: user }, { a, b, dropped: "mark" });
   const changes = diff.result?.changes ?? [];
-  return html`<section class="box" aria-label=${T.changesTitle}><h3>${T.changesTitle}</h3><${Waiting} of=${diff} />
+  const height = changes.some(({ before, after }) => before && after) ? 92 : 64;
+  return html`<section aria-label=${T.changesTitle}><h3>${T.changesTitle}</h3><${Waiting} of=${diff} />
     ${diff.result && html`<p class="quiet" role="status">${changes.length ? T.changesCount(changes.length) : T.noChanges}
       ${diff.result.lost > 0 && T.lost(diff.result.lost)}</p>
-      ${changes.length > 0 && html`<${VirtualList} count=${changes.length} height=${92} label=${T.changesTitle}
+      ${changes.length > 0 && html`<${VirtualList} short count=${changes.length} height=${height} label=${T.changesTitle}
         row=${(at) => html`<${Changed} change=${changes[at]} />`} />`}`}
   </section>`;
 }

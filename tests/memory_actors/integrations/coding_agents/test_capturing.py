@@ -2,7 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
+import time
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -422,6 +425,29 @@ def test_a_team_shares_the_memory_of_a_project(
         assert memory.users() == ["default"]
 
 
+def test_a_silent_server_costs_one_prompt_a_second_and_the_next_ones_nothing(
+    home: Path, shop: Path
+) -> None:
+    own, told = home / "memory", "Ann likes short answers."
+    with blocking.MemorySystem.open(own) as memory:
+        memory.user("default").context.add("Rules", told)
+    start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert told in json.dumps(hooked(home, start, own, url))
+        silent.accept()[0].close()
+        assert told in json.dumps(hooked(home, start, own, url))
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+    assert "has not answered in 1 s" in Path(pausing.log_path()).read_text()
+    assert pausing.is_silent(url)
+    silence = Path(pausing.state_directory(), "silent")
+    os.utime(silence, (0, time.time() - pausing.SILENT_S))
+    assert not pausing.is_silent(url)
+
+
 @pytest.mark.anyio
 async def test_a_summary_is_short_in_any_script(shop: Path, open_memory: Any) -> None:
     turns_ = [said(number, "我们决定使用单个写入者。" * 50) for number in range(3)]
@@ -740,6 +766,38 @@ async def test_the_installed_server_recalls_what_was_captured(home: Path, shop: 
         found = (await client.call_tool("recall", {"query": ASKED})).structured_content
 
     assert REPLIED in [one["content"] for one in found["memories"]]
+
+
+@pytest.mark.anyio
+async def test_the_installed_server_asks_the_team_and_masks_secrets(
+    home: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own memory is asked alone where the server of the team does not answer."""
+    mcp = pytest.importorskip("mcp", reason="needs mcp, of the extra dev")
+    (shop / ".env").write_text("SHOP_TOKEN=wharf-lantern-7\n")
+    key = "AKIA" + "Z7Q4M2X9K1B8V5N3"
+
+    async def recalled(client: Any, query: str) -> list[str]:
+        found = (await client.call_tool("recall", {"query": query})).structured_content
+        return [one["content"] for one in found["memories"]]
+
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(tmp_path / "served"))
+        monkeypatch.setenv("MEMORY_ACTORS_API_KEY", server.root)
+        server.add("project:github.com/acme/shop", "The log has a single writer")
+        change, _ = changes_of("cursor", HookCommand(str(home / "memory"), team=server.url))
+        ours = json.loads(change.after or b"")["mcpServers"]["memory-actors"]
+        runs = mcp.StdioServerParameters(**ours, cwd=shop, env=dict(os.environ))
+        async with mcp.Client(runs) as client:
+            said = f"The bucket needs {key}, and the shop wharf-lantern-7"
+            await client.call_tool("remember", {"content": said})
+            both = await recalled(client, "How many writers has the log, and what the bucket?")
+            stack.close()
+            own = await recalled(client, "What does the bucket need?")
+
+    masked = "The bucket needs [secret:aws-key], and the shop [secret:SHOP_TOKEN]"
+    assert sorted(both) == [masked, "The log has a single writer"]
+    assert own == [masked]
 
 
 @pytest.mark.anyio

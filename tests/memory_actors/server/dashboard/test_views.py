@@ -105,7 +105,7 @@ def test_what_waits_is_reviewed_by_keys_alone(dashboard: Dashboard) -> None:
         page.keyboard.press(key)
         expect(rows(page)).to_have_count(left)
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_text("Nothing waits for a review.")).to_be_visible()
+    expect(page.get_by_text("No memory waits for a review.")).to_be_visible()
     page = dashboard.see("memories", user="cal", kind="long_term")
     expect(page.get_by_text("2 memories")).to_be_visible()
 
@@ -250,7 +250,7 @@ def test_a_context_document_is_edited_and_its_entries_archived(dashboard: Dashbo
 
 def test_memories_are_compressed_expanded_and_brought_back(dashboard: Dashboard) -> None:
     page = dashboard.see("compaction", "bob")
-    page.get_by_role("button", name="Look, change nothing").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.locator(".tag", has_text="would be compressed").first).to_be_visible()
     expect(page.get_by_role("button", name="Expand")).to_have_count(0)
     page.get_by_role("button", name="Compress now").click()
@@ -270,7 +270,7 @@ def test_the_overview_counts_what_there_is_and_what_is_asked(dashboard: Dashboar
     page = dashboard.see("overview", None)
     card = page.locator(".card")
     expect(card.filter(has_text=re.compile("^Users"))).to_contain_text(re.compile("[3-9]"))
-    expect(card.filter(has_text="Time of a search")).to_contain_text(" ms")
+    expect(card.filter(has_text="Search time")).to_contain_text(" ms")
     growth = page.get_by_role("img", name=re.compile("^Growth: events in the log: [0-9]"))
     expect(growth.locator("path.curve")).to_be_visible()
     expect(page.get_by_role("meter", name="entity count")).to_be_visible()
