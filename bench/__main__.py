@@ -206,13 +206,6 @@ def replay() -> None:
 
 
 @measurement(runs=5)
-@click.option("--memories", default=2_000, show_default=True, type=click.IntRange(1))
-@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
-def encryption() -> None:
-    """Time adds, searches and an activation with encryption and without."""
-
-
-@measurement(runs=5)
 @several(
     "--sizes", (1_000, 10_000), 1, "Long-term memories of the user; give it once for each size."
 )
@@ -241,25 +234,11 @@ def quota() -> None:
     """Time the check, the adds and the queries of each kind at its full quota."""
 
 
-@measurement(runs=5)
-@several("--marks", (100, 1_000, 10_000), 10, "Which add to measure; give it once for each.")
-@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
-@click.option("--users", default=50, show_default=True, type=click.IntRange(1))
-def fill() -> None:
-    """See whether adding slows down as the quota fills, and whether an alert shows."""
-
-
 @measurement(runs=3)
 @click.option("--memories", default=100_000, show_default=True, type=click.IntRange(40))
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 def enterprise() -> None:
     """Use one user at the enterprise limit; say what that does to everybody else."""
-
-
-@measurement(runs=5)
-@click.option("--sizes", multiple=True, default=(10_000, 100_000), type=click.IntRange(1))
-def dashboard() -> None:
-    """See how soon the dashboard shows something, and scrolls to the end, in a real browser."""
 
 
 @measurement(runs=5)
@@ -373,13 +352,6 @@ def pictures(page: Path, drawn: Path) -> None:
     from bench.plots import published
 
     click.echo("\n".join(map(str, published(page, drawn))))
-
-
-@measurement(runs=1)
-@several("--sizes", (1_000, 10_000, 100_000), 100, "Rows; give it once for each.")
-@click.option("--queries", default=200, show_default=True, type=click.IntRange(1))
-def vectors() -> None:
-    """Compare our vector index with hnswlib, numpy, usearch and faiss."""
 
 
 @measurement(runs=1)

@@ -30,7 +30,7 @@ from memory_actors.search.indexes.files import INDEXES
 from memory_actors.upkeep.store import event_registry
 from memory_actors.users.recalls import RecallMade
 
-TRIALS = {"quick": 4, "middle": 120, "full": 2000}  # of each kind of damage
+TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 LARGE_EVERY = 8

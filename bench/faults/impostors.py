@@ -24,7 +24,7 @@ from memory_actors import MemorySystem, Settings
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.search.indexes.files import INDEXES
 
-TRIALS = {"quick": 6, "middle": 150, "full": 600}
+TRIALS = {"quick": 12, "middle": 150, "full": 600}
 KINDS = ("pipe", "socket", "directory", "device", "loop")
 WRITTEN_BESIDE = ("log.mdb.shrunk", "compaction.json.tmp", "api_keys.json.tmp", "recall.key.tmp")
 DIRECTORIES = ("archive", INDEXES)

@@ -34,7 +34,8 @@ LONG_TERM = (f"{UNIT}/test_long_term.py", f"{UNIT}/test_superseding.py", COMPRES
 ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
             f"{ALONE}::TestEntity", *WHOLE)  # fmt: skip
 EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compacting.py",
-            f"{ALONE}::TestEpisodic", *WHOLE)  # fmt: skip
+            "tests/memory_actors/interchange/test_kinds.py", f"{ALONE}::TestEpisodic",
+            *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", f"{API}/test_context_refusals.py",
              "tests/properties/test_context.py", f"{ALONE}::TestContext", *WHOLE)  # fmt: skip
 FORGOTTEN = (f"{UNIT}/test_tombstones.py", f"{API}/test_forgetting.py", f"{API}/test_review.py",

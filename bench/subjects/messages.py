@@ -1,8 +1,7 @@
-"""Short-term memory: one full session among many, or many full ones."""
+"""Short-term memory: one full session among many."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import Any
 
 from bench.subjects.base import WIDTH, Call, Subject
 from memory_actors import Receipt
@@ -43,33 +42,3 @@ class Messages(Subject):
             "short_term.messages (last 20)": lambda: self.user.short_term.messages(last=20),
             "retrieve (short_term)": lambda: self.retrieve("short_term"),
         }
-
-
-class Sessions(Messages):
-    """Full sessions, as many as it takes."""
-
-    name = "short_term, many sessions"
-
-    def __init__(self, *args: Any):
-        super().__init__(*args)
-        self._given = 0
-
-    @property
-    def full(self) -> int:
-        """All messages of all sessions."""
-        return self.limits.short_term_messages * self.limits.short_term_sessions
-
-    async def prepare(self) -> None:
-        """Nothing: all its sessions count."""
-
-    def add(self, *, auto_prune: bool = False) -> Awaitable[Receipt]:
-        """Say something in the session that is not full."""
-        del auto_prune
-        number = self._given // self.limits.short_term_messages
-        self._given += 1
-        return self._say(f"session {number}")
-
-    async def undo(self, receipt: Receipt) -> None:
-        """Undo an add, and free its place."""
-        await super().undo(receipt)
-        self._given -= 1

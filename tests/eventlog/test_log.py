@@ -20,6 +20,7 @@ from eventlog import (
     Checkpoint,
     CorruptLog,
     DiskFull,
+    Environment,
     EventLog,
     EventRegistry,
     LogClosed,
@@ -30,7 +31,6 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.core.rows import seal_record
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES
 
@@ -127,14 +127,6 @@ async def test_an_unknown_event_type_is_refused_with_its_place(tmp_path: Path):
         assert await texts(log) == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize("blocked", ["log.mdb", "log.anchor", "log.mdb.lock"])
-async def test_a_directory_in_the_place_of_a_file_is_unavailable(tmp_path: Path, blocked: str):
-    (tmp_path / blocked).mkdir()
-    for _ in range(2):  # and the refusal holds no lock
-        with pytest.raises(LogUnavailable):
-            await opens(tmp_path)
-
-
 @pytest.mark.user
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any directory")
 async def test_a_directory_that_may_not_be_written_is_unavailable(tmp_path: Path):
@@ -155,17 +147,6 @@ async def test_failed_openings_leave_no_files_open(tmp_path: Path):
             await opens(tmp_path)
 
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
-
-
-async def test_an_opening_that_is_cancelled_gives_up_the_lock(tmp_path: Path):
-    for delay in (0, 0.001, 0.005):
-        opening = asyncio.create_task(opens(tmp_path))
-        await asyncio.sleep(delay)
-        opening.cancel()
-        await asyncio.wait([opening])
-    await asyncio.sleep(0.2)
-
-    await opens(tmp_path)
 
 
 # --- who has it open
@@ -198,24 +179,6 @@ async def test_this_process_is_refused_too(tmp_path: Path):
         with pytest.raises(LogLocked):
             await opens(tmp_path)
         assert time.monotonic() - began < 1.0
-
-
-async def test_a_killed_process_leaves_no_lock_and_no_lost_event(tmp_path: Path):
-    script = """
-async def main():
-    async with EventLog.open(path, registry) as log:
-        for n in range(20):
-            await log.append("s", [Noted(str(n))], n)
-            print(n, flush=True)
-        os.kill(os.getpid(), 9)
-asyncio.run(main())
-"""
-    killed = python(script, tmp_path)
-
-    assert killed.returncode == -9
-    async with EventLog.open(tmp_path, registry) as log:
-        assert await texts(log) == killed.stdout.split() == [str(n) for n in range(20)]
-        assert (await log.verify()).ok
 
 
 FORK = """
@@ -284,23 +247,6 @@ asyncio.run(main())
 
 
 # --- damage that is noticed at opening
-
-
-async def test_a_file_cut_short_is_refused(tmp_path: Path):
-    """A file cut short is refused at any length that lacks anything."""
-    await fill(tmp_path, 20)
-    data = (tmp_path / "log.mdb").read_bytes()
-    refused = 0
-    for size in [0, 1, 4096, *range(8192, len(data), 8192), len(data) - 1, len(data)]:
-        (tmp_path / "log.mdb").write_bytes(data[:size])
-        try:
-            async with EventLog.open(tmp_path, registry) as log:
-                assert len(await log.read_all()) == 20
-                assert (await log.verify()).ok
-        except CorruptLog:
-            refused += 1
-            assert size < len(data)
-    assert refused > 5
 
 
 async def test_a_lost_file_is_noticed(tmp_path: Path):

@@ -47,11 +47,6 @@ async def remembering(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         yield memory
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("kind", CASES)
 async def test_so_many_cases_of_forgetting_pass(remembering: MemorySystem, kind: str) -> None:
     passed = [

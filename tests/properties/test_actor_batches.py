@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from support.in_memory_log import InMemoryLog
 
 from eventlog import Decider, EventRegistry, Recorded
+from memory_actors import InvalidInputError, QuotaUse
 from memory_actors.actors.actor import Actor
 from memory_actors.actors.asking import Reply, Request
-from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.long_term import MemoryRow
 from memory_actors.kinds.rows import oldest
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.improve.bounded import BoundedDict, BoundedList, Eviction, Marker
+from memory_actors import BoundedDict, BoundedList
+from memory_actors.improve.bounded import Eviction, Marker
 
 LETTERS = st.sampled_from("abc!")
 ITEMS = st.builds(lambda letter, size: letter * size, LETTERS, st.integers(0, 40))

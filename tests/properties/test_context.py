@@ -6,7 +6,7 @@ live state is the replay is snapshot and tail.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from hypothesis import settings
@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
 
-from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.base.errors import MemoryActorsError
-from memory_actors.base.quota import Limits
+from memory_actors import (
+    EditBlock,
+    InsertBlock,
+    Limits,
+    MemoryActorsError,
+    RemoveBlock,
+    text_digest,
+)
 from memory_actors.base.tokens import TokenBudget
 from memory_actors.integrations.context_files.merge import merge
 from memory_actors.kinds import context
@@ -26,7 +31,9 @@ from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import BlockEdited, BlockInserted, EntriesArchived
 from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, everything, text
-from memory_actors.kinds.passages import text_digest
+
+if TYPE_CHECKING:
+    from memory_actors.base.context_documents import BlockChange
 
 SOFT, HARD = 14, 20
 NOW_US = 1 << 60

@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, invariant
 from properties.test_user_decider import FILLED, SIZES, UserMachine
 from support.deciding import Decided
 
-from memory_actors.base.quota import Limits
+from memory_actors import Limits, text_digest
 from memory_actors.kinds import (
     context,
     entity,
@@ -25,7 +25,7 @@ from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.episodic.events import EpisodeCompactionUndone, EpisodesCompressed
 from memory_actors.kinds.kind import ROW_BYTES, Kind
-from memory_actors.kinds.passages import text_digest, version_of
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.structured import PutDocument, UpdateDocument, value_json
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.context import FakeContext
 
-from memory_actors.integrations.memory_tool import MemoryTool
+from memory_actors import MemoryTool
 
 PATHS = st.sampled_from(
     ["/memories", "/memories/", *(f"/memories/{p}" for p in ("a", "b", "d/a", "d/b", "d/e/a", "d"))]

@@ -13,7 +13,7 @@ from support import recount, room
 from support.deciding import Decided, living
 from support.user_rules import ANY
 
-from memory_actors.base.errors import QuotaExceededError
+from memory_actors import QuotaExceededError
 from memory_actors.kinds import user_state
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.commands import Add, Command

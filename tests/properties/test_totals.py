@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.base.errors import GlobalQuotaExceededError
-from memory_actors.base.quota import GlobalLimits
+from memory_actors import GlobalLimits, GlobalQuotaExceededError
 from memory_actors.users.totals import Totals
 
 NAMES = ("long_term.size_bytes", "entity.count", "entity.relationships")

@@ -29,10 +29,7 @@ from support.user_rules import SECOND_US
 
 from eventlog import Dropped, Recorded
 from eventlog.core.records import DAY_US
-from memory_actors.base.errors import QuotaExceededError
-from memory_actors.base.quota import Limits
-from memory_actors.base.records import MemoryType, Tier
-from memory_actors.base.settings import RetentionRule
+from memory_actors import Limits, MemoryType, QuotaExceededError, RetentionRule, Tier, text_digest
 from memory_actors.kinds import (
     entity,
     episodic,
@@ -54,7 +51,6 @@ from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.long_term.state import identity
-from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.provenance import ExpireMemories, LifetimeSet
 from memory_actors.kinds.rows import is_summary
 from memory_actors.kinds.structured import DocumentPut, PutDocument

@@ -2,7 +2,6 @@
 
 import pytest
 
-from bench.faults.kills import DURING
 from bench.kill import KillReport, run
 from bench.kill_child import Beside
 from bench.kill_closed import Closed
@@ -43,10 +42,3 @@ def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
 def test_work_on_a_closed_store_is_all_or_nothing(during: Closed) -> None:
     """Work on a closed store is done or not when it dies."""
     assert harm(run_closed(during, rounds=1, seed=17)) == (0, 0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("during", DURING)
-def test_nothing_is_lost_to_many_kills(during: str) -> None:
-    assert harm(DURING[during](20, 23)) == (0, 0, 0)

@@ -4,11 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.base.errors import InvalidInputError, StaleDocumentError
+from memory_actors import (
+    EditBlock,
+    InsertBlock,
+    InvalidInputError,
+    RemoveBlock,
+    StaleDocumentError,
+    text_digest,
+)
+from memory_actors.base.context_documents import BlockChange
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import parse, render
-from memory_actors.kinds.passages import text_digest
 
 
 class Entry(NamedTuple):

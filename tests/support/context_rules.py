@@ -1,18 +1,20 @@
 """Rules by which a stateful test gives commands about context documents to a user's decider."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.base.tokens import TokenBudget, WordEstimate
+from memory_actors import EditBlock, InsertBlock, RemoveBlock, WordEstimate, text_digest
+from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, state
-from memory_actors.kinds.passages import text_digest
 from support.kind_rules import CHANGED, CHANGES, GROUPS, METADATA, OWN, PINNED, RARELY, TIMES, WORDS
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some
+
+if TYPE_CHECKING:
+    from memory_actors.base.context_documents import BlockChange
 
 SECTIONS = st.sampled_from(["", "Tastes", "Work"])
 

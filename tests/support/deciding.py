@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog import Recorded
-from memory_actors.base.errors import MemoryActorsError
+from memory_actors import MemoryActorsError
 from memory_actors.kinds import user_state
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.kind import Kind

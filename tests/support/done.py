@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.base.errors import NotFoundError
+from memory_actors import NotFoundError, text_digest
 from memory_actors.kinds import (
     context,
     entity,
@@ -24,7 +24,6 @@ from memory_actors.kinds.commands import Delete
 from memory_actors.kinds.context.commands import DeleteEntry
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
-from memory_actors.kinds.passages import text_digest
 from memory_actors.kinds.rows import last_true_us, same_json
 from memory_actors.kinds.structured import document_text
 from memory_actors.kinds.user_state import UserState

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from memory_actors.base.quota import Limits
+from memory_actors import Limits, text_digest
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import AddEntity, Observation, Relate, RestoreEntities
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
-from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text
 from support.given import Given, recorded
 from support.proposing import proposing
 

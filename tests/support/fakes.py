@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors import Embedded
 from memory_actors.search.embedding.batcher import PROBE
-from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.token_states import pack
 
 SECOND_US = 1_000_000

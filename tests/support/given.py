@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.base.quota import Limits, Plan
-from memory_actors.base.records import Tier
-from memory_actors.base.settings import Settings
+from memory_actors import Limits, Plan, Settings, Tier
 from memory_actors.kinds.kind import Kind
 
 

@@ -14,27 +14,27 @@ from typing import Any
 
 import msgspec
 
-from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import (
-    CorruptLog,
-    Fenced,
-    LogClosed,
-)
-from eventlog.core.frame import erased_name, stream_id
-from eventlog.core.records import (
-    SNAPSHOTS_KEPT,
+from eventlog import (
     Appended,
     Archived,
     Checkpoint,
+    CorruptLog,
     Dropped,
     DroppedPayloads,
     Erased,
+    EventRegistry,
+    Fenced,
+    LogClosed,
     LogStatistics,
     OnDropped,
     Recorded,
     Snapshot,
     StreamHead,
+    stream_id,
+    system_clock_us,
 )
+from eventlog.core.frame import erased_name
+from eventlog.core.records import SNAPSHOTS_KEPT
 from eventlog.core.requests import (
     I64_MAX,
     AppendRequest,
@@ -49,7 +49,6 @@ from eventlog.core.requests import (
     check_text,
     checked_clock,
     given_digest,
-    system_clock_us,
 )
 from eventlog.core.rules import FirstAppend, check_end, check_wanted, count, without
 from eventlog.core.waiting import LogEnd

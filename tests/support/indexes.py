@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from memory_actors import Embedded
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes import late, lexical
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.postings import counted

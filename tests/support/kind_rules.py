@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from memory_actors import text_digest
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
@@ -33,7 +34,7 @@ from memory_actors.kinds.long_term import (
     SupersedeMemories,
     UndoCompaction,
 )
-from memory_actors.kinds.passages import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.passages import fact_text, name_text, observation_text
 from memory_actors.kinds.structured import PutDocument, document_text, value_json
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some, some_relate

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.base.quota import Limits
+from memory_actors import Limits
 from memory_actors.kinds import context, entity, long_term, short_term, structured, working
 from memory_actors.kinds.effects import Pruned
 from memory_actors.kinds.kind import Kind, Tally

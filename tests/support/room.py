@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from eventlog import Recorded
-from memory_actors.base.errors import ContextLimitError, MemoryActorsError, QuotaExceededError
-from memory_actors.base.quota import SET_BY_TIER, Limits
+from memory_actors import ContextLimitError, Limits, MemoryActorsError, QuotaExceededError
+from memory_actors.base.quota import SET_BY_TIER
 from memory_actors.kinds import entity, episodic, long_term, user_state, working
 from memory_actors.kinds.commands import Restore
 from memory_actors.kinds.context.commands import (

@@ -10,6 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final, TypeVar
 
 from eventlog.files.datafile import named
+from memory_actors import MemorySystem
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.opening import Opening
 from memory_actors.server import KeyStore
@@ -20,7 +21,6 @@ from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.generated_routes import OFFERED
 from memory_actors.sharing.http import HttpCaller
 from memory_actors.sharing.owning import owned
-from memory_actors.sharing.system import MemorySystem
 
 T = TypeVar("T")
 Open = Callable[..., Opening[MemorySystem]]

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from memory_actors.base.records import Tier
+from memory_actors import Tier
 from memory_actors.kinds import (
     context,
     entity,

@@ -65,13 +65,14 @@ def test_a_tag_that_is_not_text_is_damage():
         frame.unpack(PLACE["position"], damaged)
 
 
-def test_any_flipped_bit_shows():
-    data, _ = frame.pack(prepared(), **PLACE)
+@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_STUB, GOLDEN_ERASED], ids=lambda path: path.stem)
+def test_any_flipped_bit_shows(golden: Path):
+    data = golden.read_bytes()
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptLog):
-            frame.unpack(7, bytes(damaged))
+            frame.read(7, bytes(damaged))
 
 
 def test_a_frame_cut_short_anywhere_shows():
@@ -130,30 +131,6 @@ def test_the_digest_is_salted():
     )
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"version": 4},
-        {"recorded_at_us": 0},
-        {"sid": frame.stream_id("other")},
-        {"prev": b"\0" * 32},
-    ],
-)
-def test_the_chain_depends_on_place_time_and_what_came_before(change: dict):
-    _, chain = frame.pack(prepared(), **PLACE)
-    _, other = frame.pack(prepared(), **{**PLACE, **change})
-
-    assert chain != other
-
-
-@pytest.mark.parametrize("change", [{"tag": "test.other"}, {"schema": 3}, {"salt": b"\7" * 16}])
-def test_the_chain_depends_on_the_type_and_the_payload(change: dict):
-    _, chain = frame.pack(prepared(), **PLACE)
-    _, other = frame.pack(msgspec.structs.replace(prepared(), **change), **PLACE)
-
-    assert chain != other
-
-
 def test_a_forged_payload_with_a_right_crc_fails_the_chain():
     data, _ = frame.pack(prepared(), **PLACE)
     forged = resealed(data.replace(b"skiing", b"biking"))
@@ -172,13 +149,6 @@ def test_the_limits_of_the_header_are_packed_and_unpacked():
     taken = frame.unpack(2**64 - 1, data)
     assert (taken.version, taken.recorded_at_us) == (2**64 - 1, -(2**63))
     assert (taken.tag, taken.schema) == (event.tag.encode(), 65535)
-
-
-def test_stream_ids_do_not_share_prefixes_or_collide():
-    names = [f"u{n}" for n in range(2000)] + ["u1\0", " u1", "U1"]
-
-    assert len({frame.stream_id(name) for name in names}) == len(names)
-    assert {len(frame.stream_id(name)) for name in names} == {16}
 
 
 # --- stubs
@@ -208,15 +178,6 @@ def test_the_stub_of_a_compressed_frame_is_no_compressed_frame():
 
     assert (stub.place, stub.raw_bytes) == (ELSEWHERE, len(raw))
     assert stub.stored_bytes == len(event.body)
-
-
-def test_any_flipped_bit_in_a_stub_shows():
-    data = GOLDEN_STUB.read_bytes()
-    for bit in range(8 * len(data)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptLog):
-            frame.read(7, bytes(damaged))
 
 
 # --- erased
@@ -254,12 +215,3 @@ def test_a_stub_cut_short_or_too_long_is_damage():
     for stub in (data[:-1], data + b"x", data[:-14]):
         with pytest.raises(CorruptLog):
             frame.unpack(7, resealed(stub))
-
-
-def test_any_flipped_bit_of_an_erased_frame_shows():
-    data = GOLDEN_ERASED.read_bytes()
-    for bit in range(8 * len(data)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptLog):
-            frame.read(7, bytes(damaged))

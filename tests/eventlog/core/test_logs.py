@@ -117,12 +117,3 @@ def test_structlog_is_configured_before_the_first_line() -> None:
 def test_structlog_is_configured_at_once_where_it_is_imported() -> None:
     done = ran(f"import structlog\n{CONFIGURED}assert structlog.is_configured()")
     assert done.stdout == 'of the program\n{"count": 3, "event": "of the library"}\n'
-
-
-def test_an_exception_is_logged_with_its_traceback() -> None:
-    done = ran(
-        "from eventlog.core.logs import get_logger as g\n"
-        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    g('x').exception('failed', batch=3)\n"
-    )
-    assert "failed batch=3" in done.stderr
-    assert "ZeroDivisionError: division by zero" in done.stderr

@@ -35,21 +35,6 @@ async def take(log: EventLog, count: int, **options) -> list[Recorded[Counted]]:
     return events
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3, 512])
-async def test_nothing_is_lost_or_repeated_while_others_write(tmp_path: Path, batch: int):
-    async with EventLog.open(tmp_path, registry) as log:
-
-        async def write(stream: str) -> None:
-            for n in range(25):
-                await log.append(stream, [Counted(n)], n)
-
-        taking = asyncio.create_task(take(log, 100, batch=batch))
-        await asyncio.gather(*(write(f"s{n}") for n in range(4)))
-        events = await taking
-
-    assert [event.position for event in events] == list(range(1, 101))
-
-
 async def test_relaxed_events_are_seen_when_they_are_durable(tmp_path: Path):
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Counted(1)], 0, durability="relaxed")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.core.errors import LogLocked
+from eventlog import LogLocked
 from eventlog.files.datafile import lock, unlock, write_whole, written_whole
 
 pytestmark = pytest.mark.user

@@ -5,8 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eventlog import Environment
 from eventlog.files import mapped
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 
 ROWS, ROW_BYTES = 4_000, 2_000

@@ -49,13 +49,6 @@ def test_whatever_is_written_passes(tmp_path: Path, seed: int) -> None:
     churn(tmp_path / "log.mdb", seed, 150)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(100, 140))
-def test_whatever_is_written_in_a_long_life_passes(tmp_path: Path, seed: int) -> None:
-    churn(tmp_path / "log.mdb", seed, 600)
-
-
 def test_a_file_whose_last_pages_were_never_written_opens(tmp_path: Path) -> None:
     """The pages were taken and given back in one transaction: the file ends before them."""
     path = tmp_path / "log.mdb"

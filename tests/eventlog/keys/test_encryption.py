@@ -13,6 +13,7 @@ from eventlog import (
     BeingErased,
     CorruptLog,
     DiskFull,
+    Environment,
     EventLog,
     EventRegistry,
     KeyGone,
@@ -30,7 +31,6 @@ from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
 from eventlog.lmdb import ledger, tables
 from eventlog.lmdb.archive import Archive
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
 from eventlog.lmdb.tables import TABLES, U64

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFailed
-from eventlog.core.frame import stream_id
+from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFailed, stream_id
 from eventlog.keys import keyfile
 from eventlog.keys.cryptography import StreamCipher
 

@@ -1,17 +1,14 @@
 """The archive of a log on disk: its files, what a crash leaves of them, and what damage does."""
 
-import asyncio
 import errno
 import os
 import shutil
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 from support.disks import file_size_limit
@@ -29,7 +26,7 @@ from eventlog import (
     StorageFailed,
 )
 from eventlog.core import frame
-from eventlog.lmdb import archive, erasing, segment, tables
+from eventlog.lmdb import archive, segment, tables
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import TABLES, U64
@@ -112,26 +109,6 @@ async def test_files_are_private_and_named_by_stream_id(tmp_path: Path):
         assert only.name == SegmentId(frame.stream_id(hostile), 1).name
         assert [file.stat().st_mode & 0o777 for file in (only, only.parent)] == [0o600, 0o700]
         assert await texts(log, hostile) == [text(n) for n in range(40)]
-
-
-async def test_each_call_makes_segments_of_its_own(tmp_path: Path):
-    """Each call makes segments of its own, and all of them are there after opening."""
-    async with opened(tmp_path) as log:
-        await fill(log)
-        first = await log.archive("s", range(1, 11))
-        again = await log.archive("s", range(1, 11))
-        await log.archive("s", range(5, 21))
-        before = await log.read_all()
-    async with opened(tmp_path) as log:
-        assert (first.segments, again.segments, len(segments(tmp_path))) == (1, 0, 2)
-        assert await log.read_all() == before
-        held = await log.archive_statistics()
-        assert (held.segments, held.events, held.dropped_events) == (2, 20, 0)
-        assert held.archive_bytes == sum(file.stat().st_size for file in segments(tmp_path))
-        assert held == await log.archive_statistics("s")
-        assert (await log.archive_statistics("t")).segments == 0
-        report = await log.verify()
-        assert (report.ok, report.archived_events, report.dropped_events) == (True, 20, 0)
 
 
 async def test_events_of_every_size_come_back(tmp_path: Path):
@@ -246,16 +223,6 @@ async def test_dropping_deletes_the_files_and_is_known_after_opening(tmp_path: P
         held = await log.archive_statistics()
         assert (held.segments, held.events) == (1, 10)
         assert (held.dropped_segments, held.dropped_events) == (1, 10)
-
-
-async def test_a_number_is_never_given_twice(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await fill(log)
-        await log.archive("s", [1])
-        await log.drop_archived(FOREVER)
-        await log.archive("s", [2])
-
-        assert [file.name for file in segments(tmp_path)] == [SegmentId(S, 2).name]
 
 
 async def test_a_read_is_told_of_a_payload_dropped_meanwhile(tmp_path: Path):
@@ -441,41 +408,6 @@ async def test_a_full_log_can_be_archived_and_shrunk(tmp_path: Path):
         for n in range(version, version + 20):
             await log.append("s", [Noted(text(n))], n)
         assert await texts(log) == [text(n) for n in range(version + 20)]
-
-
-# --- callers that go, and others beside them
-
-
-async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(erasing, "STUBS_AT_ONCE", 5)
-    async with opened(tmp_path) as log:
-        await fill(log)
-        for delay_ms in range(0, 12, 2):
-            with anyio.move_on_after(delay_ms / 1000):
-                await log.archive("s", range(1, 41))
-            await log.archive("s", [])  # waits for its turn
-            held = await log.archive_statistics()
-            assert held.events in (*range(0, 40, 5), 40)
-            assert await texts(log) == [text(n) for n in range(40)]
-        await log.archive("s", range(1, 41))
-        assert (await log.archive_statistics()).events == 40
-
-
-async def test_reads_and_appends_go_on_meanwhile(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(erasing, "STUBS_AT_ONCE", 100)
-    async with opened(tmp_path) as log:
-        await fill(log, 2000)
-        expected = [text(n) for n in range(2000)]
-        task = asyncio.create_task(log.archive("s", range(1, 2001)))
-        rounds = 0
-        while not task.done():
-            assert await texts(log) == expected
-            await log.append("t", [Noted(text(rounds))], rounds)
-            rounds += 1
-
-        assert rounds > 1, "no read and append came to an end while payloads were moved"
-        assert (await task).events == 2000
-        assert len(await texts(log, "t")) == rounds
 
 
 # --- damage
@@ -678,23 +610,3 @@ async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
     change(tmp_path, count)
 
     assert await messages(tmp_path) == [f"30 events are in {FIRST.name}, not 29"]
-
-
-async def test_reading_much_that_is_archived_keeps_the_loop_free(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await fill(log, 3000)
-        await log.archive("s", range(1, 3001))
-        stalls: list[float] = []
-
-        async def beat() -> None:
-            while True:
-                before = time.perf_counter()
-                await asyncio.sleep(0.001)
-                stalls.append(time.perf_counter() - before)
-
-        beating = asyncio.create_task(beat())
-        for version in range(1, 3000, 37):
-            await log.read_versions("s", [version])
-        beating.cancel()
-
-    assert sorted(stalls)[-2] < 0.1

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from eventlog import CorruptLog, MissingCodec, UnknownEvent
+from eventlog import CorruptLog, UnknownEvent
 from eventlog.lmdb import segment
 from eventlog.lmdb.segment import Entry
 
@@ -24,27 +24,9 @@ def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return request.param
 
 
-def entries(packed: bytes, count: int = len(ENTRIES)) -> list[Entry]:
-    taken = segment.unpack(packed, PLACE)
-    return [taken.entry(slot) for slot in range(count)]
-
-
 def resealed(data: bytes) -> bytes:
     """Return a block with the CRC that its bytes should have."""
     return struct.pack(">I", zlib.crc32(data[4:], zlib.crc32(PLACE))) + data[4:]
-
-
-@pytest.mark.usefixtures("codec")
-@pytest.mark.parametrize(
-    "one",
-    [
-        Entry(2**64 - 1, bytes(16), b""),
-        Entry(1, b"\xff" * 16, b"\0" * 200_000),
-        Entry(1, bytes(16), bytes(range(256)) * 4),
-    ],
-)
-def test_one_entry_of_any_size_makes_a_block(one: Entry):
-    assert entries(segment.pack([one], PLACE), 1) == [one]
 
 
 @pytest.mark.usefixtures("codec")
@@ -101,28 +83,6 @@ def test_unknown_formats_and_codecs_are_not_called_damage():
         newer = data[:at] + b"\7" + data[at + 1 :]
         with pytest.raises(UnknownEvent, match=what):
             segment.unpack(resealed(newer), PLACE)
-
-
-def test_a_missing_zstandard_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """Without zstandard, a block that needs it says what to install."""
-    if segment.zstandard is None:
-        pytest.skip("zstandard is not installed")
-    data = segment.pack(ENTRIES, PLACE)
-    monkeypatch.setattr(segment, "zstandard", None)
-
-    with pytest.raises(MissingCodec, match="pip install zstandard"):
-        segment.unpack(data, PLACE)
-
-
-def test_with_zstandard_a_block_of_zlib_is_read_as_before(monkeypatch: pytest.MonkeyPatch):
-    with monkeypatch.context() as without:
-        without.setattr(segment, "zstandard", None)
-        data = segment.pack(ENTRIES, PLACE)
-
-    assert data[CODEC_AT] == segment.ZLIB
-    assert entries(data) == ENTRIES
 
 
 @pytest.mark.usefixtures("codec")

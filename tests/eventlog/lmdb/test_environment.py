@@ -48,17 +48,6 @@ def get(env: Environment, key: bytes) -> bytes | None:
         return txn.get(key, db=txn.tables["one"])
 
 
-def test_a_change_that_raises_leaves_nothing(path: Path):
-    def change(txn: Transaction) -> None:
-        txn.put(KEY, b"value", db=txn.tables["one"])
-        raise ZeroDivisionError
-
-    with opened(path) as env:
-        with pytest.raises(ZeroDivisionError):
-            env.write(change)
-        assert get(env, KEY) is None
-
-
 def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,6 +1,5 @@
 """Erasure on disk: no byte of it is left, the chain verifies, a crash or an error delays it."""
 
-import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,22 +13,20 @@ from eventlog import (
     Checkpoint,
     CorruptLog,
     DiskFull,
+    Environment,
     EventLog,
     EventRegistry,
     Snapshot,
     StorageFailed,
 )
 from eventlog.core import frame
-from eventlog.lmdb import erasing as erasing_module
 from eventlog.lmdb import segment
 from eventlog.lmdb.archive import Archive
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.tables import TABLES, U64, scan
 
 pytestmark = pytest.mark.anyio
 
-S = frame.stream_id("s")
 NAME = "a name to be found"
 registry = EventRegistry()
 
@@ -179,26 +176,6 @@ async def test_an_event_cannot_be_erased_alone(tmp_path: Path):
             await log.read_stream("other")
 
 
-async def test_a_long_stream_is_erased_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """A long stream is erased piece by piece, and others write meanwhile."""
-    monkeypatch.setattr(erasing_module, "STUBS_AT_ONCE", 16)
-    monkeypatch.setattr(erasing_module, "ROWS_AT_ONCE", 16)
-    async with opened(tmp_path) as log:
-        await fill(log, 400)
-        erasing = asyncio.create_task(log.erase(NAME, projections=["canary view"]))
-        versions = 2
-        while not erasing.done():
-            await log.append("other", [Noted("meanwhile")], versions)
-            versions += 1
-
-        assert (await erasing).events == 400
-        assert versions > 4  # other streams are appended to between the pieces
-        assert (await log.verify()).findings == []
-        assert canaries_in(tmp_path) == set()
-
-
 async def test_from_its_first_transaction_on_the_stream_reads_as_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -293,18 +270,6 @@ async def test_a_segment_that_cannot_be_removed_is_said(
                 await log.erase(NAME)
         assert (await log.erase(NAME)).events == 40
         assert not list((tmp_path / "archive").iterdir())
-
-
-async def test_a_caller_who_is_cancelled_does_not_stop_it(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await fill(log)
-        erasing = asyncio.create_task(log.erase(NAME, projections=["canary view"]))
-        await asyncio.sleep(0.005)
-        erasing.cancel()
-    assert canaries_in(tmp_path) in (set(), {"log.mdb", *archived(tmp_path)})
-    async with opened(tmp_path) as log:
-        await log.erase(NAME, projections=["canary view"])
-    assert canaries_in(tmp_path) == set()
 
 
 def archived(path: Path) -> set[str]:

@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import anyio
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 from eventlog import (
     CorruptLog,
     DiskFull,
+    Environment,
     EventLog,
     EventRegistry,
     InvalidAppend,
@@ -25,9 +24,8 @@ from eventlog import (
 )
 from eventlog.core.rows import seal_record
 from eventlog.core.rules import count
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.intake import TotalsTally
-from eventlog.lmdb.ledger import ROW, Ledger, TotalsRecord, load_totals, put_totals
+from eventlog.lmdb.ledger import ROW, TotalsRecord, put_totals
 from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
@@ -56,51 +54,6 @@ def change(path: Path, make: Callable[[Environment, Any], object]) -> None:
     env = Environment(path / "log.mdb", TABLES)
     env.write(lambda txn: make(env, txn))
     env.close()
-
-
-# --- what survives
-
-
-KILLED = """
-import asyncio, os, sys
-import msgspec
-from eventlog import EventLog, EventRegistry
-registry = EventRegistry()
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-async def append(log, stream):
-    for n in range(10_000):
-        relaxed = {"durability": "relaxed"} if stream == "relaxed" else {}
-        await log.append(stream, [Noted("a")] * 3, n * 3, counters={"events": 3}, **relaxed)
-        if stream == "s0":
-            os.write(1, b"%d\\n" % (log.totals_nowait()["events"]))
-        await asyncio.sleep(0)
-async def main():
-    async with EventLog.open(sys.argv[1], registry) as log:
-        await asyncio.gather(*(append(log, name) for name in ("s0", "s1", "s2", "relaxed")))
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("lines", [1, 20, 60])
-async def test_totals_after_kill_9_match_the_events(tmp_path: Path, lines: int):
-    """After kill -9 the totals are those of the events that are there."""
-    root = str(Path(__file__).parents[3])
-    env = {**os.environ, "PYTHONPATH": root}
-    async with await anyio.open_process(
-        [sys.executable, "-c", KILLED, str(tmp_path)], env=env, cwd=root
-    ) as process:
-        assert process.stdout is not None
-        seen = b""
-        while seen.count(b"\n") < lines:
-            seen += await process.stdout.receive()
-        process.kill()
-
-    async with EventLog.open(tmp_path, registry) as log:
-        events = sum([(await log.head(name)).version for name in await log.streams()])
-        assert log.totals_nowait() == {"events": events}
-        assert events >= 3 * lines
 
 
 # --- what is refused or fails
@@ -266,33 +219,6 @@ async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
 
 
 # --- by themselves
-
-
-def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
-    env = Environment(tmp_path / "log.mdb", TABLES)
-    env.write(lambda txn: put_totals(txn, {"n": 1}))
-    ledger = Ledger(env)
-
-    def fail(txn: Any) -> None:
-        ledger.begin()
-        ledger.count(txn, {"n": 5})
-        ledger.finish(txn)
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        env.write(fail)
-
-    def go_on(txn: Any) -> None:
-        ledger.begin()
-        ledger.count(txn, {"n": 1})
-        with pytest.raises(InvalidAppend):
-            ledger.count(txn, {"m": 1, "n": -3})
-        assert ledger.finish(txn).totals == {"n": 2}
-
-    env.write(go_on)
-    with env.read() as txn:
-        assert load_totals(txn) == {"n": 2}
-    env.close()
 
 
 deltas = st.dictionaries(

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from eventlog import DiskFull, Environment, WrongExpectedVersion
+from eventlog import DiskFull, Environment
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.writer import WriteJob, Writer
@@ -136,43 +136,6 @@ async def test_a_batch_ends_at_4_mib():
     await harness.finish(*futures)
 
     assert [len(batch) for batch in harness.env.batches] == [1, 4, 4, 1]
-
-
-async def test_stopping_finishes_everything_that_is_queued():
-    """Jobs that did not fit into the batch before the stop are finished, too."""
-    harness = Harness(FakeEnvironment())
-    await harness.hold()
-    futures = [harness.put(n, events=1024) for n in range(5)]
-    stopping = asyncio.create_task(anyio.to_thread.run_sync(harness.writer.stop))
-    await asyncio.sleep(0.05)
-
-    harness.env.gate.set()
-    with anyio.fail_after(5):
-        await stopping
-
-    assert [future.result() for future in futures] == list(range(5))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        WrongExpectedVersion("s", 1, 2),
-        ValueError("not the log's own"),
-        UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"),
-        MemoryError(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-async def test_a_job_that_fails_before_it_writes_fails_alone(error: Exception):
-    harness = Harness(FakeEnvironment())
-    futures = [
-        await harness.hold(), harness.put("before"), harness.put("bad", error=error),
-        harness.put("behind"),
-    ]  # fmt: skip
-
-    outcomes = await harness.finish(*futures)
-
-    assert outcomes == ["first", "before", error, "behind"]
 
 
 async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):

@@ -10,8 +10,7 @@ import pytest
 from contracts.stores import Noted, registry
 from support.postgres import lent_url, server
 
-from eventlog import Checkpoint, Fenced, LogUnavailable, PayloadErased, Snapshot
-from eventlog.core.frame import stream_id
+from eventlog import Checkpoint, Fenced, LogUnavailable, PayloadErased, Snapshot, stream_id
 
 pytestmark = pytest.mark.anyio
 CANARY = b"kumquat"

@@ -21,10 +21,8 @@ from eventlog import (
     PayloadErased,
     Snapshot,
     UnknownEvent,
-    WrongExpectedVersion,
-    subscribe,
+    stream_id,
 )
-from eventlog.core.frame import stream_id
 
 pytestmark = pytest.mark.anyio
 NUMBERS = itertools.count()
@@ -93,16 +91,6 @@ async def test_appends_of_both_to_one_stream_all_land_once(stores):
 
     assert sorted(map(int, await whole(stores[0]))) == list(range(60))
     assert await stores[0].head("s") == await stores[1].head("s")
-
-
-async def test_of_two_racing_for_a_version_one_wins(stores):
-    for version in range(10):
-        outcomes = await asyncio.gather(
-            *(store.append("s", [Noted("a")], version) for store in stores),
-            return_exceptions=True,
-        )
-        refused = [one for one in outcomes if isinstance(one, WrongExpectedVersion)]
-        assert [refusal.actual for refusal in refused] == [version + 1]
 
 
 async def test_a_key_counts_once_in_both(stores):
@@ -191,25 +179,6 @@ async def test_a_waiter_is_woken_though_nothing_is_told(stores):
 
     with anyio.fail_after(20):
         assert await waiting == 1
-
-
-async def test_a_subscription_gives_the_events_of_both_in_order(stores):
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for event in subscribe(stores[1]):
-            seen.append(event.position)
-            if len(seen) == 40:
-                return
-
-    following = asyncio.create_task(follow())
-    await asyncio.gather(
-        *(stores[n % 2].append(f"s{n % 5}", [Noted("a")], ANY_VERSION) for n in range(40))
-    )
-
-    with anyio.fail_after(20):
-        await following
-    assert seen == list(range(1, 41))
 
 
 # --- erasing
@@ -363,22 +332,6 @@ async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url
 
 
 # --- what is derived
-
-
-async def test_what_one_derived_the_other_finds_and_only_the_owner_keeps_more(stores):
-    one, other = stores
-    await one.append("s", [Noted("a")], 0)
-    await one.save_derived("s", {b"a": b"1"}, epoch=0)
-
-    await other.acquire("s", 1)
-
-    assert await other.load_derived("s") == {b"a": b"1"}
-    assert not await one.save_derived("s", {b"a": b"late"}, epoch=0)
-    assert await other.save_derived("s", {b"b": b"2"}, epoch=1)
-    assert await one.load_derived("s", [b"b", b"c"]) == {b"b": b"2"}
-    await one.erase("s")
-    assert not await other.save_derived("s", {b"b": b"late"}, epoch=1)
-    assert await other.load_derived("s") == {}
 
 
 async def test_pieces_under_way_come_before_a_new_owner_and_hold_up_no_append(stores, url):

@@ -1,6 +1,5 @@
 """Copies of a log: one moment of it, whole or not there; putting one back loses nothing."""
 
-import asyncio
 import errno
 import shutil
 import subprocess
@@ -96,48 +95,6 @@ async def test_a_restored_backup_reads_as_the_log_did(tmp_path: Path):
         await log.shrink(force=True)
     async with opened(tmp_path / "new") as log:
         assert (await log.verify()).findings == []
-
-
-async def test_a_drill_under_load(tmp_path: Path):
-    """Each stream of a backup is a beginning of the stream, and all of it is of one moment."""
-    async with opened(tmp_path / "log") as log:
-        await filled(log)
-        stopped = asyncio.Event()
-
-        async def write(stream: str) -> int:
-            version = 0
-            while not stopped.is_set():
-                await log.append(stream, [Noted(f"{version + 1}")], version)
-                version += 1
-            return version
-
-        async def keep_up() -> None:
-            while not stopped.is_set():
-                last = (await log.head("a")).version
-                await log.archive("a", range(1, last // 2))
-                await log.shrink(force=True)
-
-        writing = [asyncio.create_task(write(stream)) for stream in "abc"]
-        keeping = asyncio.create_task(keep_up())
-        acknowledged = []
-        for n in range(3):
-            await asyncio.sleep(0.05)
-            acknowledged.append([(await log.head(stream)).version for stream in "abc"])
-            await log.backup(tmp_path / f"backup {n}")
-        stopped.set()
-        await keeping
-        versions = await asyncio.gather(*writing)
-        whole = await log.read_all(0, 100_000, dropped="mark")
-    assert min(versions) > max(acknowledged[0])
-
-    for n, known in enumerate(acknowledged):
-        copy_log(tmp_path / f"backup {n}", tmp_path / f"restored {n}", registry)
-        async with opened(tmp_path / f"restored {n}") as log:
-            assert (await log.verify()).findings == []
-            there = [(await log.head(stream)).version for stream in "abc"]
-            assert all(after >= before for after, before in zip(there, known, strict=True))
-            events = await log.read_all(0, 100_000, dropped="mark")
-            assert events == whole[: len(events)]
 
 
 async def test_more_may_be_put_into_a_backup_and_comes_back(tmp_path: Path):

@@ -18,12 +18,12 @@ from eventlog import (
     EventRegistry,
     LogLocked,
     LogUnavailable,
+    RepairReport,
+    repair,
 )
-from eventlog.core.records import RepairReport
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import TABLES, U64
-from eventlog.upkeep.repair import repair
 
 pytestmark = pytest.mark.anyio
 
@@ -150,7 +150,7 @@ async def test_a_payload_lost_in_the_archive_ends_its_stream(tmp_path: Path):
 
 async def test_a_stream_without_its_record_stays_behind(tmp_path: Path):
     """A stream whose record is lost has no name, and stays behind."""
-    from eventlog.core.frame import stream_id
+    from eventlog import stream_id
 
     await fill(tmp_path / "log")
     changed(

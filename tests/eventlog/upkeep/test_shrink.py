@@ -29,14 +29,10 @@ from eventlog import (
     LogLocked,
     Snapshot,
     StorageFailed,
-    UnknownEvent,
 )
-from eventlog.core.rows import seal_record
 from eventlog.files import datafile
 from eventlog.lmdb import file as lmdb_file
 from eventlog.lmdb.file import Transaction
-from eventlog.lmdb.opening import ENCRYPTED_FORMAT, FormatRecord
-from eventlog.lmdb.tables import TABLES
 
 NAMES = ("one", "two")
 META_PAGES = (0, 4096)
@@ -118,18 +114,6 @@ def test_pages_are_packed_full(path: Path):
 
         needed = sum(8 + 2 + len(k) + len(v) for k, v in rows_of(env))
         assert env.file_bytes() < 1.15 * needed + 20 * 4096
-
-
-def test_what_was_deleted_is_in_no_page_any_more(path: Path):
-    with opened(path) as env:
-        fill(env)
-        env.write(lambda txn: txn.delete(b"000123", db=txn.tables["one"]))
-        assert b"000123" * 40 in path.read_bytes()
-
-        env.shrink()
-
-        assert b"000123" not in path.read_bytes()
-        assert b"000124" * 40 in path.read_bytes()
 
 
 def test_entries_stored_with_a_copy_are_in_it_alone(path: Path):
@@ -432,15 +416,6 @@ async def write(log: EventLog, count: int = 300) -> None:
     await log.save_checkpoint(Checkpoint("p", 7, {b"k": b"v"}))
 
 
-async def everything(log: EventLog) -> Any:
-    return (
-        await log.read_all(0, 10_000), await log.read_stream("s", 0, 10_000),
-        await log.head("s"), await log.head("t"), await log.totals(), log.totals_nowait(),
-        await log.load_snapshot("s", "f"), await log.load_checkpoint("p"),
-        await log.load_entry("p", b"k"), await log.versions_about("s", "7 "), await log.streams(),
-    )  # fmt: skip
-
-
 @pytest.mark.anyio
 async def test_where_there_is_little_to_gain_nothing_is_done(tmp_path: Path):
     async with log_in(tmp_path) as log:
@@ -585,41 +560,6 @@ async def test_a_rolled_back_commit_of_the_new_file_is_noticed(tmp_path: Path, a
     with pytest.raises(CorruptLog):
         async with log_in(path):
             pass
-
-
-@pytest.mark.anyio
-async def test_the_transactions_of_all_files_are_counted_together(tmp_path: Path):
-    async with log_in(tmp_path) as log:
-        await write(log)
-        numbers = []
-        for _ in range(4):
-            await log.shrink(force=True)
-            numbers.append(log._env.last_transaction())
-            assert log._env.last_transaction() == log._files.anchor.read().transaction
-    async with log_in(tmp_path) as log:
-        numbers.append(log._env.last_transaction())
-
-    assert numbers == sorted(numbers)
-    assert numbers[-1] == numbers[-2]
-
-
-# --- formats
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("number", [1, 3, ENCRYPTED_FORMAT + 1])
-async def test_a_store_of_any_other_format_is_refused_and_untouched(tmp_path: Path, number: int):
-    async with log_in(tmp_path) as log:
-        await write(log, 50)
-    with opened(tmp_path / "log.mdb", TABLES) as env:
-        other = seal_record(FormatRecord(number, 5, 6, 7))
-        env.write(lambda txn: txn.put(b"format", other, db=txn.tables["meta"]))
-    before = (tmp_path / "log.mdb").read_bytes()
-
-    with pytest.raises(UnknownEvent, match=f"format {number}"):
-        async with log_in(tmp_path):
-            pass
-    assert (tmp_path / "log.mdb").read_bytes() == before
 
 
 # --- a small disk

@@ -17,18 +17,18 @@ from eventlog import (
     StorageFailed,
     replay,
 )
-from memory_actors.actors import actor as actor_module
-from memory_actors.actors.actor import Actor
-from memory_actors.actors.asking import Reply, Request
-from memory_actors.base.errors import (
+from memory_actors import (
     CommandCrashedError,
     DeadlineExceededError,
     InvalidInputError,
-    MovedError,
     QuarantinedError,
     StorageFullError,
     UnavailableError,
 )
+from memory_actors.actors import actor as actor_module
+from memory_actors.actors.actor import Actor
+from memory_actors.actors.asking import Reply, Request
+from memory_actors.base.errors import MovedError
 
 pytestmark = pytest.mark.anyio
 
@@ -255,24 +255,6 @@ async def test_a_command_is_answered_though_the_work_is_cancelled_before_it_begi
     assert (await asyncio.wait_for(answer, 5)).state == 1
 
 
-async def test_an_actor_pauses_longer_after_each_crash(monkeypatch) -> None:
-    monkeypatch.setattr(actor_module, "BACKOFF_S", (0.001, 0.002, 0.003))
-    pauses: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noted(seconds: float) -> None:
-        pauses.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", noted)
-    actor, _, _ = make()
-    for _ in range(3):
-        with pytest.raises(CommandCrashedError):
-            await ask(actor, add(13))
-        await actor.drain()
-    assert pauses == [0.001, 0.002, 0.003]
-
-
 @pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])
 async def test_an_uncertain_append_is_an_error_and_read_again(when, state) -> None:
     """An uncertain append is answered with an error, and read again."""
@@ -358,17 +340,6 @@ async def test_a_full_mailbox_makes_callers_wait_and_none_is_lost(monkeypatch) -
     assert actor.waiting == 4
     await asyncio.gather(*asked)
     assert actor.state == 50
-
-
-async def test_a_key_returns_the_first_reply() -> None:
-    actor, log, _ = make()
-    first = await ask(actor, add(3, idempotency_key="k", digest=b"3"))
-    again = await ask(actor, add(3, idempotency_key="k", digest=b"3"))
-    assert (again.duplicate, [e.data for e in again.events]) == (True, [Added(3)])
-    assert [e.version for e in first.events] == [1]
-    with pytest.raises(InvalidInputError):
-        await ask(actor, add(4, idempotency_key="k", digest=b"4"))
-    assert (actor.state, log.appends) == (3, 1)
 
 
 async def test_two_requests_with_one_key_are_carried_out_once() -> None:

@@ -5,9 +5,9 @@ import asyncio
 import anyio
 import pytest
 
+from memory_actors import BeingErasedError, SystemClosedError
 from memory_actors.actors.heap import LOOSE_BYTES
 from memory_actors.actors.runtime import Runtime
-from memory_actors.base.errors import BeingErasedError, SystemClosedError
 
 pytestmark = pytest.mark.anyio
 
@@ -210,23 +210,6 @@ async def test_activations_at_once_evict_no_more_than_needed() -> None:
 
     await asyncio.gather(*(use(n) for n in range(5)))
     assert len(world.left) == 1
-
-
-async def test_a_failure_that_nobody_waited_for_is_forgotten() -> None:
-    runtime, world = make()
-    world.failure = RuntimeError("once")
-
-    async def use() -> None:
-        async with runtime.use("a"):
-            pass
-
-    gone = asyncio.create_task(use())
-    await asyncio.sleep(0)
-    gone.cancel()
-    await asyncio.gather(gone, return_exceptions=True)
-    await asyncio.sleep(0.01)
-    world.failure = None
-    await use()
 
 
 async def test_passivated_actors_are_freed_at_once(open_memory) -> None:

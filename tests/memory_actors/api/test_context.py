@@ -10,6 +10,8 @@ from support.given import pro
 
 from memory_actors import (
     ContextLimitError,
+    EditBlock,
+    InsertBlock,
     InvalidInputError,
     Limits,
     MemoryType,
@@ -18,7 +20,6 @@ from memory_actors import (
     StaleDocumentError,
 )
 from memory_actors.api.plumbing import note_synced
-from memory_actors.base.context_documents import EditBlock, InsertBlock
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import anyio
 import pytest
 
 from memory_actors import (
@@ -126,20 +125,6 @@ async def test_a_delete_of_everything_has_to_name_its_types(open_memory: Any) ->
         assert await listed(user) == sorted(KINDS)
         assert len(await user.delete_many({}, memory_types="working")) == 1
         assert "working" not in await listed(user)
-
-
-async def test_a_cancelled_caller_does_not_undo_deletes(open_memory: Any) -> None:
-    """A caller who leaves does not undo a delete of many."""
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add_many([Item(content=f"fact {n}", metadata={"n": 1}) for n in range(150)])
-        deleting = asyncio.create_task(user.delete_many({"n": 1}))
-        while await user.count() == 150:
-            await asyncio.sleep(0)
-        deleting.cancel()
-        with anyio.fail_after(30):
-            while await user.count():
-                await asyncio.sleep(0.01)
 
 
 async def test_the_past_is_counted_and_not_deleted(open_memory: Any) -> None:

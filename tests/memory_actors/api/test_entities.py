@@ -84,6 +84,9 @@ async def test_a_relationship_repeated_under_its_id_is_an_update(open_memory) ->
                 valid_from="2020-01-01",
             )  # fmt: skip
             assert (receipt.memory_id, receipt.operation) == ("mine", operation)
+        pinned = await entities.relate("Alice", "works_at", "Acme", pinned=True)
+        assert (pinned.memory_id, pinned.operation) == ("mine", "update")
+        assert (await memory.user("u").get("mine")).pinned
 
 
 async def test_observations_come_and_go(open_memory) -> None:

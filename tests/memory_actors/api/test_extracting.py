@@ -8,18 +8,16 @@ import pytest
 
 from memory_actors import (
     Conversation,
+    ExtractorError,
+    InvalidInputError,
     Limits,
+    NotFoundError,
     Plan,
     Proposal,
     QuotaExceededError,
     Tier,
-    UserMemory,
-)
-from memory_actors.base.errors import (
-    ExtractorError,
-    InvalidInputError,
-    NotFoundError,
     UnusableProposalsError,
+    UserMemory,
 )
 
 pytestmark = pytest.mark.anyio

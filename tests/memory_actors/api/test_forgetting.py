@@ -10,15 +10,16 @@ from support.compacting import LOGIN, LUNCH, some
 
 from eventlog import DiskFull, EventLog
 from memory_actors import (
+    Conversation,
     ForgottenError,
     HeldError,
     InvalidInputError,
     Item,
     MemorySystem,
     NotFoundError,
+    Proposal,
 )
 from memory_actors.api import forgetting
-from memory_actors.extraction.protocol import Conversation, Proposal
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio

@@ -1,7 +1,6 @@
 """Pipes and links in the place of files, impossible names and clocks: a typed error, no wait."""
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,98 +8,11 @@ import pytest
 
 from bench.faults import example
 from bench.faults.impostors import put
-from bench.faults.trials import Ending, in_loop
 from eventlog import ClockOutOfRange, EventLogError, LogUnavailable, to_datetime
-from memory_actors import InvalidInputError, MemoryActorsError, MemorySystem, Settings, copy_store
-from memory_actors.base.api_keys import KeyStore
+from memory_actors import InvalidInputError, MemoryActorsError, MemorySystem, copy_store
 from memory_actors.interchange import import_jsonl, open_file
-from memory_actors.search.indexes.files import INDEXES
 
 pytestmark = pytest.mark.anyio
-
-DEADLINE_S = 40.0
-SETTINGS = Settings(recall_audit="hashed", deadline_s=10.0)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a store with every sort of file in it, in a process of its own: others fork."""
-    path = tmp_path_factory.mktemp("whole") / "memory"
-
-    async def make() -> tuple[str, str]:
-        async with example.opened(path, encrypt=True, settings=SETTINGS) as memory:
-            await example.fill(memory, ("ada",))
-            await memory.user("ada").retrieve("fact")
-        KeyStore(path).create("ada")
-        return "made", ""
-
-    assert in_loop(make, DEADLINE_S).kind == "made"
-    return path.parent
-
-
-def used(path: Path) -> Ending:
-    """Open a store and use all of its files, in a child."""
-
-    async def use() -> tuple[str, str]:
-        refused = []
-        try:
-            async with example.opened(
-                path, first_id=9_000, encrypt=True, settings=SETTINGS
-            ) as memory:
-                user = memory.user("ada", session_id="s")
-                calls: list[Any] = [
-                    lambda: user.retrieve("fact that is known"),
-                    lambda: user.history("ada old 3"),
-                    lambda: user.add("It goes on."),
-                    lambda: memory.recalls("ada", query="fact"),
-                    lambda: asyncio.to_thread(KeyStore(path).find, "token"),
-                    memory.verify,
-                    lambda: memory.erase("ada"),
-                ]
-                for call in calls:
-                    try:
-                        await call()
-                    except example.TYPED as error:
-                        refused.append(f"{type(error).__name__}: {error}")
-        except example.TYPED as error:
-            refused.append(f"{type(error).__name__}: {error}")
-        return "typed" if refused else "made anew", "; ".join(refused)
-
-    return in_loop(use, DEADLINE_S)
-
-
-PLACES = {
-    "log.anchor": "typed",
-    "derived.mdb": "typed",
-    "recall.key": "typed",
-    "api_keys.json": "typed",
-    "../memory.keys": "typed",
-    "archive/*.segment": "typed",
-    f"{INDEXES}/*.words": "made anew",
-}
-
-
-@pytest.mark.parametrize(("place", "ends"), PLACES.items())
-def test_a_pipe_keeps_nobody_waiting(whole: Path, tmp_path: Path, place: str, ends: str) -> None:
-    """A pipe in the place of a file of a store keeps nobody waiting."""
-    shutil.copytree(whole, tmp_path / "copy")
-    path = tmp_path / "copy" / "memory"
-    for file in list(path.glob(place)) if "*" in place else [path / place]:
-        put("pipe", file)
-
-    ending = used(path)
-
-    assert ending.kind == ends, ending
-    assert ends != "typed" or "a pipe and not a file" in ending.detail
-
-
-@pytest.mark.parametrize("place", [INDEXES, "archive"])
-def test_a_loop_of_links_is_a_typed_error(whole: Path, tmp_path: Path, place: str) -> None:
-    """A loop of links in the place of a directory is a typed error."""
-    shutil.copytree(whole, tmp_path / "copy")
-    put("loop", tmp_path / "copy" / "memory" / place)
-
-    assert used(tmp_path / "copy" / "memory").kind == "typed"
 
 
 NAMES = {"a zero byte": "a\0b", "5,000 characters": "n" * 5000, "no Unicode": "\ud800"}

@@ -94,8 +94,7 @@ async def test_a_value_that_is_put_again_has_the_lifetime_of_its_last_put(memory
 
 
 async def test_room_of_what_has_expired_is_free_for_the_next_add(open_memory, clock) -> None:
-    from memory_actors.base.quota import Limits, Plan
-    from memory_actors.base.records import Tier
+    from memory_actors import Limits, Plan, Tier
 
     tiers = {Tier.PRO: Plan(limits=Limits(long_term_memories=2))}
     async with open_memory(tiers=tiers, default_tier=Tier.PRO) as memory:

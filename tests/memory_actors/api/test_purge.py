@@ -98,18 +98,6 @@ async def test_a_past_memory_has_its_origins_of_then(
         assert await living(user) == set(), "the purge did come"
 
 
-async def test_every_kind_takes_the_source_of_its_handle(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada", session_id="s", source=EVIL, trust="untrusted")
-        await everything(user, "evil")
-        found = await user.list_memories(limit=100)
-        assert len(found) == 9
-        assert {memory.origins for memory in found} == {FROM_EVIL}
-        assert (await user.entities.get("evil person")).origins == FROM_EVIL
-        assert (await user.documents.get("evil key")).trust == "untrusted"
-        assert (await user.episodes.recent())[0].origins == FROM_EVIL
-
-
 async def everything(user: UserMemory, word: str) -> None:
     """Write something of every kind."""
     await user.add(f"{word} fact")
@@ -225,18 +213,6 @@ async def test_a_second_purge_does_nothing_and_a_dry_run_neither(open_memory: An
         assert (await user.purge(EVIL)).count == 0
         assert (await user.purge("https://another.example")).count == 0
         assert [entry async for entry in memory.events("ada")][-1].position == head
-
-
-async def test_a_trust_is_purged_as_a_source_is(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await evil(user).add("the bank has moved")
-        await user.from_source(EVIL, "trusted").add("the page is ours")
-        await user.add("likes tea")
-        assert (await user.purge(EVIL, trust="untrusted")).count == 1
-        assert await living(user) == {"the page is ours", "likes tea"}
-        assert (await user.purge(trust="trusted")).count == 1
-        assert await living(user) == {"likes tea"}
 
 
 async def test_what_a_source_changed_says_again_what_others_said(open_memory: Any) -> None:

@@ -19,10 +19,10 @@ from memory_actors import (
     Proposal,
     Redaction,
     SensitiveTextError,
+    text_digest,
 )
 from memory_actors.integrations.context_files.syncing import label_of, sync
 from memory_actors.integrations.otel import instrument
-from memory_actors.kinds.passages import text_digest
 
 pytestmark = pytest.mark.anyio
 

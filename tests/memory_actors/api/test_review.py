@@ -9,9 +9,15 @@ from support.compacting import LOGIN, SHORT, some
 from support.fakes import FakeClock
 from support.given import pro
 
-from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
-from memory_actors.base.errors import ForgottenError
-from memory_actors.base.records import Item
+from memory_actors import (
+    ForgottenError,
+    InvalidInputError,
+    Item,
+    Limits,
+    NotFoundError,
+    QuotaExceededError,
+    UserMemory,
+)
 from tests.memory_actors.api.test_extracting import Scripted, facts, forget, say, supersede
 
 pytestmark = pytest.mark.anyio

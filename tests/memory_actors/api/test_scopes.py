@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from support.given import recorded
 
-from memory_actors import UserMemory
-from memory_actors.base.errors import AccessDeniedError, InvalidInputError, NotFoundError
-from memory_actors.base.records import Right
+from memory_actors import AccessDeniedError, InvalidInputError, NotFoundError, Right, UserMemory
 from memory_actors.kinds import grants
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.grants import SetRight

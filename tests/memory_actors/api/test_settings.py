@@ -8,16 +8,18 @@ import pytest
 from support.fakes import FakeEmbedder
 
 from memory_actors import (
+    GlobalLimits,
     InvalidInputError,
+    Limits,
     MemorySystem,
     Plan,
+    Prices,
     Redaction,
     RetentionRule,
     Settings,
     Tier,
 )
 from memory_actors.api.settings_check import check
-from memory_actors.base.quota import GlobalLimits, Limits, Prices
 
 pytestmark = pytest.mark.anyio
 

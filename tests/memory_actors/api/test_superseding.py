@@ -8,8 +8,7 @@ import pytest
 from support.fakes import FakeClock
 
 from eventlog import to_datetime
-from memory_actors import Item, MemorySystem, Statement, UserMemory
-from memory_actors.base.errors import InvalidInputError
+from memory_actors import InvalidInputError, Item, MemorySystem, Statement, UserMemory
 from memory_actors.users.handles import superseding
 
 pytestmark = pytest.mark.anyio

@@ -14,14 +14,12 @@ from support.fakes import START_US, FakeEmbedder
 from support.given import pro
 from support.improving import FakeCritic, FakeReviser
 
-from bench.faults.cancelling import stopped_at
 from eventlog import EventLog
 from memory_actors import (
     EmbedderError,
     InvalidInputError,
     Item,
     Limits,
-    LogLocked,
     MemorySystem,
     MemoryType,
     ModelMismatchError,
@@ -465,47 +463,6 @@ async def test_concurrent_users_and_callers_all_get_their_answers(open_memory) -
             usage = (await memory.user(f"u{n}").usage()).kinds
             assert (usage["long_term"].count, usage["working"].count) == (30, 30)
         assert (await memory.verify()).ok
-
-
-@pytest.mark.parametrize("suspensions", range(1, 12))
-async def test_an_opening_that_is_cancelled_anywhere_leaves_nothing_locked(
-    tmp_path: Path, embedder: FakeEmbedder, suspensions: int
-) -> None:
-    """Opening, use and closing give up the loop some ten times; none is a place to get stuck."""
-
-    async def live() -> None:
-        async with MemorySystem.open(tmp_path, embedder=embedder) as memory:
-            await memory.user("ada").usage()
-
-    async def cancelled() -> None:
-        await stopped_at(live(), suspensions, [0])
-
-    task = asyncio.create_task(cancelled())
-    await asyncio.wait([task])
-    with anyio.fail_after(10):
-        while True:
-            try:
-                await live()
-                return
-            except LogLocked:  # what was opened for a caller that has gone is about to be closed
-                await asyncio.sleep(0.01)
-
-
-async def test_a_cancelled_caller_loses_nothing(open_memory, embedder: FakeEmbedder) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add("warm up")
-        for n in range(30):
-            task = asyncio.create_task(user.add(f"memory {n}", memory_id=f"id{n}"))
-            for _ in range(n):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-    async with open_memory() as memory:
-        user = memory.user("u")
-        kept = await user.list_memories(limit=100)
-        hits = await user.retrieve("memory", top_k=100)
-        assert {m.memory_id for m in kept} == {h.memory_id for h in hits}
 
 
 BAD_INPUT: tuple[tuple[Any, str], ...] = (

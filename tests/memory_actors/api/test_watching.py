@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory_actors import InvalidInputError, MemorySystem
-from memory_actors.base.reports import CompactionProgress
+from memory_actors import CompactionProgress, InvalidInputError, MemorySystem
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors import InvalidInputError, Tier
+from memory_actors import InvalidInputError, KeyFileError, Tier
 from memory_actors.base import api_keys as store
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.base.errors import KeyFileError
 
 pytestmark = pytest.mark.user
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_actors import InvalidInputError
 from memory_actors.base import filters
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
 from memory_actors.base.paths import ordering
 

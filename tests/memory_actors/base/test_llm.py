@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from memory_actors.base.errors import InvalidInputError, LLMError, MissingExtraError
+from memory_actors import InvalidInputError, LLMError, MissingExtraError
 from memory_actors.base.llm import ChatClient
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory_actors import MemorySystem
-from memory_actors.base.reports import CompactionProgress
+from memory_actors import CompactionProgress, MemorySystem
 from memory_actors.cli.showing import short_id
 
 COMMITS = 12

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.programs import INTERRUPTIBLE
 
-from memory_actors.base.errors import EmbedderError
+from memory_actors import EmbedderError
 from memory_actors.cli import App, main, running
 from memory_actors.cli.options import Count, a_moment, local_time
 

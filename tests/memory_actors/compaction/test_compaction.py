@@ -116,16 +116,6 @@ async def test_what_is_just_as_old_as_the_age_stays(open_memory: Any) -> None:
         assert report.memories_considered == 6
 
 
-async def test_the_compression_ratio_is_after_to_before(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        assert (await memory.compaction_stats()).compression_ratio == 0.0
-        assert (await memory.compact()).compression_ratio == 0.0
-        await with_a_past(memory)
-        report = await memory.compact()
-        assert report.compression_ratio == report.bytes_after / report.bytes_before
-        assert 0 < report.compression_ratio < 1
-
-
 async def test_a_dry_run_says_what_would_be_and_changes_nothing(open_memory: Any) -> None:
     async with open_memory(summarizer=SHORT) as memory:
         user = await with_a_past(memory)
@@ -410,24 +400,3 @@ async def test_a_user_who_fails_does_not_stop_the_others(
             await memory.compact("ada")
         monkeypatch.undo()
         assert (await memory.compact()).compressed == 2
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"compaction_after_days": -5},
-        {"compaction_after_days": {Tier.FREE: float("nan")}},
-        {"archive_retention_days": -3},
-        {"archive_retention_days": float("nan")},
-        {"compaction_eps": 2},
-        {"compaction_eps": 0},
-        {"compaction_batch": 0},
-        {"compaction_min_samples": 0},
-        {"summarizer_deadline_s": float("nan")},
-        {"compaction_schedule": "every now and then"},
-    ],
-)
-async def test_settings_that_would_lose_memories_are_refused(open_memory: Any, wrong: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        async with open_memory(**wrong):
-            pass

@@ -1,6 +1,5 @@
 """Compaction of episodes that have ended, end to end: as an option, in the same job as memories."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from support.compacting import (
     DEPLOY,
     FLIGHT,
     LOGIN,
-    LONG_AGO,
     SHORT,
     contents,
     lived,
@@ -21,7 +19,6 @@ from support.compacting import (
 )
 from support.fakes import FakeClock
 from support.given import pro
-from support.indexes import on_disk
 
 from memory_actors import (
     CallableSummarizer,
@@ -131,47 +128,7 @@ async def test_a_summariser_reads_goals_steps_errors_and_results(open_memory: An
         assert (await user.episodes.get(summary.memory_id)).status == "failed"
 
 
-# --- found
-
-
-async def test_what_is_derived_of_originals_goes(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT, tiers=pro(Limits(episodes=7))) as memory:
-        user = memory.user("ada")
-        await lived(user, FLIGHT, 2, since=LONG_AGO - timedelta(days=9))
-        await lived(user, DEPLOY, 7)
-        held = (await _state(memory)).episodic.rows.values()
-        digests = {text.digest for row in held for text in (row.goal, *row.steps, row.result)}
-        assert len(digests) == 7 + 2 + 7
-        assert len(on_disk(memory._services.embeddings, list(digests))) == len(digests)
-        await memory.compact(episodes=True)
-        assert not on_disk(memory._services.embeddings, list(digests))
-
-
-async def _state(memory: MemorySystem) -> Any:
-    async with memory._services.runtime.use("user:ada") as live:
-        live.indexes.index_taken()  # a text that came alone is indexed a moment later
-        return live.state
-
-
 # --- back again
-
-
-async def test_expand_gives_the_episodes_as_they_were(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT, tiers=pro(Limits(episodes=8))) as memory:
-        user = memory.user("ada")
-        await lived(user, FLIGHT, 2)
-        ids = await lived(user, DEPLOY, 7)
-        await user.update(ids[2], content=f"{DEPLOY} #other", metadata={"k": 1})
-        before = [await user.get(one) for one in ids]
-        assert (await user.history("bot-book0"))[-1].data["memory_id"] == ids[6], "it made way"
-        await memory.compact(episodes=True)
-        (summary,) = await of_episodes(user)
-        assert await user.expand(summary.memory_id) == before
-        with pytest.raises(NotFoundError):
-            await user.expand("bot-book1")
-        (*_, compressed) = await user.history(ids[0])
-        assert compressed.event == "episodic.compressed"
-        assert compressed.cause["command"] == "CompressEpisodes"
 
 
 async def test_undoing_brings_them_back_whole_and_they_stay(open_memory: Any) -> None:

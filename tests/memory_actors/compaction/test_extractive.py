@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.recall_sets import read_locomo
-from memory_actors.base.errors import InvalidInputError, SummarizerError
-from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
+from memory_actors import Cluster, ExtractiveSummarizer, InvalidInputError, SummarizerError
+from memory_actors.compaction.summarizers import count_words
 from memory_actors.compaction.summarizers.sentences import MARKER, sentences
 
 START = datetime(2025, 8, 2, 12, tzinfo=UTC)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_actors.base.errors import LLMError, SummarizerError
-from memory_actors.compaction.summarizers import Cluster, OpenAISummarizer
+from memory_actors import Cluster, LLMError, OpenAISummarizer, SummarizerError
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio

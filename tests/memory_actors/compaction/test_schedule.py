@@ -1,7 +1,6 @@
 """The times at which compaction is due, and the loop that runs it, on a clock of the tests."""
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -14,8 +13,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from eventlog.core.records import to_datetime, to_us
-from memory_actors.base.errors import InvalidInputError
+from eventlog import to_datetime, to_us
+from memory_actors import InvalidInputError
 from memory_actors.compaction.schedule import (
     LOCAL,
     LastRun,
@@ -114,36 +113,6 @@ async def test_the_local_zone_has_the_rules_of_the_machine(
 
 
 # --- the file
-
-
-async def test_a_write_that_is_cut_off_leaves_the_time_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "compaction.json"
-    LastRun(path).write(utc("2025-01-05T02:00"))
-
-    def fail(_fd: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="No space"):
-        LastRun(path).write(utc("2025-01-12T02:00"))
-    assert LastRun(path).read() == utc("2025-01-05T02:00")
-    assert list(tmp_path.iterdir()) == [path]
-
-
-async def test_a_written_file_has_its_name_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The name of the file is on disk when a write returns.
-
-    A rename is durable when its directory has been synced.
-    """
-    synced = []
-    monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
-    path = tmp_path / "compaction.json"
-    LastRun(path).write(utc("2025-01-05T02:00"))
-    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"since": 5}', b'{"since": "\xff"}'])

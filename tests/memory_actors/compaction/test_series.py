@@ -8,7 +8,7 @@ import pytest
 from support.compacting import LONG_AGO, outcomes, summaries
 
 from memory_actors import Item
-from memory_actors.compaction.selection import SeriesEntries, entries, joined
+from memory_actors.compaction.selection import entries, joined
 
 ENGLISH = (
     "fix login bug", "add user tests", "update the README", "refactor the payment module",
@@ -90,18 +90,8 @@ def cluster(
     return rows, texts
 
 
-FIX, TEST = ["Commit 1: fix it"] * 6, ["Commit 2: test it"] * 6
-
-
 def found(*clusters: tuple[list[Told], Sequence[str]]) -> list[list[int]]:
     return joined([entries(*one) for one in clusters])
-
-
-def test_clusters_of_one_form_role_and_time_are_joined() -> None:
-    assert found(cluster(FIX), cluster(["Rain"] * 5), cluster(TEST)) == [[0, 2], [1]]
-    assert found(cluster(FIX, role="user"), cluster(TEST, role="assistant")) == [[0], [1]]
-    assert found(cluster(FIX), cluster(TEST, start_us=5)) == [[0, 1]]
-    assert found(cluster(FIX), cluster(TEST, start_us=6)) == [[0], [1]]
 
 
 def test_the_same_metadata_makes_a_series_of_texts_that_begin_otherwise() -> None:
@@ -111,24 +101,8 @@ def test_the_same_metadata_makes_a_series_of_texts_that_begin_otherwise() -> Non
     assert found(cluster(fixed, kind="commit"), cluster(tested, kind="call")) == [[0], [1]]
 
 
-def test_a_memory_alone_is_of_the_series_that_says_the_same() -> None:
-    series = entries(*cluster(FIX, role="user"))
-    assert series is not None
-    assert series.takes(Told(0, role="user"), "Commit 7: fix it")
-    assert not series.takes(Told(0, role="user"), "Commit 7: test it")
-    assert not series.takes(Told(0), "Commit 7: fix it")
-
-
 def test_a_label_makes_a_series_of_texts_that_go_on_otherwise() -> None:
     for label in ("commit:", "[7f35510]", "abcdefa", "PROJ-7:", "repo@fedcbaf"):
         fixed, tested = [f"{label} fix it"] * 6, [f"{label} test it"] * 6
         assert found(cluster(fixed), cluster(tested)) == [[0, 1]]
     assert found(cluster(["commit fix it"] * 6), cluster(["commit test it"] * 6)) == [[0], [1]]
-
-
-def test_a_series_has_room_in_half_of_a_summary() -> None:
-    def long(letter: str, words: int) -> SeriesEntries | None:
-        return entries(*cluster(["Commit 1: " + " ".join([letter] * (words - 2))] * 6))
-
-    assert joined([long("a", 125), long("b", 125)]) == [[0, 1]]
-    assert joined([long("a", 125), long("b", 126)]) == [[0], [1]]

@@ -21,10 +21,10 @@ from memory_actors import (
     Cluster,
     CompactionProgress,
     UserMemory,
+    text_digest,
 )
 from memory_actors.compaction import job, replacing
 from memory_actors.compaction.run import Pace
-from memory_actors.kinds.passages import text_digest
 
 pytestmark = pytest.mark.anyio
 

@@ -3,33 +3,15 @@
 import functools
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from memory_actors.base.errors import InvalidInputError, SummarizerError
-from memory_actors.compaction.summarizers import (
-    CallableSummarizer,
-    Cluster,
-    ExtractiveSummarizer,
-    OpenAISummarizer,
-    Summarizer,
-    heading,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from memory_actors import CallableSummarizer, Cluster, InvalidInputError, SummarizerError
 
 START = datetime(2025, 8, 2, 12, tzinfo=UTC)
 CLUSTER = Cluster(texts=("Likes tea.", "Likes cäke."), times=(START, START + timedelta(days=104)))
-
-
-def test_a_summary_opens_with_count_and_period() -> None:
-    end = START + timedelta(days=104)
-    assert heading(100, START, end) == "[Summary of 100 memories from 2025-08-02 to 2025-11-14]: "
-    assert heading(1, START, START) == "[Summary of 1 memory from 2025-08-02 to 2025-08-02]: "
-    assert CLUSTER.heading == heading(2, START, end)
 
 
 @pytest.mark.parametrize(
@@ -46,19 +28,6 @@ def test_a_summary_opens_with_count_and_period() -> None:
 def test_a_cluster_that_makes_no_sense_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         Cluster(**{"texts": ("a", "b"), "times": (START, START), **bad})
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        ExtractiveSummarizer,
-        lambda: CallableSummarizer(str),
-        lambda: OpenAISummarizer("m" * 200, base_url="http://x/v1"),
-    ],
-)
-def test_each_has_a_name_that_can_stand_in_an_event(make: "Callable[[], Summarizer]") -> None:
-    pytest.importorskip("openai")
-    assert 0 < len(make().name) <= 100
 
 
 # --- a function of yours

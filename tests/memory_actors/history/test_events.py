@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeClock
 
-from eventlog import CorruptLog, EventLog
-from eventlog.core.records import to_datetime
+from eventlog import CorruptLog, EventLog, to_datetime
 from eventlog.lmdb.tables import U64
 from memory_actors import InvalidInputError, LogEntry
 

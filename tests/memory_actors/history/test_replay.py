@@ -9,8 +9,7 @@ from support.answers import answers
 from support.compacting import SHORT, with_a_past
 from support.fakes import SECOND_US, START_US, FakeClock, FakeEmbedder
 
-from eventlog import PayloadErased
-from eventlog.core.records import to_datetime
+from eventlog import PayloadErased, to_datetime
 from memory_actors import (
     InvalidInputError,
     MemorySystem,

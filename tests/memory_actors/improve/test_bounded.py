@@ -3,53 +3,14 @@
 Which items leave is compared with a model in `tests/properties/test_bounded.py`.
 """
 
-import hashlib
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from memory_actors import BoundedDict, BoundedList, InvalidInputError
-from memory_actors.improve.bounded import Marker
-
-LARGE = "long ago " * 200  # 1,800 characters
-
-
-def history(max_size: int, **more: Any) -> BoundedList[str]:
-    """A list that keeps the first, the last, and what begins with `!`."""
-    return BoundedList(
-        max_size,
-        eviction="keep_first_last_errors",
-        is_error=lambda item: item.startswith("!"),
-        **more,
-    )
-
 
 # --- lists
-
-
-def test_a_large_text_leaves_digest_and_snippet() -> None:
-    """A large text leaves its digest and a snippet in its place."""
-    items = history(8_000)
-    items.extend(["first", LARGE, "!bad", LARGE, LARGE, LARGE, LARGE])
-    entries = items.entries()
-    assert [type(entry) for entry in entries] == [str, Marker, str, *[str] * 4]
-    left = entries[1]
-    assert left.sha256 == hashlib.sha256(LARGE.encode()).hexdigest()
-    assert (left.snippet, left.text_size) == (LARGE[:80], len(LARGE))
-    assert items.size == sum(len(item) for item in items) + left.size <= 8_000
-
-
-def test_markers_take_an_eighth_at_most() -> None:
-    """Markers take an eighth at most, and the oldest goes first."""
-    items = BoundedList(8_000)
-    texts = [f"{number} {LARGE}" for number in range(50)]
-    items.extend(texts)
-    markers = [entry for entry in items.entries() if isinstance(entry, Marker)]
-    assert sum(marker.size for marker in markers) <= 1_000
-    gone = texts[: items.evicted]
-    assert [marker.snippet for marker in markers] == [text[:80] for text in gone[-len(markers) :]]
-    assert len(markers) == 6
 
 
 def test_a_function_finds_the_text_of_an_item() -> None:

@@ -9,11 +9,11 @@ from memory_actors import (
     Critique,
     CritiqueFinding,
     ImprovementError,
+    LLMError,
     OpenAICritic,
     OpenAIReviser,
     improve,
 )
-from memory_actors.base.errors import LLMError
 from memory_actors.base.llm import ChatClient
 from memory_actors.improve.llm import critique_of
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from memory_actors import ContextLimitError, UserMemory
+from memory_actors import ContextLimitError, MemoryTool, UserMemory
 from memory_actors.integrations.context_files.syncing import sync
-from memory_actors.integrations.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
 

@@ -358,11 +358,6 @@ async def test_the_async_one_opens_itself_and_opens_again(tmp_path: Path) -> Non
         assert len((await memory.get_all(filters={"user_id": "u"}))["results"]) == 6
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

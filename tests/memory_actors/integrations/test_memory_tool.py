@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.context import FakeContext
 
-from memory_actors.integrations.memory_tool import MemoryTool, MemoryToolError
+from memory_actors import MemoryTool, MemoryToolError
 
 pytestmark = pytest.mark.anyio
 REFUSED = r"must start with|would escape|Invalid path"

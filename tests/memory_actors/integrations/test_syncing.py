@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from support.context import Entry, FakeDocument
 
-from memory_actors import MemoryActorsError
+from memory_actors import ContextFileError, MemoryActorsError
 from memory_actors.base import text_files as files
-from memory_actors.base.errors import ContextFileError
 from memory_actors.integrations.context_files.merge import base_of
 from memory_actors.integrations.context_files.syncing import label_of, sync
 
@@ -51,30 +50,6 @@ async def test_an_entry_edited_in_both_is_kept_twice(document, file) -> None:
         "edited in both", "Ann likes black tea", "Ann likes green tea"
     )  # fmt: skip
     assert document.text == file.read_text()
-
-
-async def test_what_was_edited_here_and_removed_in_the_file_stays(document, file) -> None:
-    await sync(document, file)
-    file.write_text(TEXT.replace("- Ann likes tea\n", ""))
-    document.set(TEXT.replace("likes tea", "likes black tea"))
-    (conflict,) = (await sync(document, file)).conflicts
-    assert conflict.reason == "edited here, removed in the file"
-    assert "- Ann likes black tea\n" in file.read_text() == document.text
-
-
-@pytest.mark.parametrize("archived", [True, False])
-async def test_an_entry_edited_there_and_removed_here_stays(document, file, archived) -> None:
-    """An entry that was edited in the file and has gone here stays."""
-    await sync(document, file)
-    ann = next(block.block_id for block in document.live if "Ann" in block.raw)
-    if archived:
-        document.archive(ann)
-    else:
-        document.set(TEXT.replace("- Ann likes tea\n", ""))
-    file.write_text(TEXT.replace("likes tea", "likes green tea"))
-    (conflict,) = (await sync(document, file)).conflicts
-    assert (conflict.entry_id, conflict.reason) == (ann, "edited in the file, gone here")
-    assert "- Ann likes green tea\n" in file.read_text() == document.text
 
 
 async def test_archived_entries_move_into_the_mirror(document, file) -> None:

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.foreign import ADA, BOB, SAMPLES, mem0_json, mem0_record, write_json
+from support.foreign import ADA, SAMPLES, mem0_record, write_json
 from support.given import pro
 
-from memory_actors import Limits, QuotaExceededError
-from memory_actors.base.errors import NotOfferedError
+from memory_actors import Limits, NotOfferedError, QuotaExceededError
 from memory_actors.interchange import SOURCES, export_lines, import_from
 
 pytestmark = pytest.mark.anyio
@@ -111,19 +110,6 @@ async def test_all_of_it_has_its_program_as_source(store, tmp_path: Path, sample
 
 
 @every_sample
-async def test_it_is_found_again(store, tmp_path: Path, sample: str) -> None:
-    program, write = SAMPLES[sample]
-    async with store() as memory:
-        await import_from(memory, program, write(tmp_path), user_id="me")
-        found = [
-            hit.content
-            for user in await memory.users()
-            for hit in await memory.user(user).retrieve("likes tea")
-        ]
-    assert any("tea" in text.casefold() for text in found)
-
-
-@every_sample
 @pytest.mark.parametrize("through", ["client"], indirect=True)
 async def test_it_works_through_the_owner_of_a_store(
     store, tmp_path: Path, sample: str, through: str
@@ -160,17 +146,6 @@ async def test_what_a_server_does_not_offer_is_told(store, tmp_path: Path, throu
         assert await memory.user("me").list_memories() == []
 
 
-async def test_several_users_stay_several(store, tmp_path: Path) -> None:
-    async with store() as memory:
-        report = await import_from(memory, "mem0", mem0_json(tmp_path))
-        texts = {
-            user: sorted(m.content for m in await memory.user(user).list_memories())
-            for user in await memory.users()
-        }
-    assert report.users == [ADA, BOB]
-    assert texts == {ADA: ["has a dog", "likes tea"], BOB: ["lives in Rome"]}
-
-
 async def test_fields_that_are_called_otherwise(store, tmp_path: Path) -> None:
     record = {
         "id": 1,
@@ -185,15 +160,6 @@ async def test_fields_that_are_called_otherwise(store, tmp_path: Path) -> None:
         (one,) = await memory.user("ada").list_memories()
     assert (one.content, one.session_id) == ("likes tea", "s1")
     assert one.occurred_at.timestamp() == 1_700_000_000
-
-
-async def test_a_record_that_changed_is_another_memory(store, tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    async with store() as memory:
-        for text in ("likes tea", "likes green tea"):
-            write_json(path, [mem0_record("m1", text, ADA), mem0_record("m2", "same", ADA)])
-            report = await import_from(memory, "mem0", path)
-        assert (report.added, report.unchanged) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from support.fakes import FakeEmbedder
 from support.given import pro
 
-from memory_actors import EmbedderError, InvalidInputError, Item, Limits, QuotaExceededError
+from memory_actors import EmbedderError, InvalidInputError, Limits, QuotaExceededError
 from memory_actors.interchange import export_jsonl, export_lines, exporting, import_jsonl
 from memory_actors.interchange import jsonl as module
 
@@ -36,17 +36,6 @@ async def exported(user) -> list[bytes]:
 
 
 # --- import
-
-
-async def test_importing_again_adds_nothing(store, file) -> None:
-    path = file(*chat(60))
-    async with store() as memory:
-        first = await import_jsonl(memory.user("u"), path)
-        before = await exported(memory.user("u"))
-        again = await import_jsonl(memory.user("u"), path)
-        assert await exported(memory.user("u")) == before
-    assert (first.added, first.unchanged) == (60, 0)
-    assert (again.added, again.unchanged) == (0, 60)
 
 
 async def test_windows_files_and_blank_lines_are_fine(store, tmp_path) -> None:
@@ -198,54 +187,6 @@ async def test_a_killed_import_can_be_repeated(store, file, tmp_path: Path) -> N
 
 
 # --- export
-
-
-async def fill(user) -> None:
-    """Give a user some of everything there is."""
-    await user.add_many(
-        [
-            Item(content="pinned and old", occurred_at="2020-01-01", pinned=True, memory_id="p"),
-            Item(content="long " * 1000, metadata={"a": [1, {"b": None}], "é": True}),
-            Item(content="same time 1", occurred_at="2024-01-01", session_id="s", role="Ada"),
-            Item(content="same time 2", occurred_at="2024-01-01", session_id="s", role="Bob"),
-            Item(content="[bold]\n\ttabs and \u2028 \x1b[31m", occurred_at="2024-01-01"),
-            Item(content="gone", memory_id="gone"),
-        ]
-    )
-    await user.delete("gone")
-    await user.update("p", content="pinned and new", metadata={"v": 2})
-    for content, at in (("first", "2024-03-03"), ("second", "2024-02-02")):
-        await user.short_term.add_message(content, session_id="t", role="Ada", occurred_at=at)
-    await user.working.set("json", {"a": [1, 2.5, None, "x"]}, metadata={"m": 1})
-    await user.working.set("null", None)
-    await user.working.set("empty", "")
-    await user.working.set("text", "plain")
-    await user.add("without a key", "working")
-
-
-async def test_an_export_imports_to_the_same_memories(store, tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
-    async with store("one") as one, store("two") as two:
-        await fill(one.user("u"))
-        count = await export_jsonl(one.user("u"), path)
-        report = await import_jsonl(two.user("u"), path)
-        here = [m async for m in one.user("u").export()]
-        there = {m.memory_id: m async for m in two.user("u").export()}
-        again = await exported(two.user("u"))
-        assert await one.user("u").working.items() == await two.user("u").working.items()
-        messages = [m.content for m in await two.user("u").short_term.messages("t")]
-    assert count == report.added == len(here) == len(there) == 12
-    assert b"".join(again) == path.read_bytes()
-    assert messages == ["first", "second"]
-    for memory in here:
-        told = {"created_at", "stored_bytes"}
-        if memory.memory_type == "working":
-            told.add("occurred_at")
-        assert _without(memory, told) == _without(there[memory.memory_id], told)
-
-
-def _without(memory, names: set[str]) -> dict:
-    return {k: v for k, v in msgspec.structs.asdict(memory).items() if k not in names}
 
 
 async def test_a_failed_export_leaves_the_file_that_was_there(

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, Memory, Origin, Trust
@@ -15,11 +14,6 @@ LINE = b'{"session": "s1", "timestamp": "2024-05-01T12:00:00Z", "role": "user", 
 RELATED = b'{"memory_type": "entity", "data": {"relation": "r", "source": "A", "target": "B"'
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(-1e9, 1e9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 def read(line: bytes, place: str = "chat.jsonl, line 1"):
@@ -64,30 +58,6 @@ def test_a_line_says_the_agent_and_the_end_of_a_memory() -> None:
 def test_the_id_ignores_how_a_line_is_written(same: bytes) -> None:
     """The id depends on the content of a line, and not on how it is written."""
     assert read(same).item.memory_id == read(LINE).item.memory_id
-
-
-@pytest.mark.parametrize("changed", [b"s1", b"01T12", b"user", b"tea"])
-def test_the_id_depends_on_session_time_role_and_content(changed: bytes) -> None:
-    other = changed.replace(b"1", b"2").replace(b"user", b"Ada").replace(b"tea", b"wine")
-    assert read(LINE.replace(changed, other)).item.memory_id != read(LINE).item.memory_id
-
-
-def test_the_id_ignores_the_order_of_metadata() -> None:
-    """The id depends on the metadata, and not on the order of its fields."""
-    one, two, three = (
-        read(LINE.replace(b"}", b', "metadata": ' + metadata + b"}")).item.memory_id
-        for metadata in (b'{"a": 1, "b": 2}', b'{"b": 2, "a": 1}', b'{"a": 1, "b": 3}')
-    )
-    assert one == two
-    assert len({one, three, read(LINE).item.memory_id}) == 3
-
-
-def test_equal_lines_are_counted_and_others_between_them_change_nothing() -> None:
-    reader, apart = LineReader(), LineReader()
-    first, second = (reader.read(LINE, "").item.memory_id for _ in range(2))
-    apart.read(b'{"content": "other"}', "")
-    assert first != second
-    assert [apart.read(LINE, "").item.memory_id for _ in range(2)] == [first, second]
 
 
 def test_foreign_fields_become_metadata() -> None:
@@ -191,58 +161,5 @@ def test_the_flag_of_compression_is_not_exported() -> None:
         "role": "r",
         "content": "likes tea",
         "metadata": {"a": [1]},
-        "pinned": True,
-    }
-
-
-@given(
-    content=names,
-    memory_id=names,
-    session=st.none() | names,
-    role=st.none() | names,
-    kind=st.sampled_from(["long_term", "short_term"]),
-    occurred_at=st.datetimes(timezones=st.just(UTC)),
-    metadata=st.dictionaries(st.text(), json_values, max_size=3),
-    pinned=st.booleans(),
-)
-def test_a_line_says_all_there_is_to_a_memory(
-    content, memory_id, session, role, kind, occurred_at, metadata, pinned
-) -> None:
-    pinned = pinned and kind == "long_term"
-    metadata.pop("is_compressed", None)
-    one = memory(
-        memory_id=memory_id, content=content, memory_type=kind, session_id=session, role=role,
-        occurred_at=occurred_at, metadata=metadata, pinned=pinned,
-    )  # fmt: skip
-    entry = read(line_of(one))
-    item = entry.item
-    assert (item.content, item.memory_id, item.session_id) == (content, memory_id, session)
-    assert (item.role, item.pinned, entry.kind) == (role, pinned, kind)
-    assert datetime.fromisoformat(item.occurred_at) == occurred_at
-    assert msgspec.json.encode(item.metadata) == msgspec.json.encode(metadata)
-
-
-@given(value=json_values)
-def test_a_value_of_working_memory_stays_the_json_it_is(value) -> None:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    line = line_of(memory(memory_type="working", key="k", content=text, data=value))
-    entry = read(line)
-    told = entry.item.content if entry.value is msgspec.UNSET else entry.value
-    assert (entry.item.key, entry.kind) == ("k", "working")
-    assert msgspec.json.encode(told) == msgspec.json.encode(value)
-    assert b"timestamp" not in line
-
-
-# --- kinds that say what they hold in data
-
-
-def test_what_a_kind_holds_stands_in_data_and_nowhere_else() -> None:
-    data = {"collection": "trips", "key": "k", "value": {"n": 1}}
-    one = memory(memory_type="structured", content='{"n":1}', key="k", data=data, pinned=True)
-    assert msgspec.json.decode(line_of(one)) == {
-        "id": "m1",
-        "timestamp": "1970-01-01T00:00:00.000001+00:00",
-        "memory_type": "structured",
-        "data": data,
         "pinned": True,
     }

@@ -1,18 +1,12 @@
 """Context documents: what each command decides, and what the events make of a document."""
 
-from functools import partial
 from typing import Any
 
 import pytest
 from support.given import recorded
-from support.proposing import proposing
 
-from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.base.errors import (
-    NotFoundError,
-    QuotaExceededError,
-)
-from memory_actors.base.quota import Limits
+from memory_actors import EditBlock, InsertBlock, Limits, NotFoundError, RemoveBlock
+from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds import context
 from memory_actors.kinds.context.commands import (
@@ -22,13 +16,8 @@ from memory_actors.kinds.context.commands import (
     DeleteEntry,
     DocumentRoom,
     EditEntry,
-    ImportBlock,
     RestoreEntries,
     TouchEntries,
-)
-from memory_actors.kinds.context.events import (
-    BlockInserted,
-    Section,
 )
 from memory_actors.kinds.context.state import block, blocks, text
 
@@ -57,8 +46,8 @@ class User:
 
     def do(self, command_type: type, **fields: Any) -> list[Any]:
         self.now_us += 10
-        make = partial(proposing, command_type) if command_type is ImportBlock else command_type
-        events = self.decide(make(now_us=self.now_us, **self.filled(command_type, fields)))
+        command = command_type(now_us=self.now_us, **self.filled(command_type, fields))
+        events = self.decide(command)
         for event in events:
             self.log.append(recorded(event, len(self.log) + 1))
             self.state = context.KIND.fold(self.state, self.log[-1:])
@@ -111,31 +100,8 @@ def user() -> User:
 
 TWO_SECTIONS = "## Tastes\n\n- a said\n- b said\n\n## Work\n\n- c said\n- d said\n"
 
-# --- add
-
-
-def test_an_entry_goes_to_the_end_of_its_section(user: User) -> None:
-    """An entry goes to the end of its section, and changes no other line."""
-    (event,) = user.add("e", "Tastes", "e said")
-    assert isinstance(event, BlockInserted)
-    assert user.text() == TWO_SECTIONS.replace("- b said\n\n", "- b said\n\n- e said\n\n")
-
-
-def test_text_before_the_first_heading_is_a_section(user: User) -> None:
-    """The part before the first heading is a section without a title."""
-    user.add("e", "", "first")
-    user.add("f", "", "second")
-    assert user.text() == "- first\n\n- second\n\n" + TWO_SECTIONS
-
 
 # --- change, edit, remove
-
-
-def test_an_edited_entry_keeps_its_marker_place_and_blank_lines(user: User) -> None:
-    user.change(InsertBlock("p", "1. one\n\n", None, "a"))
-    user.do(EditEntry, memory_id="p", text="two\nlines", metadata={"k": 1})
-    assert "- a said\n1. two\n   lines\n\n- b said" in user.text()
-    assert block(user.state, "p").metadata == {"k": 1}
 
 
 def test_a_heading_is_no_entry(user: User) -> None:
@@ -150,57 +116,7 @@ def test_a_heading_is_no_entry(user: User) -> None:
     assert [row.memory_id for row in context.KIND.rows(user.state)] == ["a", "b", "c", "d"]
 
 
-# --- limits
-
-
-def test_tokens_of_a_far_too_long_text_are_not_counted() -> None:
-    """Tokens of a text that is far too long are not counted."""
-
-    class NoLongTexts(Words):
-        def count(self, said: str) -> int:
-            assert len(said) <= 64 * 1024
-            return super().count(said)
-
-    user = User()
-    user.budget = TokenBudget(soft_tokens=1, hard_tokens=2, counter=NoLongTexts())
-    for auto_archive in (False, True):
-        with pytest.raises(QuotaExceededError, match="64 KB"):
-            user.add("a", "", "x " * 100_000, auto_archive=auto_archive)
-
-
-@pytest.mark.parametrize(
-    ("had", "inserted", "said"),
-    [
-        (3, 1, "User has 3 context entries"),
-        (3, 2, "User has 3 context entries"),
-        (1, 3, "That would make 4 context entries of 1"),
-        (1, 2, None),
-    ],
-)
-def test_entries_are_counted_before_any_work(had: int, inserted: int, said: str | None) -> None:
-    user = User(Limits(context_entries=3))
-    for number in range(had):
-        user.add(f"e{number}", "", f"word {number}")
-    blocks = tuple(InsertBlock(f"n{n}", f"more {n}\n", None, None) for n in range(inserted))
-    if said is None:
-        assert user.do(ChangeDocument, document="other", changes=blocks)
-        return
-    with pytest.raises(QuotaExceededError, match=said):
-        user.do(ChangeDocument, document="other", changes=blocks)
-
-
 # --- archive
-
-
-def test_the_stalest_entries_leave_until_a_good_part_is_free() -> None:
-    user = User(soft=20, hard=30)
-    for number in range(8):
-        user.add(f"e{number}", "", f"word {number}", pinned=number == 0)
-    user.do(TouchEntries, memory_ids=("e1",))
-    gone = user.archive(free=0.5, read_at_us={"e2": user.now_us + 10**6})
-    assert gone == ["e3", "e4", "e5", "e6"]  # half of 24 tokens
-    assert user.text() == "- word 0\n- word 1\n- word 2\n- word 7\n"
-    assert user.archive(free=0.4) == []  # 12 of 20: that much of the soft limit is free
 
 
 def test_when_all_else_is_pinned_everything_that_can_go_goes() -> None:
@@ -208,15 +124,6 @@ def test_when_all_else_is_pinned_everything_that_can_go_goes() -> None:
     user.add("a", "", "1 2 3 4", pinned=True)
     user.add("b", "", "6")
     assert user.archive() == ["b"]
-
-
-def test_entries_added_meanwhile_leave_the_archived_ones_their_place(user: User) -> None:
-    user.archive("a", "b")
-    for number in range(3):
-        user.change(InsertBlock(f"n{number}", f"- n{number}\n", None, "h-a"))
-    user.do(RestoreEntries, memory_ids=("b", "a"))
-    rest = "- a said\n- b said\n\n## Work\n\n- c said\n- d said\n"
-    assert user.text() == f"## Tastes\n\n- n2\n- n1\n- n0\n{rest}"
 
 
 def test_a_heading_that_is_gone_comes_back_with_its_entry(user: User) -> None:
@@ -235,48 +142,22 @@ def test_a_heading_of_the_same_title_serves_as_well(user: User) -> None:
     assert user.text() == TWO_SECTIONS
 
 
-def test_if_enough_cannot_be_free_as_few_as_possible_go() -> None:
-    user = User(soft=10, hard=13)
-    user.add("pinned", "", "1 2 3 4", pinned=True)
-    for number in range(3):
-        user.add(f"e{number}", "", "x")
-    *_, archived = user.add("new", "", "1 2 3 4", auto_archive=True)
-    assert [one.memory_id for one in archived.entries] == ["e0", "e1"]
+def test_an_edited_entry_keeps_its_marker_place_and_blank_lines(user: User) -> None:
+    user.change(InsertBlock("p", "1. one\n\n", None, "a"))
+    user.do(EditEntry, memory_id="p", text="two\nlines", metadata={"k": 1})
+    assert "- a said\n1. two\n   lines\n\n- b said" in user.text()
+    assert block(user.state, "p").metadata == {"k": 1}
 
 
-# --- import
-
-
-def block_of(**fields: Any) -> dict[str, Any]:
-    return {
-        "document": DOC, "raw": "- x\n", "rank": "V", "occurred_at_us": 5, "touched_at_us": 7,
-        **fields,
-    }  # fmt: skip
-
-
-def test_an_imported_block_is_what_it_was_elsewhere() -> None:
-    user, section = User(), Section("h", "T", "# T\n", "U")
-    user.do(ImportBlock, memory_id="a", pinned=True, **block_of())
-    user.do(
-        ImportBlock, memory_id="b", archived=True, digest=b"d", section=section,
-        **block_of(rank="W"),
-    )  # fmt: skip
-    row, archived = block(user.state, "a"), block(user.state, "b")
-    assert (row.raw, row.rank, row.pinned) == ("- x\n", "V", True)
-    assert (row.occurred_at_us, row.touched_at_us) == (5, 7)
-    assert (archived.archived, archived.digest, archived.section) == (True, b"d", section)
-    assert user.do(ImportBlock, memory_id="a", **block_of()) == []
-
-
-def test_an_imported_block_whose_rank_is_taken_stands_right_behind() -> None:
-    user = User()
-    for memory_id in ("a", "b", "c"):
-        user.do(ImportBlock, memory_id=memory_id, **block_of(raw=f"- {memory_id}\n"))
-    assert sorted(user.text().splitlines()) == ["- a", "- b", "- c"]
-    assert len({row.rank for row in blocks(user.state, DOC)}) == 3
-
-
-# --- evolve
+def test_the_stalest_entries_leave_until_a_good_part_is_free() -> None:
+    user = User(soft=20, hard=30)
+    for number in range(8):
+        user.add(f"e{number}", "", f"word {number}", pinned=number == 0)
+    user.do(TouchEntries, memory_ids=("e1",))
+    gone = user.archive(free=0.5, read_at_us={"e2": user.now_us + 10**6})
+    assert gone == ["e3", "e4", "e5", "e6"]  # half of 24 tokens
+    assert user.text() == "- word 0\n- word 1\n- word 2\n- word 7\n"
+    assert user.archive(free=0.4) == []  # 12 of 20: that much of the soft limit is free
 
 
 def test_an_edit_to_what_it_says_is_none(user: User) -> None:

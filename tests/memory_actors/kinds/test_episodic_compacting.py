@@ -7,13 +7,11 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.base.errors import NotFoundError
-from memory_actors.base.quota import Limits
+from memory_actors import Limits, NotFoundError
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
     CompressEpisodes,
-    RestoreEpisodes,
     UndoEpisodeCompaction,
 )
 from memory_actors.kinds.episodic.events import (
@@ -23,8 +21,6 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
 )
 from memory_actors.kinds.episodic.state import TOLD_CHARACTERS_MAX
-from memory_actors.kinds.passages import Passage, label
-from memory_actors.kinds.rows import is_summary
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 
@@ -94,24 +90,6 @@ def undo(*events: Any) -> UndoEpisodeCompaction:
     )
 
 
-def restore(*names: str, of: list[Any]) -> RestoreEpisodes:
-    return RestoreEpisodes(now_us=9, memory_ids=names, past=past_of(*of))
-
-
-# --- compress
-
-
-def test_a_summary_of_failures_alone_is_one() -> None:
-    rows = [
-        episodic.KIND.find(fold(episodic.KIND, whole("a", failed=failed)), "a") for failed in (1, 0)
-    ]
-    made = fields("a", "b")
-    assert episodic.KIND.compressed(rows[:1] * 2, made) == EpisodesCompressed(
-        **made, agent_id="a", failed=True
-    )
-    assert not episodic.KIND.compressed(rows, made).failed
-
-
 # --- undo
 
 
@@ -130,40 +108,11 @@ def test_partly_dropped_originals_cannot_be_restored(lost: int) -> None:
 # --- reads
 
 
-def test_a_summary_reads_as_an_episode_without_steps() -> None:
-    event = compressed("a", "b", "c")
-    row = episodic.KIND.find(fold(episodic.KIND, [*ABC, event]), "sum")
-    events = {10: recorded(event, 10)}
-    assert is_summary(row)
-    assert episodic.KIND.content(row, events) == TEXT
-    data = episodic.KIND.data(row, events)
-    assert (data["agent_id"], data["goal"], data["status"]) == ("a", TEXT, "done")
-    assert (data["steps"], data["result"], data["original_count"]) == ([], None, 3)
-    assert data["compressed_from_ids"] == ("a", "b", "c")
-    assert episodic.KIND.sources(row) == [10]
-    (passage,) = episodic.KIND.passages(row)
-    assert passage == Passage(label(10), event.passages[0].digest)
-    assert episodic.KIND.passage_text(row, passage.label, events) == "Tea, three times."
-
-
 def told_of(*events: Any) -> str:
     row = fold(episodic.KIND, events).rows["a"]
     return episodic.KIND.told(
         row, {n: recorded(event, n) for n, event in enumerate(events, start=1)}
     )
-
-
-def test_a_summariser_is_told_goal_steps_errors_and_result() -> None:
-    events = [
-        started("a"),
-        stepped("a", 1, outcome="went well"),
-        stepped("a", 2, error="broke"),
-        finished("a", failed=True),
-    ]
-    assert told_of(*events).splitlines() == [
-        "Goal: goal a", "1. act 1 -> went well", "2. act 2 -> error: broke",
-        "Result (failed): over",
-    ]  # fmt: skip
 
 
 def test_of_a_long_episode_errors_are_told_before_other_steps() -> None:

@@ -3,18 +3,16 @@
 from typing import Any
 
 import msgspec
-from support.given import Given, fold, recorded
+from support.given import Given, fold
 
 from eventlog import Dropped
-from memory_actors.base.quota import Limits
+from memory_actors import Limits
 from memory_actors.kinds import long_term
 from memory_actors.kinds.long_term import (
     AddMemories,
-    MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
     MemoryUpdated,
-    UpdateMemory,
 )
 from memory_actors.kinds.passages import version_of
 
@@ -45,12 +43,6 @@ def test_at_ten_thousand_a_prune_deletes_one_thousand() -> None:
     assert prune.memory_ids[-1] == "m999"
 
 
-def test_an_update_keeps_what_it_does_not_name() -> None:
-    given = Given(long_term.KIND, added("a"))
-    command = UpdateMemory(now_us=1, memory_id="a", metadata={"k": 1})
-    assert given.when(command) == [MemoryUpdated(memory_id="a", metadata={"k": 1})]
-
-
 def test_a_memory_keeps_its_place_until_it_goes() -> None:
     update = MemoryUpdated(memory_id="a", content="aa", size_bytes=7, digest=b"aa")
     events = [added("a"), added("b"), update]
@@ -59,19 +51,6 @@ def test_a_memory_keeps_its_place_until_it_goes() -> None:
     events += [MemoryDeleted(memory_id="a"), added("a")]
     (passage,) = long_term.KIND.passages(fold(long_term.KIND, events).rows["a"])
     assert (version_of(passage.label), passage.place) == (5, 5)
-
-
-def test_a_rows_event_records_its_stored_size() -> None:
-    """An event for a row is recorded with its stored size."""
-    state = long_term.KIND.fold(
-        long_term.KIND.initial, [recorded(added("a"), version=7, stored_bytes=3)]
-    )
-    assert (state.rows["a"].version, state.stored_bytes) == (7, 3)
-
-
-def test_prunes_are_counted() -> None:
-    state = fold(long_term.KIND, [added("a"), MemoriesPruned(memory_ids=("a",), cause="quota")])
-    assert long_term.KIND.tally(state).pruned == 1
 
 
 def test_an_add_that_is_repeated_after_retention_dropped_the_first_adds_nothing() -> None:

@@ -3,20 +3,16 @@
 from typing import Any
 
 import msgspec
-import pytest
-from support.given import Given, fold, recorded
+from support.given import Given
 from support.proposing import proposing
 
-from memory_actors.base.quota import Limits
+from memory_actors import Limits
 from memory_actors.kinds import structured
-from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.structured import (
     TEXT_CHARS_MAX,
     DocumentPut,
     PutDocument,
-    RestoreDocuments,
     document_text,
-    value_json,
 )
 
 
@@ -43,23 +39,7 @@ def given(*events: Any, **limits: Any) -> Given:
     return Given(structured.KIND, *events, limits=Limits(**limits))
 
 
-def restore(events: list[Any], *names: str) -> RestoreDocuments:
-    """Return the command with the past that the log would find under each id."""
-    log = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    past = {
-        name: [entry for entry in log if name in structured.KIND.registry.keys(entry.data)]
-        for name in names
-    }
-    return RestoreDocuments(now_us=1, memory_ids=names, past=past)
-
-
 # --- put
-
-
-def test_a_put_replaces_metadata_and_pin_where_it_names_them() -> None:
-    past = put("d", metadata={"m": 1}, pinned=True)
-    (event,) = given(past).when(to_put("d", metadata={}, pinned=False))
-    assert event == put("d")
 
 
 def test_a_value_that_differs_beyond_its_text_is_another_one() -> None:
@@ -70,26 +50,6 @@ def test_a_value_that_differs_beyond_its_text_is_another_one() -> None:
 
 
 # --- texts
-
-
-@pytest.mark.parametrize("value", [{"b": 1, "a": [1.5, None, "é"]}, [], "text", 0, False, None])
-def test_the_value_comes_back_exactly(value: Any) -> None:
-    prepared = structured.KIND.registry.prepare(put("d", value))
-    event = structured.KIND.registry.decode(prepared.tag, prepared.schema, prepared.raw)[0]
-    row = structured.KIND.find(fold(structured.KIND, [event]), "d")
-    log = {1: recorded(event)}
-    assert structured.KIND.data(row, log) == {"collection": "c", "key": "d", "value": value}
-    assert structured.KIND.content(row, log) == value_json(value)
-    assert msgspec.json.decode(structured.KIND.content(row, log)) == value
-
-
-def test_a_document_is_found_by_its_text() -> None:
-    event = put("d", {"name": "Ana"})
-    row = structured.KIND.find(fold(structured.KIND, [event]), "d")
-    assert row is not None
-    assert structured.KIND.passages(row) == (Passage(label(1), row.digest),)
-    assert structured.KIND.sources(row) == (1,)
-    assert structured.KIND.passage_text(row, label(1), {1: recorded(event)}) == "c: d\nname: Ana"
 
 
 def test_a_documents_text_is_its_values_by_path() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.proposing import proposing
 
-from memory_actors.base.errors import EmbeddingNeededError, ForgottenError
+from memory_actors import ForgottenError
+from memory_actors.base.errors import EmbeddingNeededError
 from memory_actors.kinds import snapshots, tombstones
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context.commands import AddEntry, EditEntry
@@ -278,16 +279,6 @@ def test_after_forgetting_nothing_says_the_fact_but_what_is_told_and_a_replay_ag
     assert snapshots.fingerprint(replayed) == snapshots.fingerprint(life.state)
     assert totals(replayed) == totals(life.state)
     assert kept or life.ask(life.forgetting(fact)) == [], "once is enough"
-
-
-def test_of_many_facts_those_that_were_forgotten_are_left_out() -> None:
-    life = Life()
-    life.ask(PutTombstones(now_us=1, tombstones=stones("I like tea")))
-    many = AddMemories(
-        now_us=2, memories=(memory(1, "i like tea."), memory(2, "I like jam")), skip_forgotten=True
-    )
-    (added,) = life.ask(many)
-    assert added.memory_id == "m2"
 
 
 def test_a_similar_text_is_refused_by_the_embedding_in_the_command() -> None:

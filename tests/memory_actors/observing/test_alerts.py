@@ -13,15 +13,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from memory_actors.base.errors import AlertNotDeliveredError, InvalidInputError
+from memory_actors import Alert, AlertSink, InvalidInputError, LogSink, WebhookSink
+from memory_actors.base.errors import AlertNotDeliveredError
 from memory_actors.base.privacy import hashed
-from memory_actors.observing.alerts import (
-    Alert,
-    AlertDispatcher,
-    AlertSink,
-    LogSink,
-    WebhookSink,
-)
+from memory_actors.observing.alerts import AlertDispatcher
 
 pytestmark = pytest.mark.anyio
 

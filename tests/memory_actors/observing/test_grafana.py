@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 from support.ports import ReservedPort
 
-from memory_actors.observing.metrics import PrometheusMetrics
+from memory_actors import PrometheusMetrics
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "grafana.json"

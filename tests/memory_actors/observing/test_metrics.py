@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from memory_actors.base.errors import InvalidInputError, MissingExtraError, NotFoundError
-from memory_actors.observing.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
+from memory_actors import InvalidInputError, MissingExtraError, NotFoundError, PrometheusMetrics
+from memory_actors.observing.metrics import BUCKETS_S, NoMetrics
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from memory_actors.base.errors import InvalidInputError, MemoryActorsError, MemoryLimitError
+from memory_actors import InvalidInputError, MemoryActorsError, MemoryLimitError, MemoryMonitor
 from memory_actors.base.quota import MIB
-from memory_actors.observing.monitor import MemoryMonitor, resident_bytes
+from memory_actors.observing.monitor import resident_bytes
 
 
 class Process:

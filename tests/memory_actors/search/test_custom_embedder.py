@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
-from memory_actors import EmbedderError, Item, MemorySystem, Settings
-from memory_actors.search.embedding.protocol import Embedded
+from memory_actors import Embedded, EmbedderError, Item, MemorySystem, Settings
 
 pytestmark = pytest.mark.anyio
 

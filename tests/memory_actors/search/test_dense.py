@@ -1,14 +1,12 @@
 """The dense index: exact where it scans, close to exact where it does not, whole where it loads."""
 
-import threading
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.closest import add, closest, closest_of, index_of, maintained, remove
+from bench.closest import add, closest, index_of, maintained, remove
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.indexes import dense, graph
 from memory_actors.search.indexes.dense import DenseIndex
@@ -167,41 +165,3 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
     query = vectors(1, seed=2)[0]
     assert sorted(search(index, query, 50)) == sorted(held)
     assert len(index) == len(held)
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_searches_in_threads_see_whole_moments() -> None:
-    """Searches in threads see whole moments while rows come and go."""
-    rows = vectors(4_000)
-    index = build(rows[:400])
-    index = maintained(index)
-    everything = list(range(4_000))
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def keep_searching() -> None:
-        while not stop.is_set():
-            try:
-                now = index
-                allowed, mu = now.rows.rows_of(everything), mu_of(now)
-                for labels in (
-                    closest(now, rows[0], mu, 20), closest_of(now, allowed, rows[0], mu, 20)
-                ):  # fmt: skip
-                    assert len(labels) == len(set(labels)) == 20
-            except BaseException as error:
-                failures.append(error)
-                return
-
-    threads = [threading.Thread(target=keep_searching) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for label in range(400, 4_000):
-        add(index, label, rows[label])
-        if label % 3 == 0:
-            remove(index, label - 300)
-        if label % 500 == 0:
-            index = maintained(index)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []

@@ -11,8 +11,7 @@ import structlog
 from support.fakes import FakeEmbedder
 from support.indexes import on_disk
 
-from memory_actors.base.errors import EmbedderError
-from memory_actors.kinds.passages import text_digest
+from memory_actors import Embedded, EmbedderError, text_digest
 from memory_actors.search.embedding import batcher as batcher_module
 from memory_actors.search.embedding.batcher import (
     BACKGROUND_CHARACTERS_MAX,
@@ -21,8 +20,6 @@ from memory_actors.search.embedding.batcher import (
     Batcher,
     cores,
 )
-from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.rows import EVERYBODY
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import VectorTable
 
@@ -74,14 +71,6 @@ async def gather_when_queued(batcher: Batcher, *calls, batches: int = 1):
         batcher.embedder.go.release()
     with anyio.fail_after(5):
         return await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def test_what_arrives_during_a_batch_becomes_the_next_one() -> None:
-    batcher = Batcher(SlowEmbedder(), deadline_s=5)
-    calls = [batcher.embed([f"t{n}"]) for n in range(10)]
-    await gather_when_queued(batcher, *calls, batches=2)
-    assert sum(map(len, batcher.embedder.batches)) == 10
-    assert len(batcher.embedder.batches) <= 2
 
 
 async def test_a_text_wanted_by_many_at_once_is_computed_once() -> None:
@@ -242,33 +231,6 @@ async def test_closing_answers_waiters_and_finishes_its_work() -> None:
             await late
 
 
-async def test_once_closing_has_begun_nothing_is_embedded_in_the_background() -> None:
-    embedder = SlowEmbedder()
-    batcher = Batcher(embedder, deadline_s=5)
-    busy = asyncio.create_task(batcher.embed(["a"]))
-    await asyncio.sleep(0.02)
-    waiting = asyncio.create_task(batcher.embed_each(["b"], background=True))
-    await asyncio.sleep(0.02)
-    batcher.stop_background()
-    embedder.go.release(2)
-    for outcomes in (await waiting, await batcher.embed_each(["c"], background=True)):
-        assert [str(one) for one in outcomes] == ["the memory system is closed: open it again"]
-    await busy
-    assert len(await batcher.embed(["b"])) == 1  # a query that is in hand still gets its answer
-    assert embedder.batches == [["a"], ["b"]]
-    await batcher.close()
-
-
-async def test_an_embedding_not_to_be_kept_leaves_no_trace(service, tmp_path: Path) -> None:
-    """An embedding that is not to be kept leaves no trace on disk."""
-    await service.embed(["a secret"])
-    await service.close()
-    table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model(service.recipe)
-    assert table.get([text_digest("a secret")], 32) == {}
-    table.close()
-
-
 async def test_a_query_text_is_kept_once_remembered(service, tmp_path: Path) -> None:
     """A text that was a query before is kept with the memory that says it.
 
@@ -374,30 +336,6 @@ async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
     await embed_and_keep(service, ["likes tea"])
     service.disk.flush()
     assert set(on_disk(service, [text_digest("likes tea")])) == {text_digest("likes tea")}
-
-
-async def test_an_added_text_leaves_memory_for_the_disk(service: EmbeddingService) -> None:
-    digest = text_digest("likes tea")
-    await embed_and_keep(service, ["likes tea"])
-    assert not service.cache.find([digest], EVERYBODY)
-    assert set(service.known([digest])) == {digest}, "while it waits to be written"
-    service.disk.flush()
-    service.cache.clear()
-    assert set(service.known([digest])) == {digest}
-
-
-async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
-    texts = ["red", "blue", "green"]
-    digests = [text_digest(text) for text in texts]
-    await embed_and_keep(service, texts[:2])
-    service.disk.flush()
-    await embed_and_keep(service, texts[2:])  # waits to be written
-    await service.forget([digests[0], digests[2], text_digest("never there")])
-    assert set(service.known(digests)) == {digests[1]}
-    service.disk.flush()
-    assert set(on_disk(service, digests)) == {digests[1]}
-    await service.embed(texts)
-    assert set(service.known(digests)) == set(digests), "embedded again"
 
 
 async def test_the_file_of_embeddings_shrinks_when_much_has_gone(

@@ -296,13 +296,6 @@ async def test_a_graph_of_another_past_is_made_anew(tmp_path: Path) -> None:
     assert of_here.read_bytes() != of_other.read_bytes()
 
 
-async def test_erasing_a_user_erases_the_graph(tmp_path: Path) -> None:
-    await filled(tmp_path)
-    async with MemorySystem.open(tmp_path, embedder=Embedder()) as memory:
-        await memory.erase("u")
-    assert segment_files(tmp_path) == []
-
-
 async def test_a_damaged_file_is_not_loaded_and_the_graph_made_anew(tmp_path: Path) -> None:
     """C reads it, so this happens in another process: bits, lengths and other bytes."""
     await filled(tmp_path)

@@ -1,7 +1,6 @@
 """The keyword index: BM25's scores, over windows, right after every change."""
 
 import random
-import threading
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
@@ -90,12 +89,6 @@ def test_scores_are_those_of_rank_bm25(
     for query in ("w0x w3x w17x", "w1x nowhere", "w29x w28x w2x w2x"):
         expected = by_rank_bm25(texts, query, sessions)
         assert scores(index, query, texts) == pytest.approx(list(expected.values()), abs=1e-5)
-
-
-def test_an_answer_is_found_by_its_question():
-    index = build({1: "Did you buy the tent?", 2: "Yes, the green one.", 3: "Bread."}, [[1, 2]])
-    question, answer, other = scores(index, "tent", [1, 2, 3])
-    assert question > answer > other == 0
 
 
 @pytest.mark.parametrize("sessions", [1, 7, None])
@@ -234,15 +227,6 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
 # --- made anew, and files
 
 
-def test_an_index_made_anew_takes_less():
-    texts = random_texts(640)
-    index = build(texts)
-    for label in range(192):
-        index.drop(label)
-    fresh = LexicalIndex.restored(index.saved())
-    assert fresh.size_bytes < index.size_bytes
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -262,32 +246,6 @@ def test_columns_that_do_not_fit_are_refused(damage: dict[str, bytes]):
     saved = build({1: "tea", 2: "milk", 3: "sugar"}, [[1, 2]]).saved()
     with pytest.raises(ValueError, match=r"fit|buffer"):
         LexicalIndex.restored(msgspec.structs.replace(saved, **damage))
-
-
-def test_searching_beside_changes_never_fails():
-    index = build(random_texts(200), in_chains(200, 10))
-    failures: list[Exception] = []
-    done = threading.Event()
-
-    def search() -> None:
-        try:
-            while not done.is_set():
-                for query in ("w0x w1x w8x", "w2x"):
-                    windows = index.windows(query)
-                    assert len(windows.of_all()) <= index.rows.count
-        except Exception as error:
-            failures.append(error)
-
-    searchers = [threading.Thread(target=search) for _ in range(2)]
-    for thread in searchers:
-        thread.start()
-    for label, text in random_texts(800, seed=2).items():
-        index.add(1000 + label, text, 1000 + label - 1 if label % 9 else None)
-        index.drop(label % 200)
-    done.set()
-    for thread in searchers:
-        thread.join()
-    assert failures == []
 
 
 @pytest.mark.parametrize("query", ["w0x", "w0x w3x w29x", "w1x w2x w4x w5x w9x", "unknown"])

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchError
-from memory_actors.base.errors import EmbedderError
+from memory_actors import EmbedderError, InvalidInputError, Item, MemorySystem, ModelMismatchError
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 from memory_actors.search.embedding.named import embedder_of

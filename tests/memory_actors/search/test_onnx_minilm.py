@@ -13,7 +13,7 @@ import pytest
 from onnxruntime import InferenceSession
 from structlog.testing import capture_logs
 
-from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding import onnx_minilm
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
 from memory_actors.search.model.installed import GRAPH_FILE, Precision, model_dir

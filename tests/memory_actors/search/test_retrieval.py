@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -13,14 +12,13 @@ from support.fakes import FakeClock, FakeEmbedder, FakeTokenEmbedder
 from eventlog import Environment
 from memory_actors import (
     CalibratedEstimate,
-    GlobalLimits,
     InvalidInputError,
     Item,
     MemorySystem,
     NotFoundError,
     UserMemory,
+    Weights,
 )
-from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
 from memory_actors.search import candidates, retrieval
 from memory_actors.search.embedding.rows import ROWS, TABLES
@@ -254,25 +252,6 @@ async def parts(memory: MemorySystem) -> Any:
         return live.indexes.get(long_term.KIND)
 
 
-async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> None:
-    """Deleted memories never come back, and the parts keep one order."""
-    async with open_memory(check_replay=False) as memory:
-        user = memory.user("u")
-        ids = await filled(user, 300)
-        for memory_id in ids[::2]:
-            await user.delete(memory_id)
-        await filled(user, 20)
-        index = await parts(memory)
-        while memory._services.runtime and index._tasks.running("maintenance long_term"):
-            await index._tasks.running("maintenance long_term")
-        hits = await user.retrieve("word place0", top_k=1_000)
-        found = {one for hit in hits for one in (hit.memory_id, *hit.near_duplicates)}
-        assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
-        rows = index.dense.view().labels.tolist()
-        assert rows == index.words.rows.labels.tolist(), "one order of rows"
-        assert len(index.late) == index.rows.living == 170
-
-
 async def test_sketches_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
     """Memories that sketches and words propose are ranked the same way."""
     async with open_memory(check_replay=False) as memory:
@@ -341,19 +320,6 @@ async def test_two_spellings_at_once_are_both_found(open_memory) -> None:
             assert hit.signals["words"] != 0
 
 
-async def test_a_panic_of_the_embedder_stops_nobody_else(open_memory, embedder) -> None:
-    class Panic(BaseException):
-        pass
-
-    async with open_memory(embedder_deadline_s=1.0) as memory:
-        user = memory.user("u")
-        embedder.failure = Panic("not an Exception")  # type: ignore[assignment]
-        assert not (await user.add("first words")).indexed
-        embedder.failure = None
-        assert (await user.add("second words")).indexed
-        assert await user.retrieve("second words")
-
-
 @pytest.mark.parametrize("when", ["0001-01-01", "9999-12-31"])
 async def test_the_ends_of_time_are_no_place_to_fall_off(open_memory, when: str) -> None:
     async with open_memory() as memory:
@@ -388,31 +354,6 @@ async def test_odd_arguments_are_refused(open_memory, call) -> None:
         await user.entities.add_entity("A")
         with pytest.raises(InvalidInputError):
             await call(user)
-
-
-async def test_a_text_of_another_class_is_the_text_it_is(open_memory) -> None:
-    class Role(StrEnum):
-        USER = "user"
-
-    class Text(str):
-        __slots__ = ()
-
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add(Text("likes tea"), role=Role.USER)
-        await user.short_term.add_message(Text("hello"), role=Role.USER)
-        for hit in await user.retrieve("tea", top_k=5):
-            assert (type(hit.content), type(hit.role), hit.role) == (str, str, "user")
-
-
-async def test_a_repeated_add_at_the_global_limit_succeeds(open_memory) -> None:
-    """Repeating an add at the global limit is no new add."""
-    async with open_memory(global_limits=GlobalLimits(long_term_bytes=25)) as memory:
-        user = memory.user("u")
-        items = [Item(content="x" * 10, memory_id=f"id{n}") for n in range(2)]
-        await user.add_many(items)
-        receipts = await user.add_many([*items, Item(content="12345")])
-        assert [receipt.operation for receipt in receipts] == ["unchanged", "unchanged", "add"]
 
 
 async def test_observing_does_not_bring_back_what_is_deleted_meanwhile(open_memory) -> None:
@@ -517,23 +458,3 @@ async def test_a_month_is_of_the_years_of_what_is_there(open_memory) -> None:
         assert both[1].signals["date"] > alone.signals["date"], "two days after a December"
         await user.delete(other.memory_id)
         assert await user.retrieve("who met in December?", explain=True) == [alone]
-
-
-async def test_scores_are_the_same_after_a_restart(
-    open_memory,
-) -> None:
-    """Scores are the same after a restart, also where memories were reworded."""
-
-    async def scores(user: UserMemory) -> list[tuple[str, float]]:
-        hits = await user.retrieve("word3 place3", top_k=60)
-        return [(hit.memory_id, hit.score) for hit in hits]
-
-    async with open_memory() as memory:
-        user = memory.user("u")
-        ids = await filled(user, 20)
-        await user.retrieve("word3")
-        for n in (0, 4, 7):
-            await user.update(ids[n], content=f"word{n} and nothing else of note")
-        before = await scores(user)
-    async with open_memory() as memory:
-        assert await scores(memory.user("u")) == before

@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pytest
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import CorruptLog, Environment
-from memory_actors import Item, MemorySystem
+from memory_actors import Embedded, Item, MemorySystem
 from memory_actors.base.compressing import compressed
 from memory_actors.kinds import long_term
-from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import EVERYBODY, PLACES, ROWS, TABLES, Owner, owner_of
 from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes import memory_index
@@ -57,15 +55,6 @@ def fill(table: VectorTable, owner: Owner, numbers: Any = range(COUNT)) -> None:
         table.flush()
 
 
-def check(table: VectorTable, owner: Owner, numbers: npt.NDArray[np.uint32], *gone: int) -> None:
-    """Whatever the numbers are, each text has its own embedding."""
-    vectors, there = table.matrix(DIGESTS, DIMENSION, owner, numbers)
-    assert np.flatnonzero(~there).tolist() == sorted(gone)
-    decoded = vectors.decoded()
-    for number in set(range(COUNT)) - {*gone}:
-        assert float(decoded[number] @ embedded(number).vector) > 0.999
-
-
 def no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail from here on where a row is looked up by its digest."""
 
@@ -73,23 +62,6 @@ def no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a row was looked up by its digest")
 
     monkeypatch.setattr(VectorTable, "_stored", refused)
-
-
-def test_numbers_and_identity_stay_when_the_file_shrinks(
-    table: VectorTable, owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers, identity = table.numbers(DIGESTS, owner), table.identity
-    table.erase({DIGESTS[0]}, owner)
-    table.close()
-    again = VectorTable(tmp_path / "derived.mdb")
-    again.use_model("m")
-    assert again.identity == identity
-    assert again.numbers(DIGESTS, owner).tolist() == [0, *numbers[1:].tolist()]
-    check(again, owner, numbers.copy(), 0)
-    no_digests(monkeypatch)
-    _, there = again.matrix(DIGESTS[1:], DIMENSION, owner, numbers[1:])
-    assert there.all()
-    again.close()
 
 
 def test_a_table_that_cannot_be_opened_leaves_its_file_to_others(tmp_path: Path) -> None:
@@ -152,24 +124,6 @@ async def test_an_activation_looks_no_embedding_up_by_its_digest(
         assert await answer(memory) == before
 
 
-def test_codes_are_read_only_if_all_are_as_they_were(table: VectorTable, owner: Owner) -> None:
-    for digests in (DIGESTS, [*DIGESTS[9:], *DIGESTS[:6], DIGESTS[3]]):
-        numbers, whole = table.numbers(digests, owner), table.matrix(digests, DIMENSION, owner)[0]
-        crc = zlib.crc32(whole.codes.data)
-        into = np.zeros_like(whole.codes)
-        assert table._read_codes(numbers, crc, into, owner)
-        assert into.tobytes() == whole.codes.tobytes()
-        for wrong in (numbers[::-1], numbers + 1, numbers * 0):
-            into[:] = 0
-            assert not table._read_codes(wrong.astype(np.uint32), crc, into, owner)
-            assert not into.any()
-            again, there = table.matrix(
-                digests, DIMENSION, owner, wrong.astype(np.uint32), None, crc
-            )
-            assert there.all()
-            assert again.codes.tobytes() == whole.codes.tobytes()
-
-
 async def test_token_states_are_held_some_time_after_an_activation(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,16 +168,6 @@ def reverse_rows(path: Path) -> None:
 
     env.write(put)
     env.close()
-
-
-async def test_a_table_that_is_gone_is_made_anew(store: Any, tmp_path: Path) -> None:
-    async with store() as memory:
-        before = await answer(memory)
-    (tmp_path / "memory" / "derived.mdb").unlink()
-    async with store() as memory:
-        async with memory._services.runtime.use("user:ada") as live:
-            await live.indexes.indexed([long_term.KIND])
-        assert sorted(await answer(memory)) == sorted(before)
 
 
 @pytest.mark.parametrize("store", [False], indirect=True)

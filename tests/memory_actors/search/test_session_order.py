@@ -50,16 +50,6 @@ class Sessions:
         return order
 
 
-def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
-    """A passage that was reworded while another came stands where it stood."""
-    session = Sessions()
-    session.add(1)
-    session.drop(1)
-    session.add(2)
-    session.add(3, place=1)
-    assert session.order() == [3, 2]
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from("st"), st.integers(0, 3), st.booleans()), min_size=1, max_size=30

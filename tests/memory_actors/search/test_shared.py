@@ -14,14 +14,13 @@ from support.in_memory_log import InMemoryLog
 from support.postgres import lent_url
 
 from eventlog import EventStore, LogUnavailable
-from memory_actors import Item, Settings
+from memory_actors import Embedded, Item, Settings
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.wiring import wired
 from memory_actors.base.streams import stream_of
 from memory_actors.kinds import long_term
 from memory_actors.search.embedding import shared as sharing
-from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.upkeep.store import event_registry
@@ -210,15 +209,6 @@ async def test_local_files_may_be_deleted(log: Faulty, tmp_path: Path, lost: str
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     assert await answers(log, tmp_path / "one", OnlyQueries()) == before
-
-
-async def test_an_index_that_is_not_there_is_built_from_embeddings(log: Faulty, tmp_path: Path):
-    """A node that was killed may have left no index: the embeddings are there all the same."""
-    before = await written(log, tmp_path / "one", 200)
-    files = [name for name in await log.load_derived(ADA) if name.startswith(b"f")]
-    await log.save_derived(ADA, dict.fromkeys(files), epoch=0)
-
-    assert sorted(await answers(log, tmp_path / "other", OnlyQueries())) == sorted(before)
 
 
 async def test_what_is_damaged_in_the_database_is_made_again(log: Faulty, tmp_path: Path):

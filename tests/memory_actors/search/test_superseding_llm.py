@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from memory_actors import OpenAISuperseding, Statement
-from memory_actors.base.errors import LLMError
+from memory_actors import LLMError, OpenAISuperseding, Statement
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio

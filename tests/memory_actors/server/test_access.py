@@ -6,7 +6,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from memory_actors.server import KeyFileError, KeyStore, create_app
+from memory_actors import KeyFileError
+from memory_actors.server import KeyStore, create_app
 from memory_actors.server.dashboard import FILES
 from tests.memory_actors.server.helpers import ALICE, BOB, SECRET, Service, problem
 

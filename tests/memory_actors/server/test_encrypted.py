@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from eventlog.core.frame import stream_id
+from eventlog import stream_id
 from tests.memory_actors.server.helpers import ALICE, BOB, SECRET, problem, serving
 
 

@@ -128,51 +128,6 @@ async def test_a_client_takes_over_when_the_owner_closes(tmp_path: Path) -> None
     assert not (tmp_path / "memory" / SOCKET).exists()
 
 
-async def test_a_call_that_is_asked_again_is_done_once(tmp_path: Path) -> None:
-    """What a call has come to is found in the log, and answered as it was the first time."""
-    owner = await opening(tmp_path)
-    client = await opening(tmp_path)
-    user = client.user("ada")
-    asked = {
-        "add": lambda: user.add("likes tea"),
-        "entity": lambda: user.entities.add_entity("Ada"),
-        "put": lambda: user.documents.put("c", {"a": 1}, key="k"),
-        "message": lambda: user.short_term.add_message("hello", session_id="s"),
-        "set": lambda: user.working.set("k", 1),
-    }
-    once = {name: await ask() for name, ask in asked.items()}
-    (fact,) = [m for m in await user.list_memories() if m.memory_type == "long_term"]
-    once["delete"] = await user.delete(fact.memory_id)
-    asked["delete"] = lambda: user.delete(fact.memory_id)
-    caller = client._caller
-    last = caller._number
-    before = len([entry async for entry in owner.events()])
-    for back, (name, ask) in enumerate(asked.items()):
-        # `list_memories` was asked between the last two
-        caller._number = last - len(asked) - 1 + back + (name == "delete")
-        again = await _asked_again(caller, ask)
-        assert again.memory_id == once[name].memory_id, name
-        assert again.operation == once[name].operation, name
-    assert len([entry async for entry in owner.events()]) == before
-    await client.close()
-    await owner.close()
-
-
-async def _asked_again(caller: Any, ask: Any) -> Any:
-    """Ask as after a reconnection: as the number says, and behind the position 0."""
-    send = caller._send
-
-    def again(waiting: Any) -> None:
-        waiting.after = 0
-        send(waiting)
-
-    caller._send = again
-    try:
-        return await ask()
-    finally:
-        del caller._send
-
-
 async def test_a_replay_goes_on_after_a_takeover(tmp_path: Path) -> None:
     owner, client = await opening(tmp_path), await opening(tmp_path)
     await client.user("ada").add("likes tea")

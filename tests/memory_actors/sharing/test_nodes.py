@@ -25,8 +25,9 @@ from memory_actors import (
     MemorySystem,
     ModelMismatchError,
     Settings,
+    UnavailableError,
 )
-from memory_actors.base.errors import MovedError, UnavailableError
+from memory_actors.base.errors import MovedError
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.search.embedding.rows import owner_of
 from memory_actors.search.indexes.files import index_path, of_kind, read_whole, words_beside

@@ -71,6 +71,7 @@ CALLS: dict[str, Callable[[], frames.Call]] = {
     "episodes.start": lambda: call(1, "episodes.start", "find tea"),
     "documents.put": lambda: call(1, "documents.put", "papers", {"a": 1}),
     "extract": lambda: call(1, "extract"),
+    "delete": lambda: call(1, "delete", "known id"),
     "context.create": lambda: call(1, "context.create", "NOTES.md"),
     "context.add": lambda: call(1, "context.add", "Drinks", "likes tea"),
 }  # fmt: skip
@@ -83,7 +84,7 @@ async def test_a_call_that_is_asked_again_has_the_answer_of_the_first_time(
     parts: Any = {"embedder": FakeEmbedder(), "extractor": facts}
     async with MemorySystem.open(tmp_path / "store", **parts) as memory:
         user = memory.user("ada")
-        await user.add("known")
+        await user.add("known", memory_id="known id")
         for n in range(25):  # two batches
             await user.short_term.add_message(f"message {n}", session_id="session", role="user")
         for one in ("Ada", "Tom"):

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from eventlog import EventLogError
 from memory_actors import (
     GlobalQuotaExceededError,
+    Hit,
     InvalidInputError,
     LogLocked,
+    Memory,
     MemoryActorsError,
     NotFoundError,
     QuotaExceededError,
 )
-from memory_actors.base.records import Hit, Memory
 from memory_actors.sharing.values import (
     DEPTH_MAX,
     Foreign,

@@ -22,6 +22,7 @@ from support.fakes import FakeEmbedder
 
 from bench.faults.commands import COMMANDS
 from memory_actors import (
+    ExtractiveSummarizer,
     InvalidInputError,
     SystemClosedError,
     WrongLoopError,
@@ -30,7 +31,6 @@ from memory_actors import (
 from memory_actors import sync as sync_api
 from memory_actors.api.operations import OPERATIONS, OWNERS
 from memory_actors.api.user import HANDLES
-from memory_actors.compaction.summarizers import ExtractiveSummarizer
 from memory_actors.sync import MemorySystem, UserMemory
 from memory_actors.sync.blocking import CLASSES, blocking_class
 

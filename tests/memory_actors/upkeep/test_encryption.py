@@ -11,8 +11,7 @@ from support.canaries import canaries_everywhere, found_in
 from support.compacting import SHORT, contents, with_a_past
 from support.fakes import FakeTokenEmbedder
 
-from eventlog import EncryptionMismatch, KeyGone, KeysUnavailable, MissingExtra
-from eventlog.core.frame import stream_id
+from eventlog import EncryptionMismatch, KeyGone, KeysUnavailable, MissingExtra, stream_id
 from memory_actors import Item, MemorySystem, copy_store, repair_store, verify_store
 from memory_actors.base.key_files import default_key_file
 

@@ -23,9 +23,9 @@ from memory_actors import (
     MemorySystem,
     NotFoundError,
     UserMemory,
+    text_digest,
 )
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.kinds.passages import text_digest
 from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes import files
 from memory_actors.users import live_user

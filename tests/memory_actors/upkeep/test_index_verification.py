@@ -12,9 +12,8 @@ import pytest
 
 from bench.faults import example
 from eventlog import Environment, Finding
-from memory_actors import verify_store
+from memory_actors import text_digest, verify_store
 from memory_actors.base.interning import Names
-from memory_actors.kinds.passages import text_digest
 from memory_actors.search.embedding.rows import MODEL_BYTES, PLACES, ROWS, TABLES
 from memory_actors.search.indexes.files import read_whole, write_index
 
@@ -170,13 +169,3 @@ async def test_an_embedding_that_fails_its_checksum_is_found(store: Path) -> Non
     (found,) = findings(store)
 
     assert "a damaged embedding" in found.message
-
-
-async def test_a_file_of_vectors_that_cannot_be_read_is_found(store: Path) -> None:
-    path = store / "derived.mdb"
-    path.write_bytes(path.read_bytes()[: 5 * 4096])
-
-    (found,) = findings(store)
-
-    assert "derived.mdb" in found.message
-    assert "made anew" in found.message

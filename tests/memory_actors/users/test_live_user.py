@@ -9,11 +9,10 @@ import pytest
 
 from eventlog import CorruptLog, Environment, EventLog
 from eventlog.lmdb.tables import TABLES, U64
-from memory_actors import Item, QuarantinedError
+from memory_actors import Item, QuarantinedError, Reach
 from memory_actors.kinds import long_term
 from memory_actors.kinds.entity.events import EntityUpdated
 from memory_actors.search.indexes import memory_index, parts
-from memory_actors.search.superseding.protocol import Reach
 from memory_actors.upkeep.store import event_registry
 from memory_actors.users import live_user
 from memory_actors.users.handles.superseding import _near

@@ -9,6 +9,8 @@ from support.fakes import FakeClock
 from support.given import pro
 
 from memory_actors import (
+    Alert,
+    CallbackSink,
     GlobalLimits,
     GlobalQuotaExceededError,
     InvalidInputError,
@@ -22,7 +24,6 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.base.privacy import hashed
-from memory_actors.observing.alerts import Alert, CallbackSink
 
 pytestmark = pytest.mark.anyio
 
@@ -97,16 +98,6 @@ async def test_a_downgrade_deletes_nothing(
 
 
 # --- a user over quota costs nothing
-
-
-async def test_a_full_user_is_refused_before_anything_is_embedded(open_memory, embedder) -> None:
-    async with open_memory(tiers=pro(Limits(long_term_memories=1))) as memory:
-        user = memory.user("u")
-        await user.add("one")
-        texts = len(embedder.texts)
-        with pytest.raises(QuotaExceededError):
-            await user.add("two")
-        assert len(embedder.texts) == texts
 
 
 async def test_who_waits_behind_others_and_is_refused_had_nothing_embedded(

@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry
 from support.fakes import FakeClock
 
 from eventlog import DiskFull
-from memory_actors import MemorySystem
-from memory_actors.observing.metrics import PrometheusMetrics
+from memory_actors import MemorySystem, PrometheusMetrics
 from memory_actors.users import recalls
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ import strands.vended_memory_stores.test_memory_store as package
 from strands.vended_memory_stores.test_memory_store import store as module
 from strands.vended_memory_stores.test_memory_store.types import TestMemoryAddResult
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors import InvalidInputError
 from memory_actors.integrations.adapting import reach
 from memory_actors.integrations.strands import MemoryActorsStore
 from suites.stand_ins.memories import user_of

@@ -22,10 +22,10 @@ from memory_actors import (
     Cluster,
     InvalidInputError,
     MemorySystem,
+    NotOfferedError,
     SummarizerError,
 )
 from memory_actors import sync as blocking
-from memory_actors.base.errors import NotOfferedError
 from memory_actors.cli import main
 from memory_actors.integrations.coding_agents import hook, pausing, storing
 from memory_actors.integrations.coding_agents.capturing import (

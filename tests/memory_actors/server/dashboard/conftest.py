@@ -1,5 +1,6 @@
 """A browser, and a server whose store holds something of each kind."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,11 +9,11 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from support.compacting import with_a_past
 
-from bench.dashboard import browser_at
 from memory_actors import Settings
 from tests.memory_actors.server.dashboard.pages import HOSTILE, USER, Dashboard
 from tests.memory_actors.server.helpers import Service, serving
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MANY = 300
 
 
@@ -22,7 +23,7 @@ def browser() -> Iterator[Browser]:
 
     As long as it is open its event loop runs in this thread: other modules have none of it.
     """
-    at = browser_at()
+    at = next(filter(None, map(shutil.which, BROWSERS)), None)
     if at is None:
         pytest.skip("no Chromium is installed here: `apt-get install chromium`")
     with sync_playwright() as playwright:
