@@ -10,7 +10,7 @@ import pytest
 from eventlog import CorruptLog, Environment, EventLog
 from eventlog.lmdb.tables import TABLES, U64
 from memory_actors import Item, QuarantinedError, Reach
-from memory_actors.kinds import long_term
+from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
 from memory_actors.search.indexes import memory_index, parts
 from memory_actors.upkeep.store import event_registry
