@@ -240,7 +240,7 @@ class LiveUser:
                 self.last_use.pop(memory_id, None)
                 self.read_at_us.pop(memory_id, None)
         if self._wants_snapshot(after):
-            self._tasks.start("snapshot", self._snapshot_now_and_then)
+            self._tasks.start("snapshot", self.snapshot)
 
     def _wants_snapshot(self, state: UserState) -> bool:
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
@@ -282,10 +282,6 @@ class LiveUser:
         self.read_at_us[entry_id] = now_us
 
     # --- snapshots and checks
-
-    async def _snapshot_now_and_then(self) -> None:
-        await self.indexes.indexed(KINDS)
-        await self.snapshot()
 
     async def snapshot(self) -> None:
         """Keep the state, so that the next activation has less to read."""

@@ -10,7 +10,7 @@ import pytest
 from eventlog import CorruptLog, Environment, EventLog
 from eventlog.lmdb.tables import TABLES, U64
 from memory_actors import Item, QuarantinedError, Reach
-from memory_actors.kinds import long_term
+from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
 from memory_actors.search.indexes import memory_index, parts
 from memory_actors.upkeep.store import event_registry
@@ -107,6 +107,24 @@ async def test_a_snapshot_packs_what_is_held_while_memories_come_and_go(open_mem
             await live.snapshot()
             assert live.state.long_term.rows.changed == 0
         assert await memory.check_replay() == []
+
+
+async def test_a_snapshot_reads_no_text_that_is_being_added(open_memory, monkeypatch) -> None:
+    """The texts of an add that comes with a snapshot are indexed by the add alone."""
+    read = list[object]()
+    texts_of = memory_index.MemoryIndex._texts
+
+    async def counted(index: Any, labels: dict[bytes, int]) -> dict[bytes, str]:
+        read.append(labels)
+        return await texts_of(index, labels)
+
+    monkeypatch.setattr(live_user, "SNAPSHOT_EVERY_EVENTS", 5)
+    monkeypatch.setattr(memory_index.MemoryIndex, "_texts", counted)
+    async with open_memory() as memory:
+        await memory.user("ada").add_many([Item(content=f"fact {n}") for n in range(10)])
+        async with memory._services.runtime.use("user:ada") as live:
+            await live.indexes.indexed(user_state.KINDS)
+    assert read == []
 
 
 async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
