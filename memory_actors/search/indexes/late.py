@@ -291,9 +291,13 @@ class LateIndex:
         self._places[rows] = self._last_segment << _PLACE_BITS | (start + tokens.starts)
         self._held_bytes += tokens.rows.nbytes
         while self._fetch is not None and self._held_bytes > self._bytes_max:
-            oldest = next(iter(self._segments))  # its token ids remain
-            self._places[self._places >> _PLACE_BITS == oldest] = NONE
-            self._held_bytes -= self._segments.pop(oldest).nbytes
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Drop the oldest segment of packed tokens; the index keeps their token ids."""
+        number = next(iter(self._segments))
+        self._places[self._places >> _PLACE_BITS == number] = NONE
+        self._held_bytes -= self._segments.pop(number).nbytes
 
     def _held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
         """Yield the tokens of those rows that are held, and which of the rows those are."""
