@@ -398,7 +398,7 @@ class LexicalIndex:
         ):
             raise ValueError("the columns of a keyword index do not fit each other: build it anew")
         rows, kept = Labels(labels[alive]), np.flatnonzero(alive)
-        postings = Postings(rows, terms, ends, term_ids.astype(np.uint32), counts)
+        postings = Postings(rows, terms, ends, term_ids.astype(np.uint32), counts.copy())
         if len(kept) < len(labels):
             postings = postings.taken(kept, rows)
         place = np.append(np.cumsum(alive) - 1, NONE)  # [-1], the row before none, is none
