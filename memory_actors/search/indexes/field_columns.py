@@ -40,7 +40,7 @@ ANSWERS_MAX: Final = 16  # conditions on one path, whose answers are kept
 _PORTION: Final = 500  # rows or values, before somebody else gets a turn
 _VALUE_BYTES: Final = 160  # of a different value: an entry of a dict, a tuple, two floats
 _VALUES_SPARE: Final = 1_000  # that no row has any more, before the column is made anew
-_EXACT_MAX: Final = 1 << 53  # up to which a float is every integer
+_EXACT_MAX: Final = 1 << 53  # floats below it are every integer; as a time, the year 2255
 _RANGES: Final = {
     "gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le,
 }  # fmt: skip
@@ -153,7 +153,7 @@ class _Column:
         self._ordered = np.zeros((0, 2))
         """Each value as a number, and as a time; NaN where it is none."""
         self._odd: list[int] = []
-        """Values that are asked one by one: several at once, and those no float is equal to."""
+        """Values that are asked one by one: several at once, and those that a float would round."""
         self._lists_with: dict[Hashable, list[int]] = {}
         """The lists that have a scalar."""
         self._has_parts = False
@@ -193,13 +193,13 @@ class _Column:
     def _add(self, values: Sequence[object]) -> None:
         number = len(self._values)
         value: Any = values[0] if len(values) == 1 else None
-        span = time_span(value)
+        ordered = _ordered_as(value)
         self._values.append(values)
         self._ordered = with_room(self._ordered, number + 1)
         self._ordered[number] = np.nan
-        if _is_number(value) or span is not None:
-            self._ordered[number, int(span is not None)] = value if span is None else span.first
-        if len(values) > 1 or (_is_number(value) and abs(value) > _EXACT_MAX):
+        if ordered is not None:
+            self._ordered[number, int(isinstance(value, str))] = ordered
+        if len(values) > 1 or (ordered is not None and abs(ordered) >= _EXACT_MAX):
             self._odd.append(number)
         self._has_parts |= isinstance(value, str | dict)
         for one in value if isinstance(value, list) else ():
@@ -239,7 +239,8 @@ class _Column:
         """Say whether a condition needs not be asked about each value."""
         limit: Any = part.operand
         if part.name in _RANGES:
-            return time_span(limit) is not None or (_is_number(limit) and abs(limit) <= _EXACT_MAX)
+            ordered = _ordered_as(limit)
+            return ordered is not None and abs(ordered) < _EXACT_MAX
         if part.name == "contains" and isinstance(limit, str) and self._has_parts:
             return False
         operands = limit if part.name == "in" else (limit,)
@@ -268,8 +269,12 @@ class _Column:
         return found
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and value.__class__ is not bool
+def _ordered_as(value: object) -> float | None:
+    """Return a number itself, the first microsecond of a time, None for others."""
+    if isinstance(value, int | float):
+        return None if value.__class__ is bool else value
+    span = time_span(value)
+    return None if span is None else span.first
 
 
 def _name(value: object) -> Hashable:

@@ -61,6 +61,7 @@ SCALARS = st.sampled_from([
     None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1",
     "2026-03-01", "2026-03-01T12:00:00Z", "2026-03-01T14:00:00+02:00",
     "2026-03-02T01:00:00+02:00", "2026-03-02", "2026-13-01",
+    "9999-12-30T23:59:59.999999Z", "9999-12-31", "1600-01-01", "1600-01-02",
 ])  # fmt: skip
 VALUES = st.recursive(
     SCALARS,
@@ -111,6 +112,17 @@ def test_the_matches_are_found_after_any_changes(batches: Any, wanted: Any) -> N
         for one in wanted:
             found = index.found(one)
             assert found is None or found == matching(index.held, one)
+
+
+def test_times_that_a_float_would_round_are_told_apart() -> None:
+    """The last microsecond of a day before 1685 or after 2255 is not the first of the next."""
+    index = index_of({
+        0: {"at": "9999-12-30T23:59:59.999999Z"}, 1: {"at": "9999-12-31"}, 2: {"at": "1600-01-02"},
+    })  # fmt: skip
+    assert index.found({"at": {"lt": "9999-12-31"}}) == {0, 2}
+    assert index.found({"at": "9999-12-31"}) == {1}
+    assert index.found({"at": {"in": ["1600-01-01"]}}) == set()
+    assert index.found({"at": {"gt": "1600-01-01"}}) == {0, 1, 2}
 
 
 # --- what it helps with
