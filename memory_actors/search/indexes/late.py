@@ -222,7 +222,7 @@ class LateIndex:
         self._token_ids[start:end], self._ends[row + 1], self._places[row] = token_ids, end, NONE
         self._frequencies.count(token_ids, 1)
         self._living += bool(len(token_ids))
-        if tokens is not None:
+        if tokens is not None and len(tokens.rows):  # a zero-width space has no token
             self._hold([row], tokens)
 
     def of_row(self, row: int) -> tuple[TokenIds, Tokens | None]:

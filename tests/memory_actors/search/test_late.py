@@ -168,6 +168,15 @@ def test_states_that_do_not_fit_are_fetched():
     assert sorted(index.kept().token_ids) == sorted(whole.kept().token_ids)
 
 
+def test_the_first_text_may_have_no_token():
+    """A zero-width space alone has none."""
+    index = build([0, 3])
+    query = index.query(*asked(ids(3, 1), 7))
+
+    assert index.score(query, [0, 1]).astype(bool).tolist() == [False, True]
+    assert len(index) == 1
+
+
 def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     sizes = [7, 1, 30, 12]
     index, query = build(sizes), asked(ids(5, 99), 99)
