@@ -159,6 +159,11 @@ class ClosedLog:
 # --- whole, or not at all
 
 
+def link_target(directory: Path) -> Path:
+    """Follow a symbolic link: a log cannot be renamed to a link."""
+    return Path(os.path.realpath(directory)) if directory.is_symlink() else directory
+
+
 @contextmanager
 def written(directory: Path, suffix: str) -> Iterator[Path]:
     """Give a new directory beside the wanted one; it is removed unless it was renamed.
@@ -228,6 +233,7 @@ def finish_restore(directory: Path) -> None:
 
     :raises LogUnavailable: it cannot be seen whether there is one, or moved there.
     """
+    directory = link_target(directory)
     scratch = datafile.beside(directory, RESTORING)
     try:
         if (scratch / _READY).exists() and (not directory.exists() or _is_empty(directory)):

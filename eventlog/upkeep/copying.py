@@ -114,8 +114,9 @@ def copy_log(
     """Put a copy of a closed log, or of a backup, in the place of another log, or of none. Blocks.
 
     `also` names files that are copied too, if they are beside the log. An existing log is moved to
-    `<directory>.before-<time>`; files of it named in `kept` are copied into the new one. The copy
-    is verified before anything changes; `progress(done, total)` counts its events.
+    `<directory>.before-<time>`; files of it named in `kept` are copied into the new one. If
+    `directory` is a symbolic link, that is done where it leads. The copy is verified before
+    anything changes; `progress(done, total)` counts its events.
 
     :raises LogUnavailable: `source` has no log, or is `directory`, or cannot be read; or
         `directory` holds something else or cannot be used.
@@ -124,6 +125,7 @@ def copy_log(
     :raises UnknownEvent: another version wrote it.
     :raises DiskFull, StorageFailed: nothing was changed, or see the message.
     """
+    directory = log_directory.link_target(directory)
     _check_source(source, directory)
     is_writable = os.access(source, os.W_OK)  # else nobody can open it
     with (

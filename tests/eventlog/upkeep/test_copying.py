@@ -181,6 +181,29 @@ async def test_opening_finishes_a_restore_that_died(tmp_path: Path, empty: bool)
     assert {path.name for path in tmp_path.iterdir()} == {"log", "backup", aside.name}
 
 
+@pytest.mark.parametrize("place", ["log", "empty", "none"])
+async def test_a_symbolic_link_stays_and_leads_to_the_restored_log(tmp_path: Path, place: str):
+    """Also if the process died before the new log was in its place."""
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        before = await everything(log)
+        await log.backup(tmp_path / "backup")
+    (tmp_path / "empty").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(place)
+
+    command = [sys.executable, "-c", DIES_RESTORING, tmp_path / "backup", link]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 9
+    async with opened(link) as log:
+        assert await everything(log) == before
+
+    copy_log(tmp_path / "backup", link, registry)
+
+    assert link.readlink() == Path(place)
+    async with opened(tmp_path / place) as log:
+        assert await everything(log) == before
+
+
 async def test_an_open_log_is_not_restored_over(tmp_path: Path):
     async with opened(tmp_path / "log") as log:
         await fill(log)
