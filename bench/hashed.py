@@ -48,9 +48,9 @@ class HashedEmbedder:
 class HashedTokens(HashedEmbedder):
     """Token states as well, one for each word: what a model gives, for the price of a look-up."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fingerprint = f"hashed-tokens/{self.dimension}"
+    def __init__(self, dimension: int = 384):
+        super().__init__(dimension)
+        self.fingerprint = f"hashed-tokens/{dimension}"
         states = np.random.default_rng(0).standard_normal((WORDS, DIMENSIONS), np.float32)
         self._states = states / np.linalg.norm(states, axis=1, keepdims=True)
 
@@ -78,9 +78,9 @@ class HashedTokens(HashedEmbedder):
 class HashedPieces(HashedTokens):
     """About as many token states as are kept of MiniLM's: of pieces of words that say something."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fingerprint = f"hashed-pieces/{self.dimension}"
+    def __init__(self, dimension: int = 384):
+        super().__init__(dimension)
+        self.fingerprint = f"hashed-pieces/{dimension}"
 
     def _pieces(self, text: str) -> Sequence[str]:
         return [piece for piece in _PIECE.findall(text) if piece not in SILENT]
