@@ -117,7 +117,7 @@ class FieldIndex:
             del self._columns[next(iter(self._columns))]
 
     def matching(self, filters: FilterPart) -> Flags | None:
-        """Mark the keys of the rows that match a `prepared` filter; None if a path has no column.
+        """Mark the keys of rows that match a `prepared` filter, or None if a path has no column.
 
         Keys from the end of the array on are those of no row.
         """
