@@ -207,11 +207,11 @@ FAMILIES = (
 # fmt: on
 
 
-def corpus(memories: int, seed: int, noise: float = NOISE) -> list[Remembered]:
+def corpus(memories: int, seed: int) -> list[Remembered]:
     """Draw that many memories of half a year, in order of time; all texts are different."""
     rng = random.Random(seed)
     topics = _topics(rng, memories)
-    of_topics = round(memories * (1 - noise))
+    of_topics = round(memories * (1 - NOISE))
     seen: set[str] = set()
     found = []
     for number, (topic, size) in enumerate(

@@ -20,7 +20,7 @@ TEXTS, SEED = 500, 41
 PRECISION_MIN, RECALL_MIN, MS_MAX = 0.97, 0.95, 0.1
 TIMED_CHARACTERS, TIMINGS = 500, 9
 
-ALNUM, LOWER = string.ascii_letters + string.digits, string.ascii_lowercase + string.digits
+ALNUM = string.ascii_letters + string.digits
 HEX, UPPER = "0123456789abcdef", string.ascii_uppercase + string.digits
 
 

@@ -116,7 +116,6 @@ class Disk:
     def __init__(self) -> None:
         self.marks: list[bytes] = []
         """The lines that the process has printed so far."""
-        self.synced_files = 0
         self._files: dict[int, _File] = defaultdict(_File)
         self._names: dict[Path, int] = {}  # durable; directories have 0
         self._pending: list[Step] = []  # about names
@@ -129,7 +128,6 @@ class Disk:
             self._files[step.file].pending.append(step)
         elif step.op is Op.SYNC:
             self._files[step.file].sync()
-            self.synced_files += 1
         elif step.op is Op.SYNC_DIR:
             self._sync_names(step.names[0])
         else:

@@ -16,10 +16,9 @@ class InvalidAppend(EventLogError, ValueError):
 class WrongExpectedVersion(EventLogError):
     """The stream has moved on: read it again, decide again, append again."""
 
-    def __init__(self, stream: str, expected: int, actual: int, said: str | None = None):
+    def __init__(self, stream: str, expected: int, actual: int):
         super().__init__(
-            said
-            or f"stream {stream!r} is at version {actual}, not {expected}: "
+            f"stream {stream!r} is at version {actual}, not {expected}: "
             "read the new events, decide again, then append"
         )
         self.stream, self.expected, self.actual = stream, expected, actual

@@ -1,1 +1,1 @@
-"""A log kept in order: archiving, backup, verification, repair, increments."""
+"""Maintenance of a log: archiving, backup, copies, verification, repair."""

@@ -87,11 +87,11 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
     named = list(hosts) or CAPTURED
 
     async def whole() -> Backfilled:
-        with progress_bar("Reading sessions", quiet=app.json) as moved:
+        with progress_bar("Reading sessions", quiet=app.json) as progress:
             if dry_run:
-                return await backfill(None, named, moved)
+                return await backfill(None, named, progress)
             async with opening(app) as memory:
-                return await backfill(memory, named, moved)
+                return await backfill(memory, named, progress)
 
     if not dry_run:
         ensure_model(app)

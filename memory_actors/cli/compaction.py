@@ -76,15 +76,15 @@ def compact(app: App, /, name: str, **asked: object) -> None:
     check_store(app)
     summarizer = SUMMARIZERS[name]()
     ensure_model(app)
-    with progress_bar("Compacting", quiet=app.json) as moved:
-        report = run(lambda: _compacted(app, summarizer, asked, moved))
+    with progress_bar("Compacting", quiet=app.json) as progress:
+        report = run(lambda: _compacted(app, summarizer, asked, progress))
     print_result(app, report, _print_report, _for_programs)
     if report.cancelled:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
 async def _compacted(
-    app: App, summarizer: Summarizer, asked: Mapping[str, Any], moved: Progress
+    app: App, summarizer: Summarizer, asked: Mapping[str, Any], progress: Progress
 ) -> CompactionReport:
     own = ["summarizer"] if is_given("name") else []
     # Compacting frees room, so no quota raises an alert.
@@ -95,7 +95,7 @@ async def _compacted(
             def on_progress(at: CompactionProgress) -> None:
                 of_user = at.clusters_done / at.clusters_total if at.clusters_total else 0.0
                 share = min(1.0, (at.users_done + of_user) / max(1, at.users_total))
-                moved(int(STEPS * share), STEPS)
+                progress(int(STEPS * share), STEPS)
 
             return await memory.compact(app.user, progress=on_progress, stop=stop, **asked)
 

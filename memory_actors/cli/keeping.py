@@ -40,8 +40,8 @@ def copy(app: App, /, source: Path, target: str) -> None:
     cut off. A closed store in the directory TARGET is moved aside, and its API keys are kept. In a
     database, the schema must be empty, and vectors are computed again.
     """
-    with progress_bar("Copying", quiet=app.json) as moved:
-        done = copy_store(source, target, progress=moved)
+    with progress_bar("Copying", quiet=app.json) as progress:
+        done = copy_store(source, target, progress=progress)
     if not print_for_programs(app, done):
         say(f"✓ {done.position:,} events are in {shown(target)}, verified.", "green")
         if done.replaced is not None:
@@ -143,10 +143,10 @@ def purge(app: App, /, source: str | None, trust: str | None, dry_run: bool) -> 
 
 
 async def _purged(app: App, source: str | None, trust: str | None, *, dry_run: bool) -> PurgeReport:
-    with progress_bar("Purging", quiet=app.json) as moved:
+    with progress_bar("Purging", quiet=app.json) as progress:
         async with opened(app) as memory:
             if app.user is None:
-                return await memory.purge(source, trust=trust, dry_run=dry_run, progress=moved)
+                return await memory.purge(source, trust=trust, dry_run=dry_run, progress=progress)
             one = await memory.user(app.user).purge(source, trust=trust, dry_run=dry_run)
             told = (one,) if one.count else ()
             return PurgeReport(users=1, dry_run=dry_run, receipts=told)

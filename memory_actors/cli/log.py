@@ -102,11 +102,11 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
         raise click.UsageError("--public-key goes with --against")
     check_store(app)
     heads = None if against is None else load_heads(against, public_key)
-    with progress_bar("Verifying", quiet=app.json) as moved:
+    with progress_bar("Verifying", quiet=app.json) as progress:
         if app.url is not None or is_shared(app.directory):
-            report = with_system(app, lambda memory: memory.verify(moved, against=heads))
+            report = with_system(app, lambda memory: memory.verify(progress, against=heads))
         else:
-            report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
+            report = verify_store(app.directory, progress, against=heads, key_file=app.key_file)
     if not print_for_programs(app, {"ok": report.ok, **msgspec.structs.asdict(report)}):
         _print_report(report)
     if not report.ok:

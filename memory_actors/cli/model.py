@@ -74,9 +74,9 @@ def switch(app: App, /, name: str) -> None:
 
 
 async def _switched(app: App, name: str) -> ModelSwitch:
-    with progress_bar("Embedding", quiet=app.json) as moved:
+    with progress_bar("Embedding", quiet=app.json) as progress:
         async with opened(app) as memory:
-            return await memory.switch_model(name, progress=moved)
+            return await memory.switch_model(name, progress=progress)
 
 
 def _say_switched(done: ModelSwitch) -> None:

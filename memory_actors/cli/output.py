@@ -187,8 +187,8 @@ def of_unit(number: int, unit: str) -> str:
 @contextmanager
 def progress_bar(what: str, *, quiet: bool) -> "Iterator[OnProgress]":
     """Hold a progress bar on a terminal's stderr; yield what moves it. Elsewhere it is silent."""
-    with progress_bars(what, quiet=quiet) as (moved,):
-        yield moved
+    with progress_bars(what, quiet=quiet) as (progress,):
+        yield progress
 
 
 @contextmanager

@@ -248,10 +248,10 @@ def install_with_bar(
     """Install the model and show how far it is."""
     if not app.json:
         note("Installing the embedding model: 84 MB to fetch, once.")
-    with progress_bar("Installing the model", quiet=app.json) as moved:
+    with progress_bar("Installing the model", quiet=app.json) as progress:
         install_model(
             source, precision, when_due=when_due,
-            progress=lambda _stage, part: moved(int(part * 100), 100),
+            progress=lambda _stage, part: progress(int(part * 100), 100),
         )  # fmt: skip
 
 

@@ -98,11 +98,11 @@ def import_(app: App, /, file: Path, program: str | None, **foreign: Any) -> Non
 
 
 async def _imported(app: App, path: Path) -> ImportReport:
-    with progress_bar("Importing", quiet=app.json) as moved:
+    with progress_bar("Importing", quiet=app.json) as progress:
         async with opened(app, create=True) as memory:
             user_id = await chosen_user(app, memory)
             user = memory.user(user_id, source=app.source, trust=app.trust)
-            return await import_jsonl(user, path, progress=moved)
+            return await import_jsonl(user, path, progress=progress)
 
 
 def _foreign(
@@ -158,8 +158,8 @@ def export(app: App, /, file: Path, program: str | None) -> None:
         return _for_others(app, file, program)
     if str(file) == "-":
         return with_user(app, _to_stdout)
-    with progress_bar("Exporting", quiet=app.json) as moved:
-        count = with_user(app, lambda user: export_jsonl(user, file, progress=moved))
+    with progress_bar("Exporting", quiet=app.json) as progress:
+        count = with_user(app, lambda user: export_jsonl(user, file, progress=progress))
     told = {"file": str(file), "memories": count}
     return print_result(app, told, f"Wrote {count:,} memories to {file}")
 
@@ -167,8 +167,8 @@ def export(app: App, /, file: Path, program: str | None) -> None:
 def _for_others(app: App, file: Path, program: str) -> None:
     if str(file) == "-":
         raise click.UsageError("--to takes the name of a FILE")
-    with progress_bar("Exporting", quiet=app.json) as moved:
-        report = with_user(app, lambda user: export_to(user, program, file, progress=moved))
+    with progress_bar("Exporting", quiet=app.json) as progress:
+        report = with_user(app, lambda user: export_to(user, program, file, progress=progress))
     if not print_for_programs(app, report):
         say(f"Wrote {report.memories:,} memories to {file}")
         _say_notes(report.notes)

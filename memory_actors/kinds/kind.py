@@ -49,7 +49,7 @@ from memory_actors.kinds.rows import Draft, Keyed, Place, R, Row, derived, oldes
 
 Decide: TypeAlias = Callable[[Any, Any, Limits], Sequence[Event]]
 Victims: TypeAlias = Callable[..., tuple[str, ...] | None]
-"""A function from what lacks of each limit to the ids that go for it; None if all are too few."""
+"""A function from the shortage of each limit to the ids to remove, or None if too few are left."""
 
 ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map, its label
 

@@ -1,6 +1,6 @@
 """Facts that people tell an assistant, and what they say about the same later.
 
-A line has what was said first, what was said later, and a question about the present.
+A line has an older statement, a newer one, and a question about the present.
 """
 
 from typing import Final
@@ -93,4 +93,4 @@ ASIDES: Final = (
     "The meeting went on for three hours.",
     "I finished the puzzle with a thousand pieces.",
 )
-"""What users say in between."""
+"""Remarks in between."""

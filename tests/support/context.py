@@ -58,9 +58,9 @@ def applied(blocks: Sequence[Placed], changes: Sequence[BlockChange]) -> list[Pl
 class FakeDocument:
     """A document with the contract of the handle: `expected`, a limit, an archive, a base."""
 
-    def __init__(self, text: str = "", *, name: str = "MEMORY.md", limit: int = 10_000):
+    def __init__(self, text: str = "", *, name: str = "MEMORY.md"):
         self.name = name
-        self.limit = limit
+        self.limit = 10_000
         self.live = placed(text)
         self.gone: list[Entry] = []
         self.base: tuple[str, Any] | None = None

@@ -66,8 +66,8 @@ def related(
 PEOPLE = (added("Ann"), added("Bob", at=1), added("Cid", at=2))
 
 
-def people(*events: Any, limits: Limits | None = None) -> Given:
-    return Given(entity.KIND, *PEOPLE, *events, limits=limits)
+def people(*events: Any) -> Given:
+    return Given(entity.KIND, *PEOPLE, *events)
 
 
 def restore(*ids: str, after: Sequence[Any]) -> RestoreEntities:

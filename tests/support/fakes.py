@@ -64,8 +64,8 @@ class FakeTokenEmbedder(FakeEmbedder):
 class FakeClock:
     """A clock that stands still until it is told to move, in either direction."""
 
-    def __init__(self, now_us: int = START_US):
-        self.now_us = now_us
+    def __init__(self) -> None:
+        self.now_us = START_US
 
     def __call__(self) -> int:
         return self.now_us

@@ -8,6 +8,7 @@ import functools
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -97,10 +98,10 @@ class Server:
                 raise RuntimeError((self.directory / "log").read_text())
             time.sleep(0.02)
 
-    def stop(self, *, at_once: bool = True) -> None:
-        """Stop it; `at_once` without a checkpoint, as a crash does."""
+    def stop(self) -> None:
+        """Stop it without a checkpoint, as a crash does."""
         if self._process is not None:
-            self._process.send_signal(3 if at_once else 2)  # SIGQUIT or SIGINT: see pg_ctl
+            self._process.send_signal(signal.SIGQUIT)  # see pg_ctl
             self._process.wait(START_S)
             self._process = None
 

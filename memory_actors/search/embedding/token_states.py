@@ -81,19 +81,19 @@ def _unit(rows: Floats) -> Floats:
     return unit
 
 
-def learn_projection(states: Floats, dimensions: int = DIMENSIONS) -> Floats:
-    """Return a projection, float32 `[width, dimensions]`, from token states `[tokens, width]`.
+def learn_projection(states: Floats) -> Floats:
+    """Return a projection, float32 `[width, DIMENSIONS]`, from token states `[tokens, width]`.
 
     `states` are those of general text, special tokens left out, at least a few thousand.
     """
     unit = states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), _TINY)
     centred = (unit - unit.mean(axis=0)).astype(np.float64)
     variances, components = np.linalg.eigh(centred.T @ centred / len(centred))
-    strongest = slice(None, -dimensions - 1, -1)  # eigh sorts upwards
+    strongest = slice(None, -DIMENSIONS - 1, -1)  # eigh sorts upwards
     evened = np.maximum(variances[strongest], _TINY) ** -EVENING
     components = components[:, strongest]
     largest = np.abs(components).argmax(axis=0)
-    signs = np.sign(components[largest, range(dimensions)])  # eigenvectors have none of their own
+    signs = np.sign(components[largest, range(DIMENSIONS)])  # eigenvectors have none of their own
     projection: Floats = (components * signs * evened).astype(np.float32)
     return projection
 

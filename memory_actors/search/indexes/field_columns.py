@@ -62,7 +62,7 @@ class FieldIndex:
         self.read = read
         self.count = count
         self._columns: dict[str, _Column | None] = {}
-        """The least recently asked for first; None for one that would be too large."""
+        """The least recently used first. None: too large to keep."""
         self._begun: dict[str, _Column] = {}  # those that are being made
 
     @property
@@ -117,7 +117,7 @@ class FieldIndex:
             del self._columns[next(iter(self._columns))]
 
     def matching(self, filters: FilterPart) -> Flags | None:
-        """Mark the keys of the rows that match a `prepared` filter; None if a path has no column.
+        """Mark the keys of rows that match a `prepared` filter, or None if a path has no column.
 
         Keys from the end of the array on are those of no row.
         """
@@ -146,7 +146,7 @@ class _Column:
         self._path = path
         self._steps = steps_of(path) if "." in path else None
         self._values: list[Sequence[object]] = []
-        """What rows have at the path: one value, none or several."""
+        """The values of each row at the path: none, one or several."""
         self._number_of: dict[Hashable, int] = {}
         self._numbers = np.zeros(0, np.int32)
         """By the keys of rows."""

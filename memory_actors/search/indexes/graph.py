@@ -7,7 +7,7 @@ graphs together, and holds Python's lock while a graph is loaded.
 
 Rows are in segments of 65,536, each a graph of its own. hnswlib holds Python's lock for 10 ms while
 it exports one of this size. A segment exists when it is full, and never changes. Newer rows are in
-no graph: a search looks at all of their sketches. So it does where there is no segment.
+no graph: a search compares all of their sketches. Without a segment, that is all rows.
 
 A row that was removed stays in its graph: a search passes it, but does not return it.
 

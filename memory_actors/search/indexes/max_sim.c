@@ -6,8 +6,7 @@
  * Ice Lake and Zen 4), or AVX2; and for other kinds of processors. Sums of products are exact in all; a
  * score is the same but for the last bits.
  *
- * Sixteen tokens of the query are compared at once, each in a lane. Where they are fewer, the lanes that
- * are left have a weight of 0.
+ * Sixteen tokens of the query are compared at once, each in a lane. Unused lanes have a weight of 0.
  */
 
 #include <stdint.h>

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +33,13 @@ def llm(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return server
 
 
-def edits_during_the_run(
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    edit: Callable[[Path], object] = lambda path: path.write_text(EDITED),
-) -> None:
+def edits_during_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let somebody edit a file while its text is judged."""
     judge = LocalCritic.judge
 
     def judged(self: LocalCritic, text: str) -> Critique:
         if path.exists() or text == TEXT:
-            edit(path)
+            path.write_text(EDITED)
         return judge(self, text)
 
     monkeypatch.setattr(LocalCritic, "judge", judged)

@@ -53,25 +53,23 @@ def textbook(vectors, eps: float, min_samples: int) -> list[int]:
 # --- data
 
 
-def topics(
-    count: int, topic_count: int, spread: tuple[float, float], seed: int = 1, dimension: int = 48
-):
+def topics(count: int, topic_count: int, spread: tuple[float, float], dimension: int = 48):
     """Return points around as many centres; the noise of each point has a length of its own."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     centres = unit(rng.standard_normal((topic_count, dimension)))
     noise = rng.standard_normal((count, dimension)) / dimension**0.5
     noise *= rng.uniform(*spread, size=(count, 1))
     return unit(centres[rng.integers(topic_count, size=count)] + noise)
 
 
-def chains(count: int, length: int, seed: int = 1, dimension: int = 64):
+def chains(count: int, length: int):
     """Return walks of small steps, shuffled: clusters that only their links hold together."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     points = []
     for _ in range(count):
-        point = unit(rng.standard_normal((1, dimension)))
+        point = unit(rng.standard_normal((1, 64)))
         for _ in range(length):
-            point = unit(point + 0.35 * unit(rng.standard_normal((1, dimension))))
+            point = unit(point + 0.35 * unit(rng.standard_normal((1, 64))))
             points.append(point)
     return rng.permutation(np.concatenate(points))
 

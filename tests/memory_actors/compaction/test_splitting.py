@@ -34,8 +34,8 @@ DONE = (
 )  # fmt: skip
 
 
-def notes(each: int = 20) -> list[Item]:
-    """Return so many notes on each of 50 topics, in one form of words, in turn, an hour apart."""
+def notes() -> list[Item]:
+    """Return 20 notes on each of 50 topics, in one form of words, in turn, an hour apart."""
     return [
         Item(
             content=f"Note {day * len(TOPICS) + n}: On day {day + 1} the user told the assistant "
@@ -43,7 +43,7 @@ def notes(each: int = 20) -> list[Item]:
             metadata={"topic": topic},
             occurred_at=LONG_AGO + timedelta(hours=day * len(TOPICS) + n),
         )
-        for day in range(each)
+        for day in range(20)
         for n, topic in enumerate(TOPICS)
     ]
 

@@ -32,8 +32,8 @@ async def position_of(memory: MemorySystem) -> int:
     return memory.statistics().log.last_position
 
 
-async def some_of_everything(memory: MemorySystem, name: str = "ada") -> list[str]:
-    user = memory.user(name, agent_id="scout", session_id="s1")
+async def some_of_everything(memory: MemorySystem) -> list[str]:
+    user = memory.user("ada", agent_id="scout", session_id="s1")
     receipts = [
         await user.add("red apple pie", metadata={"a": 1}, session_id="s0", role="ann"),
         await user.add("blue car", metadata={"a": 2}, session_id="s0"),

@@ -40,8 +40,8 @@ def compressed(*ids: str, size: int = 12) -> MemoriesCompressed:
     return MemoriesCompressed(**fields(*ids, size=size))
 
 
-def compress(*originals: tuple[str, int], size: int = 12) -> CompressMemories:
-    summary = compressed(*(name for name, _ in originals), size=size)
+def compress(*originals: tuple[str, int]) -> CompressMemories:
+    summary = compressed(*(name for name, _ in originals))
     return CompressMemories(now_us=9, summary=summary, originals=originals)
 
 

@@ -40,8 +40,8 @@ def budget(soft: int, hard: int) -> TokenBudget:
 class User:
     """A user's documents: commands are decided, recorded and folded; refusals raise."""
 
-    def __init__(self, limits: Limits | None = None, soft: int = 1_500, hard: int = 2_000):
-        self.limits, self.budget = limits or Limits(), budget(soft, hard)
+    def __init__(self, soft: int = 1_500, hard: int = 2_000):
+        self.limits, self.budget = Limits(), budget(soft, hard)
         self.state, self.log, self.now_us = context.KIND.initial, [], 0
 
     def do(self, command_type: type, **fields: Any) -> list[Any]:

@@ -35,18 +35,18 @@ def started(
 
 
 def stepped(
-    name: str, number: int, *, size: int = 10, error: str | None = None, out: tuple[int, ...] = ()
+    name: str, number: int, *, error: str | None = None, out: tuple[int, ...] = ()
 ) -> StepAdded:
     return StepAdded(
-        memory_id=name, number=number, action=f"act {number}", size_bytes=size,
+        memory_id=name, number=number, action=f"act {number}", size_bytes=10,
         digest=b"d%d" % number, sha256=b"h%d" % number, error=error,
         evicted=tuple(StepMarker(gone, b"h%d" % gone, f"act {gone}") for gone in out),
     )  # fmt: skip
 
 
-def finished(name: str, *, failed: bool = False, size: int = 10) -> EpisodeFinished:
+def finished(name: str, *, failed: bool = False) -> EpisodeFinished:
     return EpisodeFinished(
-        memory_id=name, failed=failed, result=f"result {name}", size_bytes=size, digest=b"r"
+        memory_id=name, failed=failed, result=f"result {name}", size_bytes=10, digest=b"r"
     )
 
 

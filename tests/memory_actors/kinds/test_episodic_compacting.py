@@ -66,8 +66,8 @@ def compressed(*ids: str, agent: str = "a", size: int = 12) -> EpisodesCompresse
     return EpisodesCompressed(**fields(*ids, size=size), agent_id=agent)
 
 
-def compress(*originals: tuple[str, int], agent: str = "a", size: int = 12) -> CompressEpisodes:
-    summary = compressed(*(name for name, _ in originals), agent=agent, size=size)
+def compress(*originals: tuple[str, int]) -> CompressEpisodes:
+    summary = compressed(*(name for name, _ in originals))
     return CompressEpisodes(now_us=9, summary=summary, originals=originals)
 
 

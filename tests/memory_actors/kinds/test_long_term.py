@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 from support.given import Given, fold
 
 from eventlog import Dropped
@@ -24,10 +23,6 @@ def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> Me
     )  # fmt: skip
 
 
-def new(name: str, *, size: int = 10, digest: bytes | None = None) -> MemoryAdded:
-    return msgspec.structs.replace(added(name, size=size), digest=digest or name.encode())
-
-
 def add(*memories: MemoryAdded, auto_prune: bool = False, used: dict[str, Any] | None = None):
     return AddMemories(now_us=1, memories=memories, auto_prune=auto_prune, used=used or {})
 
@@ -38,7 +33,7 @@ def full(count: int, **limits: Any) -> Given:
 
 
 def test_at_ten_thousand_a_prune_deletes_one_thousand() -> None:
-    prune, _ = full(10_000).when(add(new("x"), auto_prune=True))
+    prune, _ = full(10_000).when(add(added("x"), auto_prune=True))
     assert len(prune.memory_ids) == 1_000
     assert prune.memory_ids[-1] == "m999"
 
@@ -57,4 +52,4 @@ def test_an_add_that_is_repeated_after_retention_dropped_the_first_adds_nothing(
     """The first text is gone, so it cannot be compared, and an id is never used again."""
     reworded = MemoryUpdated(memory_id="a", content="aa", size_bytes=7, digest=b"aa")
     given = Given(long_term.KIND, added("a"), reworded)
-    assert given.when(add(new("a"), used={"a": Dropped(since_us=1)})) == []
+    assert given.when(add(added("a"), used={"a": Dropped(since_us=1)})) == []

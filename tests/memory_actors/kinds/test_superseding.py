@@ -26,9 +26,9 @@ def added(name: str, *, at: int = 0) -> MemoryAdded:
 A, B, C = added("a"), added("b", at=LATER), added("c", at=2 * LATER)
 
 
-def superseded(older: str, newer: str, digest: str | None = None) -> MemorySuperseded:
+def superseded(older: str, newer: str) -> MemorySuperseded:
     return MemorySuperseded(
-        memory_id=older, superseded_by_id=newer, digest=(digest or newer).encode(),
+        memory_id=older, superseded_by_id=newer, digest=newer.encode(),
         similarity=0.5, evidence="residence",
     )  # fmt: skip
 
@@ -43,9 +43,9 @@ def standing(*events: Any) -> dict[str, list[str]]:
     return {name: by for name, by in newer.items() if by}
 
 
-def past(*events: Any, of: str = "a") -> dict[str, list[Any]]:
+def past(*events: Any) -> dict[str, list[Any]]:
     every = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    return {of: [one for one in every if of in long_term.KIND.registry.keys(one.data)]}
+    return {"a": [one for one in every if "a" in long_term.KIND.registry.keys(one.data)]}
 
 
 # --- summaries

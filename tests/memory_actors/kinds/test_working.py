@@ -9,8 +9,8 @@ from memory_actors.kinds import working
 from memory_actors.kinds.working import KeySet
 
 
-def was_set(key: str, value: Any = 1, *, size: int = 10, **more: Any) -> KeySet:
-    return KeySet(memory_id=f"id-{key}", key=key, value=value, size_bytes=size, **more)
+def was_set(key: str, value: Any = 1, **more: Any) -> KeySet:
+    return KeySet(memory_id=f"id-{key}", key=key, value=value, size_bytes=10, **more)
 
 
 def test_a_value_is_found_by_the_words_of_its_key() -> None:

@@ -75,9 +75,9 @@ async def memory(tmp_path: Path, embedder: DefaultEmbedder):
         yield memory
 
 
-async def chatted(memory: MemorySystem, turns, name: str = "ada") -> UserMemory:
+async def chatted(memory: MemorySystem, turns) -> UserMemory:
     """Store turns of (role, text), a minute apart, in one session."""
-    user = memory.user(name)
+    user = memory.user("ada")
     await user.add_many(
         [
             Item(

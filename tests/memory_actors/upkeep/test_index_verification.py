@@ -43,8 +43,8 @@ def findings(store: Path) -> list[Finding]:
     return verify_store(store).findings
 
 
-def index_file(store: Path, suffix: str = ".words") -> Path:
-    return min(store.glob(f"indexes/*.long_term{suffix}"))
+def index_file(store: Path) -> Path:
+    return min(store.glob("indexes/*.long_term.words"))
 
 
 def change_row(store: Path, digest: bytes, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""What a new user does: the demo's store, `memory-actors ui`, and a look at each view.
+"""The first steps of a new user: the demo's store, `memory-actors ui`, and a look at each view.
 
 MEMORY_ACTORS_PICTURES=DIR keeps a picture of each view: DIR/1100-light has those of docs/pictures.
 """
