@@ -40,6 +40,17 @@ async def test_a_memory_is_pinned_and_let_go_again(open_memory: Any, kind: str) 
 
 
 @pytest.mark.owner
+async def test_an_entity_stays_pinned_as_more_is_observed(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        entities = memory.user("ada").entities
+        bob = (await entities.add_entity("Bob", pinned=True)).memory_id
+        await entities.observe("Bob", "tall")
+        assert (await memory.user("ada").get(bob)).pinned
+        eve = (await entities.add_entity("Eve")).memory_id
+        await entities.add_entity("Eve", observations=["small"], pinned=True)
+        assert (await memory.user("ada").get(eve)).pinned
+
+
 async def test_what_is_pinned_later_is_not_pruned(open_memory: Any) -> None:
     async with open_memory(tiers={Tier.LOCAL: Plan(limits=TEN)}) as memory:
         user = memory.user("ada")

@@ -116,6 +116,19 @@ def test_a_heading_is_no_entry(user: User) -> None:
     assert [row.memory_id for row in context.KIND.rows(user.state)] == ["a", "b", "c", "d"]
 
 
+def test_the_memory_that_a_state_takes_grows_with_its_texts(user: User) -> None:
+    before = context.KIND.held_bytes(user.state)
+    user.add("e", "Work", "x" * 5_000)
+    assert context.KIND.held_bytes(user.state) - before >= 5_000
+
+
+def test_a_text_as_large_as_a_document_makes_room_for_itself(user: User) -> None:
+    user.limits = Limits(context_document_bytes=1_000)
+    user.add("e", "Work", "x" * 600, auto_archive=True)
+    user.add("f", "Work", "y" * 900, auto_archive=True)
+    assert ("x" * 600 in user.text(), "y" * 900 in user.text()) == (False, True)
+
+
 # --- archive
 
 

@@ -59,6 +59,18 @@ def test_an_end_may_be_moved_to_an_earlier_time_only() -> None:
         given.when(end(4))
 
 
+def test_a_fact_between_others_ends_at_its_own_end_or_where_the_next_begins() -> None:
+    given = people(
+        related("next", "ann", "lives_in", "bob", 20, valid_to_us=30, exclusive=True),
+        related("last", "ann", "lives_in", "bob", 30, exclusive=True),
+    )
+    for end, expected in ((None, 20), (25, 20), (15, 15)):
+        command = relate("r", "ann", "lives_in", "cid", 10, valid_to_us=end, exclusive=True)
+        assert given.when(command)[0].valid_to_us == expected
+    (event,) = given.when(relate("r", "ann", "lives_in", "cid", 30, exclusive=True))
+    assert (event.valid_to_us, event.closed_ids) == (None, ("last",))
+
+
 # --- ten thousand
 
 
