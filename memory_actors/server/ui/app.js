@@ -127,7 +127,9 @@ function Page() {
     return () => { isLast = false; };
   }, [me, view]);
   const go = (to, params = {}) => { location.hash = address(to, { user, ...params }); };
-  const set = (params) => history.replaceState(null, "", address(view, { user, ...params }));
+  const set = (params) => { // unless somebody has left meanwhile
+    if ((route().view ?? view) === view) history.replaceState(null, "", address(view, { user, ...params }));
+  };
   const toast = (text, undo) => tell({ text, undo });
   const head = html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); heading.current?.focus(); }}>${T.skip}</a>
     <header><h1>${T.title}</h1>
