@@ -160,7 +160,7 @@ class ClosedLog:
 
 
 def link_target(directory: Path) -> Path:
-    """Follow a symbolic link: a log cannot be renamed to a link."""
+    """Return the target of a symbolic link: a log can replace a directory, not a link."""
     return Path(os.path.realpath(directory)) if directory.is_symlink() else directory
 
 

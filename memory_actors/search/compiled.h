@@ -2,7 +2,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Without intrinsics, compilers make vectors of the loops: with NEON on ARM. */
+/* On ARM there are no intrinsics here: the compiler vectorises the loops with NEON. */
 #ifdef __x86_64__
 #include <immintrin.h>
 #define AVX512_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))

@@ -30,8 +30,8 @@ drinking coffee". The more alike both are, the more the newer one may gain, in t
 If two differ in one thing only ("is a citizen of Spain", "is a citizen of Denmark"), the newer one
 gains whatever the query asks. If it asks what was "before" or "previously", older texts gain
 instead. Replies, questions and summaries gain nothing. Turns between people gain only if they are
-nearly the same, or if the query names the present; in a chat with an assistant a likeness of a half
-is enough for any gain.
+nearly the same, or if the query names the present. In a chat with an assistant, a newer turn that
+is at least half like an older one may gain as much as it needs.
 """
 
 from collections.abc import Sequence

@@ -186,7 +186,7 @@ def test_tables_of_wrong_types(sample: str, data: st.DataObject) -> None:
 @few
 @given(data=st.data())
 def test_what_was_read_is_added_whole_or_left_out(sample: str, data: st.DataObject) -> None:
-    """What was read is added whole or left out; a second time it adds nothing."""
+    """An import adds each item whole or leaves it out; a second import adds nothing."""
 
     async def tried(memory: MemorySystem, program: str, path: Path) -> ImportReport:
         dry = await import_from(memory, program, path, user_id="me", dry_run=True)
