@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from support.pages import ROOT
 from support.postgres import server
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bench import clustering, compaction, limits, processes
 from bench.__main__ import main
-from bench.plots import published
+from bench.pictures import charts
 from memory_actors.compaction.clusters import dbscan
 
 TALK = [
@@ -128,9 +127,9 @@ def test_every_measurement_is_tried() -> None:
     assert set(main.commands) - elsewhere - by_hand == set(TINY)
 
 
-def test_the_published_table_is_drawn(tmp_path: Path) -> None:
+def test_the_published_tables_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    assert len(published(ROOT / "docs" / "comparison.md", tmp_path)) == 6
+    assert len(charts(tmp_path)) == 8
 
 
 # --- what a measurement takes for a failure
