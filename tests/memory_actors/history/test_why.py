@@ -45,7 +45,7 @@ async def test_a_memory_tells_its_life(open_memory: Any, clock: FakeClock) -> No
             "Brought back as it was by agent scout in session s1.",
         ]
         assert [step.position for step in why.steps] == [1, 2, 3, 4]
-        assert (why.alive, why.memory_type, why.says) == (True, "long_term", "It is there.")
+        assert (why.alive, why.memory_type, why.says) == (True, "long_term", "It is stored.")
         assert (why.steps[0].agent_id, why.steps[2].agent_id) == ("scout", None)
         with pytest.raises(NotFoundError):
             await user.why("coffee")
