@@ -453,41 +453,6 @@ async def test_an_anchor_that_cannot_be_written_stops_nothing(
         assert await texts(log) == ["a", "b"]
 
 
-# --- after a write that failed
-
-
-async def test_the_log_goes_on_after_an_injected_failure(tmp_path: Path):
-    """After an injected failure the log goes on as it was.
-
-    The one failed write is refused as a whole; what came before and after is exact.
-    """
-    script = """
-import resource
-async def main():
-    async with EventLog.open(path, registry) as log:
-        for n in range(20):
-            version = (await log.head("s")).version
-            if n % 5 == 4:
-                size = os.path.getsize(path + "/log.mdb")
-                hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-                resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-                try:
-                    await log.append("s", [Noted(os.urandom(200_000).hex())], version)
-                except (StorageFailed, DiskFull):
-                    pass
-                finally:
-                    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-            else:
-                await log.append("s", [Noted(str(n))], version)
-        print([e.data.text for e in await log.read_stream("s")], (await log.verify()).ok)
-asyncio.run(main())
-"""
-    run = await anyio.to_thread.run_sync(python, script, tmp_path)
-
-    kept = [str(n) for n in range(20) if n % 5 != 4]
-    assert run.stdout == f"{kept} True\n", run
-
-
 # --- the queue, cancelled callers and closing
 
 
@@ -580,22 +545,6 @@ async def test_appends_made_at_once_share_commits(tmp_path: Path):
         await asyncio.gather(*(log.append(f"s{n}", [Noted("a")], 0) for n in range(500)))
 
         assert log.statistics().batches < 50
-
-
-async def test_reads_go_on_while_much_is_written(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry) as log:
-
-        async def write(stream: str) -> None:
-            for n in range(30):
-                await log.append(stream, [Noted(str(n))], n)
-
-        async def read() -> None:
-            for _ in range(30):
-                events = await log.read_all(limit=1000)
-                assert [e.position for e in events] == list(range(1, len(events) + 1))
-
-        await asyncio.gather(*(write(f"s{n}") for n in range(8)), *(read() for _ in range(3)))
-        assert (await log.verify()).ok
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.disks import file_size_limit
 
 from eventlog import (
     CorruptLog,
@@ -111,18 +110,6 @@ async def test_files_are_private_and_named_by_stream_id(tmp_path: Path):
         assert await texts(log, hostile) == [text(n) for n in range(40)]
 
 
-async def test_events_of_every_size_come_back(tmp_path: Path):
-    sizes = [0, 1, 500, 2000, 3000, 100_000, 3_000_000]
-    async with opened(tmp_path) as log:
-        await log.append("s", [Noted(os.urandom(size // 2).hex()) for size in sizes], 0)
-        before = await log.read_all()
-
-        await log.archive("s", range(1, len(sizes) + 1))
-
-        assert await log.read_all() == before
-        assert (await log.verify()).ok
-
-
 async def test_without_zstandard_it_is_zlib_and_both_are_read(tmp_path: Path, monkeypatch: Any):
     async with opened(tmp_path) as log:
         await fill(log)
@@ -200,31 +187,6 @@ def test_what_is_kept_decompressed_is_bounded(tmp_path: Path):
 # --- retention
 
 
-async def test_dropping_deletes_the_files_and_is_known_after_opening(tmp_path: Path):
-    ticks = iter(range(100, 10_000, 100))
-    async with opened(tmp_path, clock=lambda: next(ticks)) as log:
-        await fill(log)
-        await log.archive("s", range(1, 11))
-        between = next(ticks)
-        await log.archive("s", range(11, 21))
-
-        dropped = await log.drop_archived(between)
-
-        assert (dropped.events, dropped.segments) == (10, 1)
-        assert dropped.archive_bytes > 0
-        assert [file.name for file in segments(tmp_path)] == [SegmentId(S, 2).name]
-    async with opened(tmp_path) as log:
-        report = await log.verify()
-        assert (report.findings, report.archived_events, report.dropped_events) == ([], 10, 10)
-        with pytest.raises(PayloadDropped):
-            await log.read_stream("s")
-        marked = await log.read_stream("s", dropped="mark")
-        assert [event.data.text for event in marked[10:]] == [text(n) for n in range(10, 40)]
-        held = await log.archive_statistics()
-        assert (held.segments, held.events) == (1, 10)
-        assert (held.dropped_segments, held.dropped_events) == (1, 10)
-
-
 async def test_a_read_is_told_of_a_payload_dropped_meanwhile(tmp_path: Path):
     """A read under way is told that a payload went meanwhile.
 
@@ -300,21 +262,6 @@ async def test_a_file_in_the_way_is_not_written_over(tmp_path: Path):
         assert there.read_bytes() == b"somebody's"
         assert await texts(log) == [text(n) for n in range(40)]
         assert (await log.verify()).ok
-
-
-async def test_without_room_for_a_segment_all_stays_as_it_was(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await log.append("s", [Noted(os.urandom(600_000).hex()), Noted("small")], 0)
-        before = await log.read_all()
-
-        with file_size_limit(100_000), pytest.raises(DiskFull):
-            await log.archive("s", [1, 2])
-
-        assert segments(tmp_path) == []
-        assert (await log.archive_statistics()).segments == 0
-        assert await log.read_all() == before
-        assert (await log.archive("s", [1, 2])).events == 2
-        assert await log.read_all() == before
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
@@ -567,15 +514,6 @@ async def test_a_missing_key_of_an_archived_event_is_found(tmp_path: Path):
 async def messages(path: Path) -> list[str]:
     async with opened(path) as log:
         return [found.message for found in (await log.verify()).findings]
-
-
-async def test_a_segment_without_a_record_is_found_as_such(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await fill(log)
-        await log.archive("s", range(1, 31))
-    change(tmp_path, lose_record)
-
-    assert f"{SegmentId(S, 1).name} has no record" in await messages(tmp_path)
 
 
 async def test_a_remade_file_is_not_the_sealed_one(tmp_path: Path, monkeypatch: Any):
