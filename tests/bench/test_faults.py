@@ -67,7 +67,6 @@ def output_of(program: str, env: dict[str, str] | None = None) -> list[str]:
 
 
 def test_a_trial_tells_how_it_ended() -> None:
-    """A trial tells how it ended, whatever it does to its process."""
     endings = dict(each.split(" | ") for each in output_of(TRIALS))
 
     assert endings["returns"] == "refused: by a typed error"

@@ -100,7 +100,6 @@ def roll_back(path: Path) -> None:
 
 
 async def test_a_newer_versions_log_is_refused_untouched(tmp_path: Path):
-    """A log made by a newer version is refused, and left as it was."""
     await fill(tmp_path)
     env = Environment(tmp_path / "log.mdb", TABLES)
     newer = seal_record(FormatRecord(ENCRYPTED_FORMAT + 1, 0))
@@ -114,7 +113,6 @@ async def test_a_newer_versions_log_is_refused_untouched(tmp_path: Path):
 
 
 async def test_an_unknown_event_type_is_refused_with_its_place(tmp_path: Path):
-    """An event of an unknown type is refused with its place."""
     await fill(tmp_path)
     async with EventLog.open(tmp_path, EventRegistry()) as log:
         with pytest.raises(UnknownEvent, match=r"event 1 of stream 's': .*'test.noted'"):
@@ -226,7 +224,6 @@ async def test_a_forked_child_is_refused_every_use_and_harms_nothing(tmp_path: P
 
 
 async def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path):
-    """A forked child that lives on does not keep the log locked."""
     script = """
 async def main():
     async with EventLog.open(path, registry) as log:
@@ -332,7 +329,6 @@ async def fill_up(log: EventLog) -> int:
 
 
 async def test_a_full_log_refuses_writes_and_still_reads(tmp_path: Path):
-    """A log at its size limit refuses writes, and still reads."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
         version = await fill_up(log)
 
@@ -345,7 +341,6 @@ async def test_a_full_log_refuses_writes_and_still_reads(tmp_path: Path):
 
 
 async def test_one_append_too_large_fails_alone(tmp_path: Path):
-    """One append too large for the room left does not fail the others."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=1_000_000) as log:
         outcomes = await asyncio.gather(
             log.append("a", [Noted("small")], 0),

@@ -226,7 +226,6 @@ def killed_at_lines(path: Path, every: int) -> Findings:
 
 @pytest.mark.parametrize("every", [36])
 def test_kill_9_at_lines_of_upkeep_loses_nothing(tmp_path: Path, every: int) -> None:
-    """Nothing acknowledged is lost to kill -9 at lines of upkeep."""
     findings = killed_at_lines(tmp_path, every)
 
     assert findings.harm == NO_HARM
@@ -236,7 +235,6 @@ def test_kill_9_at_lines_of_upkeep_loses_nothing(tmp_path: Path, every: int) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_kill_9_at_any_line_of_upkeep_loses_nothing(tmp_path: Path) -> None:
-    """Nothing acknowledged is lost to kill -9 at any line of upkeep."""
     findings = killed_at_lines(tmp_path, 1)
 
     print(findings.kills)

@@ -123,7 +123,6 @@ ELSEWHERE = frame.Place(number=5, offset=123_456, slot=78)
 
 
 def test_a_stub_has_the_bytes_of_the_first_release():
-    """The stub of a frame has the bytes that the first release wrote."""
     assert frame.stub(7, GOLDEN.read_bytes(), ELSEWHERE) == GOLDEN_STUB.read_bytes()
 
 
@@ -139,7 +138,6 @@ def test_the_chain_verifies_from_stubs():
 
 
 def test_an_erased_frame_has_the_bytes_of_the_first_release():
-    """An erased frame has the bytes that the first release with erasure left."""
     stub = frame.erased(7, GOLDEN.read_bytes(), 1_800_000_000_000_000)
 
     assert stub == GOLDEN_ERASED.read_bytes()

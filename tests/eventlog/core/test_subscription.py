@@ -25,7 +25,6 @@ async def append(log: EventLog, stream: str, *counts: int) -> None:
 
 
 async def test_a_slow_subscriber_ends_after_the_log_closed(tmp_path: Path):
-    """A slow subscriber ends when the log has closed behind it."""
     closed = asyncio.Event()
 
     async def follow(log: EventLog) -> list[int]:
@@ -46,8 +45,6 @@ async def test_a_slow_subscriber_ends_after_the_log_closed(tmp_path: Path):
 
 
 async def test_a_subscriber_ends_cleanly_with_appends_under_way(tmp_path: Path):
-    """A subscriber ends cleanly at close, with appends still on their way."""
-
     async def follow(log: EventLog) -> list[int]:
         return [event.position async for event in subscribe(log)]
 

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.user
 
 @pytest.mark.parametrize("contested", [False, True])
 def test_a_finished_file_is_for_its_owner_only(tmp_path: Path, contested: bool) -> None:
-    """A file appears when it is finished, and for its owner only."""
     path = tmp_path / "file"
     path.write_bytes(b"before")
     with written_whole(path, contested=contested) as file:

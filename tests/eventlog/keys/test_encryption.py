@@ -198,10 +198,7 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
 async def test_a_damaged_last_key_is_not_taken_for_torn(
     tmp_path: Path,
 ) -> None:
-    """A damaged last key of a stream with events is not taken for a torn one.
-
-    It would be passed over, and the key of the next new stream written over it.
-    """
+    """It would be passed over, and the key of the next new stream written over it."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -238,7 +235,6 @@ async def test_a_torn_key_without_events_stops_nobody(
 async def test_verification_reports_each_stream_without_a_key(
     tmp_path: Path,
 ) -> None:
-    """A verification reports each stream that has events and no key."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -265,7 +261,6 @@ async def test_verification_reports_each_stream_without_a_key(
 async def test_a_log_without_keys_is_verified_and_not_read(
     tmp_path: Path,
 ) -> None:
-    """A log without its keys is verified, copied and exported, and not read."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.archive("s", [1, 2])
@@ -319,10 +314,7 @@ async def test_a_repaired_log_is_under_the_same_keys(
 async def test_a_key_is_on_disk_before_its_first_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key is on disk before the first event under it is acknowledged.
-
-    Also of a relaxed append. A disk that keeps no key takes no event, and others go on.
-    """
+    """Also of a relaxed append. A disk that keeps no key takes no event, and others go on."""
     synced: list[str] = []
     real = KeyFile.sync
     async with opened(tmp_path / "log") as log:
@@ -410,7 +402,6 @@ async def test_erasing_deletes_the_key(
 async def test_opening_finishes_an_erasure_that_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """An erasure that broke off is finished when the log is opened."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")

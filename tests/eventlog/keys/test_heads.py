@@ -47,7 +47,6 @@ async def messages(log: EventLog, heads: Heads) -> list[str]:
 
 
 async def test_a_grown_log_still_has_its_published_past(tmp_path: Path):
-    """A log that went on still has the past that was published."""
     async with opened(tmp_path) as log:
         await fill(log)
         heads = await log.heads()

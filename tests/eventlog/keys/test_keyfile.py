@@ -81,7 +81,6 @@ def test_a_key_counts_once_it_is_synced(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_streams_of_one_owner_share_a_key_not_a_cipher(path: Path) -> None:
-    """Streams of one owner are under one key, and share no cipher."""
     with keyfile.opened(path, lambda stream: stream.removeprefix("side:")) as keys:
         keys.attach(None)
         encrypted = keys.make("side:a").encrypt(b"data", b"here")
@@ -254,7 +253,6 @@ def test_a_disk_that_refuses_leaves_the_file_as_it_was(
 
 
 def test_every_later_version_reads_a_written_file(path: Path) -> None:
-    """A file that was written once is read by every later version."""
     head = b"EVKEYS01" + b"i" * 16
     record = stream_id("a") + bytes(range(32))
     path.write_bytes(

@@ -130,7 +130,6 @@ async def test_without_zstandard_it_is_zlib_and_both_are_read(tmp_path: Path, mo
 
 
 async def test_a_block_is_decompressed_once_for_many_reads(tmp_path: Path, monkeypatch: Any):
-    """A block is read and decompressed once for all payloads that are wanted of it."""
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         await log.archive("s", range(1, 2001))
@@ -322,7 +321,6 @@ async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path
 
 
 async def test_an_event_changed_during_archiving_is_left_alone(tmp_path: Path):
-    """An event that changed while it was archived is left alone."""
     async with opened(tmp_path) as log:
         await fill(log)
         real = log._erasing.write_segment
@@ -500,7 +498,6 @@ async def test_damaged_archive_tables_are_never_served(
 
 
 async def test_a_missing_key_of_an_archived_event_is_found(tmp_path: Path):
-    """A key of an archived event that is missing is found."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))
@@ -531,10 +528,7 @@ async def test_a_remade_file_is_not_the_sealed_one(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
-    """A record that counts other events than there are is found.
-
-    Of a dropped segment nothing else tells how many there were.
-    """
+    """Of a dropped segment nothing else tells how many there were."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))

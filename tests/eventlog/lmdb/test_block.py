@@ -52,7 +52,6 @@ def test_a_bomb_does_not_go_off():
 
 
 def test_unknown_formats_and_codecs_are_not_called_damage():
-    """A newer format and an unknown codec are refused as unknown, not as damage."""
     data = segment.pack(ENTRIES, PLACE)
     for at, what in ((8, "format 7"), (CODEC_AT, "codec 7")):
         newer = data[:at] + b"\7" + data[at + 1 :]
@@ -63,10 +62,7 @@ def test_unknown_formats_and_codecs_are_not_called_damage():
 @pytest.mark.usefixtures("codec")
 @pytest.mark.parametrize("raw_bytes", [0, 1, 100, 2**32 - 1])
 def test_a_wrong_size_is_refused_before_memory_is_taken(raw_bytes: int):
-    """Another size than the block has is refused before memory is taken for it.
-
-    Even one whose CRC is right: nobody may make a reader take gigabytes.
-    """
+    """Even one whose CRC is right: nobody may make a reader take gigabytes."""
     data = bytearray(segment.pack(ENTRIES, PLACE))
     struct.pack_into(">I", data, RAW_AT, raw_bytes)
 

@@ -91,7 +91,6 @@ async def others_are_whole(log: EventLog) -> bool:
 
 
 async def test_no_erased_byte_is_left_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """No byte of an erased payload is left in any file."""
     monkeypatch.setattr(segment, "zstandard", None)
     async with opened(tmp_path) as log:
         await fill(log)

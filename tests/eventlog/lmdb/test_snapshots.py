@@ -67,7 +67,6 @@ async def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path: Path,
 
 
 async def test_a_late_old_snapshot_pushes_out_no_newer(tmp_path: Path):
-    """An old snapshot that is saved late does not push out newer ones."""
     await make(tmp_path, 6, 7, 2)
 
     assert await load(tmp_path) == Snapshot(7, b"state 7")

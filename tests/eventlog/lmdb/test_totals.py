@@ -60,10 +60,7 @@ def change(path: Path, make: Callable[[Environment, Any], object]) -> None:
 
 
 async def test_a_commit_without_room_is_judged_append_by_append(tmp_path: Path):
-    """Appends in a commit that has no room for all are judged one by one.
-
-    The one that is too large takes its count with it, and no other's.
-    """
+    """The one that is too large takes its count with it, and no other's."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=300_000) as log:
         outcomes = await asyncio.gather(
             *(log.append(f"s{n}", [Noted("a")], 0, counters={"n": 1}) for n in range(5)),
@@ -138,7 +135,6 @@ async def test_a_full_log_lets_deletes_count(tmp_path: Path):
 
 
 async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The row is written once a commit, and only by appends that count."""
     written: list[dict[str, int]] = []
 
     def note(txn: Any, totals: dict[str, int]) -> None:
@@ -162,10 +158,7 @@ async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_a_flipped_bit_of_the_row_is_noticed(tmp_path: Path):
-    """Every flipped bit of the row and of its key is noticed when opening.
-
-    In whichever page of the file the row that counts lies; older copies of it are no matter.
-    """
+    """In whichever page of the file the row that counts lies; older copies of it are no matter."""
     totals = {"memories": 1234, "bytes": 987_654_321}
     async with EventLog.open(tmp_path, registry) as log:
         for n in range(3):
@@ -188,7 +181,6 @@ async def test_a_flipped_bit_of_the_row_is_noticed(tmp_path: Path):
 
 @pytest.mark.parametrize("row", [ROW, b"format"])
 async def test_a_missing_row_is_never_a_new_log(tmp_path: Path, row: bytes):
-    """A row that is gone is never taken for a new log."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
     change(tmp_path, lambda env, txn: txn.delete(row, db=txn.tables["meta"]))

@@ -139,7 +139,6 @@ async def test_a_batch_ends_at_4_mib():
 
 
 async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
-    """A job that fails half way leaves nothing, and fails alone."""
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
         env, FakeLedger(), anchor=FakeAnchor(),

@@ -211,7 +211,6 @@ def test_closing_waits_for_a_reader_of_the_old_file(path: Path):
 
 
 def test_lock_and_readers_table_are_the_new_files(path: Path):
-    """The lock and the table of readers are those of the new file."""
     with opened(path) as env:
         fill(env)
         readers = path.with_name("log.mdb-lock").stat().st_ino
@@ -347,8 +346,6 @@ def test_a_directory_that_cannot_be_synced_closes_the_environment(
 def test_a_table_missing_rows_is_not_copied(
     path: Path, monkeypatch: pytest.MonkeyPatch, entries: int
 ):
-    """A table that has not the rows it says it has is not copied."""
-
     class Lying:
         def __init__(self, txn: Any):
             self.txn = txn
