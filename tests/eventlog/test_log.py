@@ -150,27 +150,6 @@ async def test_failed_openings_leave_no_files_open(tmp_path: Path):
 # --- who has it open
 
 
-async def test_another_process_is_refused_within_a_second(tmp_path: Path):
-    script = """
-async def main():
-    began = time.monotonic()
-    try:
-        async with EventLog.open(path, registry):
-            print("opened")
-    except LogLocked as error:
-        print("locked", time.monotonic() - began < 1.0, error)
-asyncio.run(main())
-"""
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("a")], 0)
-        refused = await anyio.to_thread.run_sync(python, script, tmp_path)
-        await log.append("s", [Noted("b")], 1)
-
-    assert refused.stdout.startswith("locked True"), refused
-    assert str(os.getpid()) in refused.stdout
-    assert python(script, tmp_path).stdout == "opened\n"
-
-
 async def test_this_process_is_refused_too(tmp_path: Path):
     async with EventLog.open(tmp_path, registry):
         began = time.monotonic()
@@ -246,14 +225,6 @@ asyncio.run(main())
 # --- damage that is noticed at opening
 
 
-async def test_a_lost_file_is_noticed(tmp_path: Path):
-    await fill(tmp_path)
-    (tmp_path / "log.mdb").unlink()
-
-    with pytest.raises(CorruptLog):
-        await opens(tmp_path)
-
-
 async def test_a_tail_that_was_rolled_back_is_noticed(tmp_path: Path):
     await fill(tmp_path)
     roll_back(tmp_path)
@@ -326,33 +297,6 @@ async def fill_up(log: EventLog) -> int:
         for version in range(10_000):
             await log.append("s", [Noted(os.urandom(1000).hex())], version)
     return version
-
-
-async def test_a_full_log_refuses_writes_and_still_reads(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
-        version = await fill_up(log)
-
-        assert len(await log.read_stream("s")) == version > 10
-        assert (await log.head("s")).version == version
-        assert log.statistics().used_bytes <= 200_000
-        assert (await log.verify()).ok
-    async with EventLog.open(tmp_path, registry, size_max_bytes=400_000) as log:
-        await log.append("s", [Noted("more")], version)
-
-
-async def test_one_append_too_large_fails_alone(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry, size_max_bytes=1_000_000) as log:
-        outcomes = await asyncio.gather(
-            log.append("a", [Noted("small")], 0),
-            log.append("b", [Noted(os.urandom(1_000_000).hex())], 0),
-            log.append("c", [Noted("small")], 0),
-            return_exceptions=True,
-        )
-
-        assert [type(outcome).__name__ for outcome in outcomes] == [
-            "Appended", "DiskFull", "Appended",
-        ]  # fmt: skip
-        assert sorted(await log.streams()) == ["a", "c"]
 
 
 async def test_a_full_log_answers_what_adds_nothing(tmp_path: Path):

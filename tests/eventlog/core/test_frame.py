@@ -65,16 +65,6 @@ def test_a_tag_that_is_not_text_is_damage():
         frame.unpack(PLACE["position"], damaged)
 
 
-@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_STUB, GOLDEN_ERASED], ids=lambda path: path.stem)
-def test_any_flipped_bit_shows(golden: Path):
-    data = golden.read_bytes()
-    for bit in range(8 * len(data)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptLog):
-            frame.read(7, bytes(damaged))
-
-
 def test_a_newer_format_is_refused_as_unknown_not_as_damage():
     data, _ = frame.pack(prepared(), **PLACE)
     newer = resealed(data[:4] + b"\2" + data[5:])
@@ -126,14 +116,6 @@ def test_a_stub_has_the_bytes_of_the_first_release():
     assert frame.stub(7, GOLDEN.read_bytes(), ELSEWHERE) == GOLDEN_STUB.read_bytes()
 
 
-def test_the_chain_verifies_from_stubs():
-    stub = frame.unpack(7, GOLDEN_STUB.read_bytes())
-
-    assert stub.follows(PLACE["prev"])
-    assert not stub.follows(b"\0" * 32)
-    assert not stub._replace(data=stub.data.replace(stub.digest, b"\0" * 32)).follows(PLACE["prev"])
-
-
 # --- erased
 
 
@@ -146,11 +128,6 @@ def test_an_erased_frame_has_the_bytes_of_the_first_release():
     assert not frame.is_erased(GOLDEN_STUB.read_bytes())
 
 
-def test_an_erased_frame_that_does_not_say_when_is_damaged():
-    with pytest.raises(CorruptLog, match="does not say when"):
-        frame.unpack(7, resealed(GOLDEN_ERASED.read_bytes()[:-1]))
-
-
 def test_a_damaged_payload_can_be_erased():
     """A damaged payload can be erased, and a damaged header still shows."""
     whole = GOLDEN.read_bytes()
@@ -161,10 +138,3 @@ def test_a_damaged_payload_can_be_erased():
     assert not frame.unpack(7, header_hit).follows(PLACE["prev"])
     with pytest.raises(CorruptLog, match="cut short"):
         frame.erased(7, whole[:20], 5)
-
-
-def test_a_stub_cut_short_or_too_long_is_damage():
-    data = GOLDEN_STUB.read_bytes()
-    for stub in (data[:-1], data + b"x", data[:-14]):
-        with pytest.raises(CorruptLog):
-            frame.unpack(7, resealed(stub))

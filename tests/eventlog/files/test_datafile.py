@@ -46,15 +46,6 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_dead_process_left_is_written_over(tmp_path: Path) -> None:
-    """The leftover file may hold a key that has been erased since."""
-    path = tmp_path / "file"
-    (tmp_path / "file.tmp").write_bytes(b"a secret that is longer than what comes next")
-    write_whole(path, b"short")
-    assert path.read_bytes() == b"short"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_two_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
     """Two who write a contested file at once do not mix."""
     path = tmp_path / "file"

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import LogUnavailable
 from eventlog.files import log_directory as placing_module
 from eventlog.files.log_directory import finish_restore, put_in_place, say_ready, written
 
@@ -71,28 +70,6 @@ def test_a_removal_that_was_cut_off_is_in_nobodys_way(target: Path, left: list[s
     make(target, "again")
 
     assert names(target.parent) == ["log"]
-
-
-def test_what_is_not_ours_is_left_alone(target: Path) -> None:
-    mine = target.with_name("log.restoring")
-    mine.mkdir()
-    (mine / "diary").write_text("of the user's own")
-
-    with pytest.raises(LogUnavailable), written(target, ".restoring"):
-        pass
-
-    assert names(mine) == ["diary"]
-
-
-def test_a_restore_that_died_before_leaves_what_there_was(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(target, "old")
-    die(target, say_ready, monkeypatch)
-
-    finish_restore(target)
-
-    assert (target / "file").read_text() == "old"
 
 
 def test_a_copy_that_was_not_verified_never_takes_a_place(

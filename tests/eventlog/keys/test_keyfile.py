@@ -1,7 +1,6 @@
 """The file of keys: durable before it counts, refused when it is not as it was written."""
 
 import os
-import stat
 import zlib
 from pathlib import Path
 
@@ -42,15 +41,6 @@ def opened_by(path: Path, encrypted: dict[str, bytes]) -> set[str]:
             except KeyGone:
                 pass
     return found
-
-
-def test_keys_are_there_again_when_the_file_is_opened_again(path: Path) -> None:
-    encrypted = made_by(path, "a", "b")
-    encrypted |= made_by(path, "c")
-
-    assert opened_by(path, encrypted) == {"a", "b", "c"}
-    assert path.stat().st_size == HEAD_BYTES + 3 * RECORD_BYTES
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_key_that_is_forgotten_before_it_is_synced_is_used_no_more(path: Path) -> None:

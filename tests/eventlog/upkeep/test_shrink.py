@@ -85,23 +85,6 @@ def maps(path: Path) -> list[str]:
 # --- one environment
 
 
-def test_all_rows_are_there_and_the_file_is_smaller(path: Path):
-    """Every row of every table is there, and the file is smaller."""
-    with opened(path) as env:
-        fill(env)
-        fill(env, 20, 9000, "two")
-        cut(env)
-        before = rows_of(env), rows_of(env, "two")
-
-        shrunk = env.shrink()
-
-        assert (rows_of(env), rows_of(env, "two")) == before
-        assert shrunk.after_bytes < shrunk.before_bytes * 0.7
-        assert path.stat().st_size == shrunk.after_bytes
-    with opened(path) as env:
-        assert (rows_of(env), rows_of(env, "two")) == before
-
-
 def test_pages_are_packed_full(path: Path):
     """LMDB's own compacting copy keeps half-empty pages as they are."""
     with opened(path) as env:
