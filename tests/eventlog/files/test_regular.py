@@ -54,7 +54,6 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str, f
 
 
 def test_links_are_read_through_and_never_written_through(tmp_path: Path) -> None:
-    """A file is read through a link, and not made or written through one."""
     (tmp_path / "secret").write_bytes(b"secret")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
 
@@ -66,7 +65,6 @@ def test_links_are_read_through_and_never_written_through(tmp_path: Path) -> Non
 
 
 def test_a_link_for_a_temporary_file_is_not_written_through(tmp_path: Path) -> None:
-    """A link in the way of a temporary file is not written through."""
     (tmp_path / "somebody's").write_bytes(b"precious")
     (tmp_path / "file.tmp").symlink_to(tmp_path / "somebody's")
 

@@ -317,17 +317,6 @@ async def test_a_process_stopped_at_any_moment_holds_up_nobody():
     await check_all_there(url, child)
 
 
-async def test_of_a_process_that_is_killed_nothing_is_lost_and_nothing_twice():
-    url, rng, children = fresh_url(), random.Random(7), []
-    for name in ("first", "second", "third"):
-        child = await Child.start(url, name)
-        await asyncio.sleep(rng.random() / 5)
-        await child.kill()
-        children.append(child)
-
-    await check_all_there(url, *children)
-
-
 async def check_all_there(url: str, *children: Child) -> None:
     found = Counter(await texts(url))
     assert set(found.values()) == {1}

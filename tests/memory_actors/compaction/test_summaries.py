@@ -210,7 +210,6 @@ async def test_the_context_of_a_prompt(open_memory: Any) -> None:
 async def test_a_prompt_has_session_messages_and_all_facts(
     open_memory: Any,
 ) -> None:
-    """A prompt has the messages of its session, and the facts of all."""
     async with open_memory() as memory:
         here, there = (memory.user("ada", session_id=one) for one in ("here", "there"))
         await here.short_term.add_message("said here")

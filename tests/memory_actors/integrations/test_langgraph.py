@@ -103,7 +103,6 @@ def test_namespaces_of_any_characters_come_back(opened: Opened, user: int | str)
 
 
 def test_an_erased_user_has_no_items(tmp_path: Path) -> None:
-    """The memory of a user who is erased has no items."""
     with sync.MemorySystem.open(tmp_path, embedder=FakeEmbedder()) as memory:
         store = MemoryActorsStore(memory, user=1)
         for name in ("ada", "bob"):
