@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from support.pages import ROOT
 from support.postgres import server
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bench import limits, processes
 from bench.__main__ import main
-from bench.plots import published
+from bench.pictures import charts
 
 TALK = [
     {"speaker": "Ada", "dia_id": f"D1:{n}", "text": f"Yes {n}, skiing in the Alps was great fun!"}
@@ -144,6 +143,6 @@ def test_every_measurement_is_tried() -> None:
     assert set(main.commands) - elsewhere - by_hand == set(TINY)
 
 
-def test_the_published_table_is_drawn(tmp_path: Path) -> None:
+def test_the_published_tables_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    assert len(published(ROOT / "docs" / "comparison.md", tmp_path)) == 6
+    assert len(charts(tmp_path)) == 8
