@@ -30,16 +30,23 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import Response
 
 from memory_actors.base.api_keys import ApiKey, KeyStore
-from memory_actors.integrations.mcp.messages import refusal, repaired
-from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
-from memory_actors.server.access import check_reach, set_tier_once
-from memory_actors.server.admission import (
+from memory_actors.integrations.mcp.serving import (
+    TOOL_SETS,
+    Context,
+    agent_of,
+    new_server,
+    refusal,
+    repaired,
+)
+from memory_actors.server.access import (
     MCP,
     Message,
     Receive,
     Scope,
     Send,
+    check_reach,
     of_key,
+    set_tier_once,
     take_place,
 )
 from memory_actors.sharing.system import MemorySystem, UserMemory

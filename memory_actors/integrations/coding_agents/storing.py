@@ -19,8 +19,7 @@ from memory_actors.integrations.coding_agents.hook import (
     recalled,
 )
 from memory_actors.integrations.coding_agents.hosts import HOSTS
-from memory_actors.integrations.coding_agents.pausing import log
-from memory_actors.integrations.coding_agents.projects import Project
+from memory_actors.integrations.coding_agents.projects import Project, log
 from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
 from memory_actors.integrations.coding_agents.team import connected
 from memory_actors.integrations.coding_agents.transcripts import turns

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from eventlog.files.datafile import read_bytes
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, UnavailableError
 from memory_actors.base.records import Hit
-from memory_actors.integrations.coding_agents import pausing
+from memory_actors.integrations.coding_agents import projects
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 SILENT_S_MAX: Final = 1.0
@@ -45,14 +45,14 @@ async def connected(url: str, *, patient: bool = False) -> AsyncIterator[MemoryS
 
     :raises UnavailableError: it does not answer.
     """
-    if not patient and pausing.is_silent(url):
+    if not patient and projects.is_silent(url):
         raise UnavailableError(f"{url} did not answer a short time ago")
     limit = {} if patient else {"timeout_s": SILENT_S_MAX}
     try:
         async with MemorySystem.connect(url, key=team_key(), **limit) as memory:
             yield memory
     except UnavailableError:
-        pausing.note_silence(url)
+        projects.note_silence(url)
         raise
 
 
@@ -77,6 +77,6 @@ class WithProject:
                 found = await memory.user(self._project_id).retrieve(query, **how)
                 theirs = [replace(hit, scope=self._project_id) for hit in found]
         except MemoryActorsError as error:
-            pausing.log(f"recall of {self._project_id}: {type(error).__name__}: {error}")
+            projects.log(f"recall of {self._project_id}: {type(error).__name__}: {error}")
         best = sorted([*own, *theirs], key=lambda hit: -hit.score)
         return best[: how.get("top_k") or TOP_K]

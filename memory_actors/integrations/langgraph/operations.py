@@ -15,8 +15,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import JsonObject, MemoryType
 from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_name, check_text
 from memory_actors.integrations.langgraph import items
-from memory_actors.integrations.langgraph.items import Filter, documents_filter
-from memory_actors.integrations.langgraph.vectors import Index
+from memory_actors.integrations.langgraph.items import Filter, Index, documents_filter
 from memory_actors.sharing.system import MemorySystem
 
 KINDS: Final = (MemoryType.STRUCTURED,)

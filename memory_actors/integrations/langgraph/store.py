@@ -21,9 +21,8 @@ from eventlog.core.logs import get_logger
 from memory_actors import sync
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.adapting import AnyMemory, checked_memory
-from memory_actors.integrations.langgraph.items import NamespaceNames
+from memory_actors.integrations.langgraph.items import Index, NamespaceNames
 from memory_actors.integrations.langgraph.operations import AT_ONCE, Operations
-from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ and lists each difference.
 """
 
 from memory_actors.integrations.mem0.blocking import Memory
-from memory_actors.integrations.mem0.checks import MemoryError, ValidationError  # noqa: A004
 from memory_actors.integrations.mem0.memory import AsyncMemory
+from memory_actors.integrations.mem0.shapes import MemoryError, ValidationError  # noqa: A004
 
 __all__ = ["AsyncMemory", "Memory", "MemoryError", "ValidationError"]
