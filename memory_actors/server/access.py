@@ -14,7 +14,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -118,7 +118,7 @@ class Admission:
                 return
             _logger.warning("request broke off", error=reason(error))
             if not answer.begun:
-                await _answer(send, problem_of(error))
+                await _answer(send, problem_of(error), getattr(error, "headers", None))
         finally:
             place.leave()
 
@@ -249,11 +249,12 @@ def sent_path(scope: Scope) -> str:
     return raw.decode("latin-1") if raw else quote(scope["path"], safe="/:@!$&'()*+,;=~")
 
 
-async def _answer(send: Send, problem: Problem) -> None:
-    headers = [(b"content-type", MEDIA_TYPE.encode())]
-    if problem.status in (429, 503):
-        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+async def _answer(send: Send, problem: Problem, more: Mapping[str, str] | None = None) -> None:
+    headers = {"Content-Type": MEDIA_TYPE, **(more or {})}
+    if problem.status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    sent = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": sent})
     await send({"type": "http.response.body", "body": msgspec.json.encode(problem)})
 
 
@@ -293,19 +294,28 @@ async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
     """Reject requests without a key, public routes aside, and keys whose places are all in use."""
     if handler.opt.get("public"):
         return
-    keys: KeyStore = connection.app.state.api_keys
-    await keys.refresh()
-    headers, key = connection.headers.getall("authorization", []), None
-    if len(headers) == 1 and headers[0][: len(_SCHEME)].lower() == _SCHEME:
-        key = keys.find(headers[0][len(_SCHEME) :].strip())
-    if key is None:
-        detail, challenge = "Send an API key: Authorization: Bearer ma_…", CHALLENGE
-        if headers:
-            detail = "This is not a key of this server: it was mistyped or revoked."
-            challenge = f'{CHALLENGE}, error="invalid_token"'
-        raise NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
+    headers = connection.headers.getall("authorization", [])
+    key = await authorized(connection.app.state.api_keys, headers)
     take_place(connection.scope, key)  # type: ignore[arg-type]
     connection.scope["auth"] = key
+
+
+async def authorized(keys: KeyStore, headers: Sequence[str]) -> ApiKey:
+    """Return the key in the `Authorization` headers of a request.
+
+    :raises NotAuthorizedException: there is none, or it is not a key of this server.
+    """
+    await keys.refresh()
+    key = None
+    if len(headers) == 1 and headers[0][: len(_SCHEME)].lower() == _SCHEME:
+        key = keys.find(headers[0][len(_SCHEME) :].strip())
+    if key is not None:
+        return key
+    detail, challenge = "Send an API key: Authorization: Bearer ma_…", CHALLENGE
+    if headers:
+        detail = "This is not a key of this server: it was mistyped or revoked."
+        challenge = f'{CHALLENGE}, error="invalid_token"'
+    raise NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
 
 
 async def known_scope(connection: Connection, _handler: BaseRouteHandler) -> None:
