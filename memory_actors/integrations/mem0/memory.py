@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -12,7 +12,8 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.integrations.mem0 import shapes
-from memory_actors.integrations.mem0.shapes import Fields, Filter, Told, translated
+from memory_actors.integrations.mem0.shapes import Fields, Told, translated
+from memory_actors.interchange.records import in_batches
 from memory_actors.interchange.sources.mem0 import SCOPES, owner_of
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -256,7 +257,16 @@ class AsyncMemory:
         found: list[Told] = []
         if limit:
             async for user in self._users(scoped):
-                found += await _searched(user, asked, wanted, limit, least, explain=explain)
+                hits = await user.retrieve(
+                    asked, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted,
+                    min_score=least, explain=explain,
+                )  # fmt: skip
+                for hit in hits:
+                    details = {"score_details": dict(hit.signals or {})} if explain else {}
+                    same = [hit, *[await user.get(one) for one in hit.near_duplicates]]
+                    found += [
+                        shapes.item(one, user.user_id, score=hit.score) | details for one in same
+                    ]
         found.sort(key=lambda one: -one["score"])
         return {"results": found[:limit]}
 
@@ -325,23 +335,9 @@ class AsyncMemory:
         )
         results: list[Told] = []
         async with self._inferring.setdefault(owner, asyncio.Lock()):
-            for part in _parts(said):
+            for part in in_batches(iter(said), _size, count_max=MESSAGES_MAX, size_max=BYTES_MAX):
                 results += await _inferred(user, part, scope, kept)
         return results
-
-
-def _parts(said: Sequence[Told]) -> Iterator[list[Told]]:
-    part: list[Told] = []
-    size = 0
-    for one in said:
-        bytes_ = len(one["content"].encode("utf-8", "surrogatepass"))
-        if part and (len(part) == MESSAGES_MAX or size + bytes_ > BYTES_MAX):
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += bytes_
-    if part:
-        yield part
 
 
 async def _inferred(
@@ -377,17 +373,5 @@ async def _inferred(
     ]
 
 
-async def _searched(
-    user: UserMemory, query: str, wanted: Filter, limit: int, least: float, *, explain: bool
-) -> list[Told]:
-    hits = await user.retrieve(
-        query, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted, min_score=least,
-        explain=explain,
-    )  # fmt: skip
-    found = []
-    for hit in hits:
-        same = [hit, *[await user.get(one) for one in hit.near_duplicates]]
-        for one in same:
-            told = shapes.item(one, user.user_id, score=hit.score)
-            found.append({**told, "score_details": dict(hit.signals or {})} if explain else told)
-    return found
+def _size(message: Fields) -> int:
+    return len(message["content"].encode("utf-8", "surrogatepass"))
