@@ -128,7 +128,7 @@ NAMED_BY_USERS = {
     "memory_actors/base/small_files.py": "looks at a file by itself, for hooks that load little",
     "memory_actors/integrations/coding_agents/hook.py": "/dev/null",
     "memory_actors/integrations/coding_agents/installing.py": "part of the package",
-    "memory_actors/integrations/coding_agents/pausing.py": "makes files of its own name and mode",
+    "memory_actors/integrations/coding_agents/projects.py": "makes files of its own name and mode",
     "memory_actors/cli/doctor.py": "/proc/mounts",
     "memory_actors/cli/improve.py": "a text that a user names",
     "memory_actors/interchange/files.py": "a file that a user names",

@@ -34,7 +34,7 @@ from memory_actors import (
     UnavailableError,
 )
 from memory_actors.api.user import UserMemory
-from memory_actors.server.admission import STREAMS_MAX
+from memory_actors.server.access import STREAMS_MAX
 from tests.memory_actors.server.helpers import (
     ALICE,
     BOB,
