@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.postgres import stop_session
+from support.postgres import lent_url, stop_session
 
 # No example is too slow: what a machine does besides is no fault of the code. A run tries the same
 # examples each time, so what fails is the change; `--hypothesis-profile random` tries others.
@@ -107,3 +107,10 @@ def _plenty() -> bool:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Return the URL of an empty schema."""
+    with lent_url() as lent:
+        yield lent

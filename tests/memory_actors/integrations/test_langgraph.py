@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, date, datetime
@@ -569,15 +568,6 @@ async def test_imported_items_keep_their_times(tmp_path: Path) -> None:
 
 
 # --- one log: crashes, processes, replays
-
-
-def said(process: "subprocess.Popen[str]", least: int) -> int:
-    """Return the last number that a process said, of those from `least`."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) >= least:
-            return int(line)
-    pytest.fail("it has ended")
 
 
 def now(clock: FakeClock) -> datetime:
