@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import anyio
-import msgspec
 import pytest
+from contracts.stores import Noted, registry
 from support.disks import file_system
 
 from eventlog import (
@@ -39,13 +39,6 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 META_PAGES = (0, 4096)
 TXN_ID_AT = 144  # within a meta page
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 async def fill(path: Path, count: int = 3) -> None:

@@ -4,19 +4,12 @@ import asyncio
 from pathlib import Path
 
 import anyio
-import msgspec
 import pytest
+from contracts.stores import Counted, registry
 
-from eventlog import EventLog, EventRegistry, subscribe
+from eventlog import EventLog, subscribe
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.counted")
-class Counted(msgspec.Struct, frozen=True):
-    count: int
 
 
 async def append(log: EventLog, stream: str, *counts: int) -> None:

@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
+from contracts.stores import Noted, registry
 
 from bench.faults.impostors import KINDS, put
 from bench.faults.trials import in_child, in_loop
-from eventlog import EventLog, EventLogError, EventRegistry, repair
+from eventlog import EventLog, EventLogError, repair
 from eventlog.files.datafile import (
     ANEW,
     MADE,
@@ -23,12 +23,6 @@ from eventlog.keys import keyfile
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 20.0
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 def refused(work: Callable[[], object]) -> tuple[str, str]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from contracts.stores import Noted, registry
 
 from eventlog import (
     ANY_VERSION,
     CorruptLog,
     EventLog,
-    EventRegistry,
     Heads,
     LogUnavailable,
     MissingExtra,
@@ -22,13 +22,6 @@ from eventlog import (
 from eventlog.keys import cryptography
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 @asynccontextmanager

@@ -4,21 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from contracts.stores import Counted, registry
 
-from eventlog import Environment, EventLog, EventRegistry, Snapshot
+from eventlog import Environment, EventLog, Snapshot
 from eventlog.core import frame
 from eventlog.lmdb.tables import TABLES, U64
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.counted")
-class Counted(msgspec.Struct, frozen=True):
-    count: int
 
 
 async def make(path: Path, *versions: int) -> None:

@@ -7,8 +7,8 @@ from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
 import pytest
+from contracts.stores import Noted, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from eventlog import (
     DiskFull,
     Environment,
     EventLog,
-    EventRegistry,
     InvalidAppend,
     StorageFailed,
     WrongExpectedVersion,
@@ -28,13 +27,6 @@ from eventlog.lmdb.ledger import ROW, put_totals
 from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 def large() -> Noted:

@@ -6,19 +6,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from contracts.stores import Noted, registry
 
-from eventlog import EventLog, EventRegistry
+from eventlog import EventLog
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,16 @@
 """Leases of nodes on one database, and which of them has a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 
 import pytest
 from contracts.stores import Noted, registry
-from support.postgres import lent_url
 
 from eventlog import Fenced, LeasingStore, require
 
 pytestmark = pytest.mark.anyio
 LEASE_S = 0.5
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @pytest.fixture

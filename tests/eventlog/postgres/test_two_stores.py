@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 
 import anyio
@@ -25,12 +25,6 @@ from eventlog import (
 
 pytestmark = pytest.mark.anyio
 NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @pytest.fixture
