@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.postgres import stop_session
+from support.postgres import lent_url, stop_session
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -129,3 +129,10 @@ def browser() -> Iterator["Browser"]:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Return the URL of an empty schema."""
+    with lent_url() as lent:
+        yield lent
