@@ -30,8 +30,14 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import Response
 
 from memory_actors.base.api_keys import ApiKey, KeyStore
-from memory_actors.integrations.mcp.messages import refusal, repaired
-from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
+from memory_actors.integrations.mcp.serving import (
+    TOOL_SETS,
+    Context,
+    agent_of,
+    new_server,
+    refusal,
+    repaired,
+)
 from memory_actors.server.access import check_reach, set_tier_once
 from memory_actors.server.admission import (
     MCP,

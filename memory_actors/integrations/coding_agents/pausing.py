@@ -11,7 +11,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
-from memory_actors.base.small_files import read_small
+from memory_actors.sharing.asking import read_small
 
 EVERYWHERE: Final = "*"
 LOG_BYTES_MAX: Final = 1 << 20
