@@ -24,7 +24,6 @@ from memory_actors.base.processes import python, started
 from memory_actors.base.records import Hit, Item, JsonObject, Relationship
 from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
-from memory_actors.cli.log import print_why
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_json, print_table, say, shortened, table
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
