@@ -583,7 +583,7 @@ async def test_an_agent_is_not_told_apart_by_the_name_of_another(imported, tmp_p
     got = await imported(
         "letta", write_json(tmp_path / "x.af", {"agents": agents}), user_field="agent"
     )
-    assert list(got.users) == ["a", "a (4)", "a (5)", "a (None)"]
+    assert list(got.users) == ["a", "a (3)", "a (4)", "a (4) (4)"]
 
 
 def letta_said(text: str) -> dict[str, Any]:
