@@ -371,7 +371,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         return (await self._scope.carry_out(command)).grants.rights
 
     async def _put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as an export of another store has it. See plumbing.py."""
+        """Add a summary as an export has it; its originals stay where they are."""
         if not isinstance(memory, Memory):
             raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
         handle = self._handles[validation.check_memory_type(memory.memory_type)]
