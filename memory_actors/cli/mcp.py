@@ -21,12 +21,11 @@ from memory_actors.cli.running import (
     opening,
     run,
 )
-from memory_actors.integrations.coding_agents import pausing
+from memory_actors.integrations.coding_agents import projects
 from memory_actors.integrations.coding_agents.capturing import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import changes_of
-from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, clients
 from memory_actors.integrations.mcp.clients import CLIENTS
 from memory_actors.sharing.address import has_password, server_url
@@ -125,9 +124,9 @@ def mcp(
     its, scopes = dict[str, Any](), list(app.reads)
     if reads_project:
         from memory_actors.integrations.coding_agents.private import Cleaner
-        from memory_actors.integrations.coding_agents.team import WithProject
+        from memory_actors.integrations.coding_agents.storing import WithProject
 
-        project = project_of(".")
+        project = projects.project_of(".")
         its["masked"] = Cleaner(project.root).masked
         if team is None:
             scopes.append(project.user_id)
@@ -347,7 +346,7 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
 @everywhere_option
 def pause(app: App, /, everywhere: bool) -> None:
     """Capture nothing in this project, and bring nothing back, until `resume`."""
-    which = pausing.EVERYWHERE if everywhere else project_of(".").user_id
+    which = projects.EVERYWHERE if everywhere else projects.project_of(".").user_id
     _paused(app, _paused_now() | {which})
 
 
@@ -355,18 +354,18 @@ def pause(app: App, /, everywhere: bool) -> None:
 @everywhere_option
 def resume(app: App, /, everywhere: bool) -> None:
     """Undo `pause`."""
-    left = frozenset() if everywhere else _paused_now() - {project_of(".").user_id}
-    if pausing.EVERYWHERE in left:
+    left = frozenset() if everywhere else _paused_now() - {projects.project_of(".").user_id}
+    if projects.EVERYWHERE in left:
         raise InvalidInputError("all projects are paused: say `resume --everywhere`")
     _paused(app, left)
 
 
-def _paused(app: App, projects: frozenset[str]) -> None:
-    pausing.pause(projects)
+def _paused(app: App, which: frozenset[str]) -> None:
+    projects.pause(which)
     if app.json:
-        print_json({"paused": sorted(projects)})
+        print_json({"paused": sorted(which)})
     else:
-        say("Paused: " + (", ".join(sorted(projects)) or "nothing") + ".")
+        say("Paused: " + (", ".join(sorted(which)) or "nothing") + ".")
 
 
 def _carried_out(
@@ -378,6 +377,6 @@ def _carried_out(
 
 def _paused_now() -> frozenset[str]:
     try:
-        return pausing.paused()
-    except pausing.Unreadable as error:
+        return projects.paused()
+    except projects.Unreadable as error:
         raise InvalidInputError(str(error)) from error

@@ -3,9 +3,8 @@
 The server determines the user again for each request. A caller's mistake is returned as the result
 of the call, for the model to read; an internal error is reported in fixed words, and logged.
 
-Messages of clients are repaired where the meaning is clear, else answered: some programs cut texts
-within surrogate pairs, begin with a byte order mark, hold all numbers as doubles (`"id": 1.0`), or
-send the arguments of a call as JSON text.
+Messages are repaired where their meaning is clear, as some programs cut texts within surrogate
+pairs, begin with a byte order mark, hold all numbers as doubles, or send arguments as JSON text.
 """
 
 import json
@@ -36,6 +35,9 @@ from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp import tool as tools
 from memory_actors.integrations.memory_tool import MemoryToolError
 from memory_actors.sharing.system import MemorySystem, UserMemory
+
+BYTE_ORDER_MARK: Final = "\ufeff"
+REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Whose: TypeAlias = Callable[[Context], Awaitable[UserMemory]]
@@ -205,10 +207,6 @@ def _told(error: Exception, tool: str) -> str:
         said = BY_US
     said = PYTHON_NAME.sub(lambda found: NAMES[found[0]], said)
     return said if said.startswith(f"{tool}:") else f"{tool}: {said}"
-
-
-BYTE_ORDER_MARK: Final = "\ufeff"
-REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
 
 
 class StdinMessages:
