@@ -145,8 +145,10 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
             memory_id=memory_id,
             pinned=pinned,
         )
-        handle = self._handles[validation.check_memory_type(memory_type)].lasting(ttl_s)
-        return await handle._add(item, Adding(auto_prune, idempotency_key, on_duplicate))
+        handle = self._handles[validation.check_member(MemoryType, memory_type, "memory type")]
+        return await handle.lasting(ttl_s)._add(
+            item, Adding(auto_prune, idempotency_key, on_duplicate)
+        )
 
     async def turn(
         self,
@@ -336,7 +338,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
 
         :raises InvalidInputError: there is no such tier.
         """
-        tier = validation.check_tier(tier)
+        tier = validation.check_member(Tier, tier, "tier")
         await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
@@ -373,7 +375,9 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         """Add a summary as an export has it; its originals stay where they are."""
         if not isinstance(memory, Memory):
             raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
-        handle = self._handles[validation.check_memory_type(memory.memory_type)]
+        handle = self._handles[
+            validation.check_member(MemoryType, memory.memory_type, "memory type")
+        ]
         if not isinstance(handle, Summarized):
             raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
         return await handle._put_summary(memory)
