@@ -11,7 +11,6 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import UserBulk
 from memory_actors.api.data_protection import UserDataProtection
 from memory_actors.api.finding import found
-from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
@@ -42,7 +41,7 @@ from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.working import WorkingMemory
 
 
-class UserMemory(UserBulk, UserDataProtection, UserReviews):
+class UserMemory(UserBulk, UserDataProtection):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
 
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
