@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from memory_actors import Episode, InvalidInputError, Item, Memory, MemoryActorsError, Step
-from memory_actors.api.plumbing import put_block
 from memory_actors.base.validation import json_copy
 
 pytestmark = pytest.mark.anyio
@@ -113,11 +112,11 @@ async def test_a_block_is_put_as_an_export_has_it(open_memory: Any) -> None:
     archived = {**BLOCK, "archived": True, "section": SECTION}
     async with open_memory() as memory:
         user = memory.user("u")
-        await put_block(user, "b", ITEM, archived)
+        await user.context._put_block("b", ITEM, archived)
         await user.context.restore(["b"])
         assert await user.context.render() == "## T\n- a\n"
         with pytest.raises(InvalidInputError, match="an Item"):
-            await put_block(user, "c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
+            await user.context._put_block("c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

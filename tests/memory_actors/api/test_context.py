@@ -19,7 +19,6 @@ from memory_actors import (
     QuotaExceededError,
     StaleDocumentError,
 )
-from memory_actors.api.plumbing import note_synced
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio
@@ -311,10 +310,10 @@ async def test_what_a_file_had_is_noted_in_the_same_append(open_memory) -> None:
         assert await context.synced() is None
         new = InsertBlock(context.new_entry_id(), "- x\n", None, None)
         base = [(new.block_id, digest("- x\n"))]
-        await note_synced(context, base, [new], expected=digest(""))
+        await context._note_synced(base, [new], expected=digest(""))
         assert await context.synced() == tuple(base)
         assert await context.render() == "- x\n"
-        assert (await note_synced(context, base)).operation == "unchanged"
+        assert (await context._note_synced(base)).operation == "unchanged"
 
 
 async def test_an_export_carries_documents_and_archives_exactly(open_memory, tmp_path) -> None:
