@@ -18,7 +18,7 @@ from support.through import (
     through_client,
 )
 
-from memory_actors import MemorySystem, Settings
+from memory_actors import MemorySystem, Settings, UserMemory
 from memory_actors.sharing import http
 
 __all__ = ["server"]  # a language model's server on loopback
@@ -111,3 +111,16 @@ def open_memory(tmp_path: Path, clock: FakeClock, embedder: FakeEmbedder) -> Ope
             yield memory
 
     return open_
+
+
+@pytest.fixture
+async def memory(open_memory: Open) -> AsyncIterator[MemorySystem]:
+    """A new store, open until the test has ended."""
+    async with open_memory() as memory:
+        yield memory
+
+
+@pytest.fixture
+def user(memory: MemorySystem) -> UserMemory:
+    """A user of it."""
+    return memory.user("ada")

@@ -90,27 +90,24 @@ async def test_a_long_memory_is_cut_around_the_query(open_memory) -> None:
         assert (await user.context(QUESTION, max_item_tokens=1)).parts == ()
 
 
-async def test_a_prompt_holds_no_question_and_nothing_twice(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        await user.add("She drinks tea")
-        await user.add("she drinks tea!", session_id="s", role="Ada")
-        await user.add(QUESTION, session_id="s", role="user")
-        for text in ("hello", "She drinks tea.", "hello", QUESTION):
-            await user.short_term.add_message(text, role="user")
-        context = await user.context(QUESTION, limit=2)
-        texts = [part.text for part in context.parts]
-        assert all("what does she" not in text for text in texts)
-        assert texts == ["user: She drinks tea.", "user: hello", "Ada: she drinks tea!"]
+async def test_a_prompt_holds_no_question_and_nothing_twice(memory) -> None:
+    user = memory.user("u", session_id="s")
+    await user.add("She drinks tea")
+    await user.add("she drinks tea!", session_id="s", role="Ada")
+    await user.add(QUESTION, session_id="s", role="user")
+    for text in ("hello", "She drinks tea.", "hello", QUESTION):
+        await user.short_term.add_message(text, role="user")
+    context = await user.context(QUESTION, limit=2)
+    texts = [part.text for part in context.parts]
+    assert all("what does she" not in text for text in texts)
+    assert texts == ["user: She drinks tea.", "user: hello", "Ada: she drinks tea!"]
 
 
-async def test_odd_budgets_are_refused(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for wrong in ({"token_budget": -1}, {"token_budget": "x"}, {"max_item_tokens": 0},
-                      {"limit": 0}):  # fmt: skip
-            with pytest.raises(InvalidInputError):
-                await user.context("tea", **wrong)
+async def test_odd_budgets_are_refused(user) -> None:
+    for wrong in ({"token_budget": -1}, {"token_budget": "x"}, {"max_item_tokens": 0},
+                  {"limit": 0}):  # fmt: skip
+        with pytest.raises(InvalidInputError):
+            await user.context("tea", **wrong)
 
 
 TEXTS = st.text(
