@@ -32,6 +32,17 @@ class Counted(msgspec.Struct, frozen=True):
     count: int
 
 
+@registry.event("test.keyed", keys=lambda event: [event.key or event.text[:3]])
+class Keyed(msgspec.Struct, frozen=True):
+    text: str
+    key: str = ""
+
+
+def opened(path: Path, **options: Any) -> AbstractAsyncContextManager[EventLog]:
+    """Open a log of these events."""
+    return EventLog.open(path, registry, **options)
+
+
 @asynccontextmanager
 async def _lmdb(path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
     async with EventLog.open(path / "log", registry, clock=clock) as log:
