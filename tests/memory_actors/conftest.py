@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeEmbedder, FakeIds
+from support.fakes import FakeClock, FakeEmbedder, FakeIds, FakeTokenEmbedder
 from support.llm_server import server
 from support.postgres import lent_url
 from support.through import (
@@ -87,8 +87,9 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def embedder() -> FakeEmbedder:
-    return FakeEmbedder()
+def embedder(request: pytest.FixtureRequest) -> FakeEmbedder:
+    with_tokens = request.node.get_closest_marker("tokens") is not None
+    return FakeTokenEmbedder() if with_tokens else FakeEmbedder()
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """An encrypted log: what is on disk, what is refused, what goes with a key."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from contracts.stores import Keyed, registry
+from contracts.stores import Keyed, changed, registry
 
 from eventlog import (
     NO_KEYS,
@@ -31,7 +31,7 @@ from eventlog.lmdb import ledger
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.opening import STORE_FORMAT
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.lmdb.tables import U64
 
 pytestmark = pytest.mark.anyio
 
@@ -56,13 +56,6 @@ async def fill(log: EventLog, stream: str = "s", events: int = 6, after: int = 0
 async def texts(log: EventLog, stream: str = "s") -> list[str]:
     events = await log.read_stream(stream, (await log.head(stream)).erased_version)
     return [event.data.text[:8] for event in events]
-
-
-def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
-    """Change rows of a closed log past its rules, with CRCs that hold."""
-    env = Environment(path / "log.mdb", TABLES)
-    env.write(lambda txn: change(env, txn))
-    env.close()
 
 
 def row(env: Environment, txn: Any, position: int) -> bytes:

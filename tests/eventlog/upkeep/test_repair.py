@@ -1,13 +1,12 @@
 """Repair: what is whole of a damaged log is in the new one, and nothing else."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
-from contracts.stores import Keyed, opened, registry
+from contracts.stores import Keyed, changed, opened, registry
 
 from eventlog import (
     ANY_VERSION,
@@ -20,7 +19,7 @@ from eventlog import (
 )
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.lmdb.tables import U64
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +33,6 @@ async def fill(path: Path) -> None:
             for stream in "abc":
                 text = f"{stream} {n} " * (300 if n % 4 == 0 else 3)
                 await log.append(stream, [Keyed(text)], n, idempotency_key=f"k{n}")
-
-
-def changed(path: Path, change: Callable[[Environment, Any], None]) -> None:
-    env = Environment(path / "log.mdb", TABLES)
-    env.write(lambda txn: change(env, txn))
-    env.close()
 
 
 def repaired(tmp_path: Path) -> RepairReport:

@@ -4,20 +4,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeTokenEmbedder
+from support.fakes import FakeClock
 
 from memory_actors import InvalidInputError, Item
 from memory_actors.interchange import export_jsonl, import_jsonl
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 FACT = "User is vegetarian"
 EVIL = "https://evil.example"
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 async def test_a_repeated_fact_is_one_memory_seen_twice(open_memory, clock: FakeClock) -> None:

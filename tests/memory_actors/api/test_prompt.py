@@ -5,22 +5,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fakes import FakeTokenEmbedder
 
 from memory_actors import InvalidInputError, Item, TokenizerCounter, UserMemory, WordEstimate
 from memory_actors.api.user_context import excerpt
 from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 QUESTION = "what does she drink in the morning?"
 FILLER = "The weather was fine and nobody said much about anything."
 LONG = " ".join([*[FILLER] * 20, "She drinks strong coffee in the morning.", *[FILLER] * 20])
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 class Characters:

@@ -6,19 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fakes import FakeTokenEmbedder
 
 from memory_actors import Hit, InvalidInputError, Item, MemoryType, UserMemory
 from memory_actors.search.choosing import gist, last_word
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 RUN = "Ran {} km along the river"
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 def contents(hits: list[Hit]) -> list[str]:

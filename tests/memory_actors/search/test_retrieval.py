@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeEmbedder, FakeTokenEmbedder
+from support.fakes import FakeClock, FakeEmbedder
 
 from eventlog import Environment
 from memory_actors import (
@@ -24,14 +24,9 @@ from memory_actors.search import candidates, retrieval
 from memory_actors.search.embedding.rows import ROWS, TABLES
 from memory_actors.search.indexes import dense, graph
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 ONLY_WORDS = Weights(late=0, next_turn=0, meaning=0, date=0, speaker=0, asks=0)
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 async def filled(user: UserMemory, count: int = 60) -> list[str]:

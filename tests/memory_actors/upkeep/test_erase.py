@@ -30,16 +30,11 @@ from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes import files
 from memory_actors.users import live_user
 
-pytestmark = [pytest.mark.anyio, pytest.mark.user]
+pytestmark = [pytest.mark.anyio, pytest.mark.user, pytest.mark.tokens]
 
 USER = "canary000zq"
 OF_ONE_USER = 13  # of what `everything` returns
 KINDS = ["working", "short_term", "long_term", "entity", "episodic", "structured", "context"]
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 @pytest.fixture
