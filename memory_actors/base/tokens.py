@@ -58,38 +58,38 @@ _TRADITIONAL: Final = (  # common characters that Simplified Chinese writes othe
 )
 # About; at most, of Claude up to 4.6 and of the others; of Claude from 4.7 on, about and at most.
 _TOKENS: Final = {
-    "piece": (0.97, 1.04, 0.98, 1.39, 1.34),
-    "letter beyond 6, not English": (0.42, 0.56, 0.64, 0.80, 0.80),
-    "capital": (0.00, 0.22, 0.10, 1.11, 1.35),
-    "capital, not English": (0.00, 1.14, 0.57, 0.72, 2.04),
-    "run of punctuation": (0.64, 0.73, 0.73, 0.57, 0.99),
-    "mark of punctuation": (0.14, 0.10, 0.10, 0.30, 0.10),
-    "number": (0.55, 0.59, 0.00, 0.47, 0.00),
-    "digit": (0.57, 0.53, 1.18, 0.33, 0.55),
-    "new lines": (1.46, 2.85, 2.66, 2.15, 3.40),
-    "blanks": (0.16, 0.30, 0.30, 0.00, 0.30),
-    "blanks in a line": (0.85, 0.27, 0.01, 1.19, 0.00),
-    "k, w, y": (0.41, 1.13, 0.86, 0.58, 1.81),  # few in Romance languages
-    "escape": (0.06, 0.61, 0.48, 0.34, 1.03),  # of JSON and code
-    "character of Traditional Chinese": (1.45, 6.28, 6.50, 0.73, 5.49),
+    "piece": (1.02, 1.13, 1.04, 1.40, 1.65),
+    "letter beyond 6, not English": (0.36, 0.43, 0.57, 0.80, 0.61),
+    "capital": (0.04, 0.59, 0.41, 1.51, 1.47),
+    "capital, not English": (0.00, 0.33, 0.00, 0.12, 1.68),
+    "run of punctuation": (0.65, 0.69, 0.67, 0.38, 0.87),
+    "mark of punctuation": (0.14, 0.10, 0.10, 0.39, 0.10),
+    "number": (0.55, 0.30, 0.17, 0.90, 0.00),
+    "digit": (0.55, 0.68, 1.09, 0.16, 0.64),
+    "new lines": (1.56, 2.98, 2.68, 2.28, 3.22),
+    "blanks": (0.03, 0.30, 0.30, 0.00, 0.30),
+    "blanks in a line": (0.86, 0.02, 0.00, 1.24, 0.00),
+    "k, w, y, not English": (0.35, 1.56, 1.07, 0.93, 1.83),  # few in Romance languages
+    "escape": (0.12, 0.89, 0.70, 0.46, 1.30),  # of JSON and code
+    "character of Traditional Chinese": (1.38, 6.41, 6.50, 0.75, 5.65),
 }
 _SCRIPTS: Final = {
-    r"[\u00a0-\u00ff\u2000-\u218f]+": (0.41, 0.61, 1.23, 0.12, 0.43),  # é, ñ; dashes
-    r"[\u0100-\u024f]+": (1.03, 0.89, 0.81, 0.98, 0.50),  # č, ł, ş
+    r"[\u00a0-\u00ff\u2000-\u218f]+": (0.37, 0.94, 1.09, 0.12, 1.15),  # é, ñ; dashes
+    r"[\u0100-\u024f]+": (1.19, 0.75, 0.80, 0.91, 0.50),  # č, ł, ş
     r"[\u1e00-\u1fff]+": (0.00, 0.30, 0.30, 0.00, 0.30),  # ế, ộ
-    r"[\u0250-\u03ff]+": (0.45, 0.74, 0.49, 0.74, 0.73),  # Greek
-    r"[\u0400-\u058f]+": (0.29, 0.44, 0.44, 0.40, 0.41),  # Cyrillic, Armenian
-    r"[\u0590-\u05ff]+": (0.74, 0.60, 0.89, 0.77, 0.48),  # Hebrew
-    r"[\u0600-\u08ff]+": (0.40, 0.76, 0.42, 0.75, 0.73),  # Arabic
-    r"[\u0900-\u097f]+": (0.51, 0.86, 0.69, 0.85, 0.84),  # Devanagari
-    r"[\u0980-\u0dff]+": (0.77, 1.02, 1.50, 0.93, 0.99),  # other scripts of India
-    r"[\u0e00-\u0e7f]+": (0.40, 0.98, 0.54, 0.95, 0.94),  # Thai
-    r"[\u0e80-\u1dff]+": (0.93, 0.78, 2.07, 0.75, 0.73),  # Lao, Georgian, Khmer and others
-    r"[\u2190-\u2e7f]+": (0.99, 2.50, 2.50, 1.03, 2.50),  # arrows, frames, symbols
-    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.76, 1.28, 1.02, 1.17, 1.26),  # Chinese
-    r"[\u3000-\u33ff\uff00-\uffef]+": (0.53, 0.66, 0.59, 0.70, 0.61),  # kana; punctuation of both
-    r"[\ua000-\ud7ff]+": (0.75, 1.42, 0.85, 1.35, 1.38),  # Korean
-    r"[\U00010000-\U0010ffff]+": (2.78, 3.78, 3.86, 3.28, 3.30),  # emoji
+    r"[\u0250-\u03ff]+": (0.45, 0.73, 0.50, 0.74, 0.72),  # Greek
+    r"[\u0400-\u058f]+": (0.29, 0.42, 0.44, 0.40, 0.41),  # Cyrillic, Armenian
+    r"[\u0590-\u05ff]+": (0.75, 0.63, 0.96, 0.78, 0.50),  # Hebrew
+    r"[\u0600-\u08ff]+": (0.39, 0.76, 0.42, 0.76, 0.73),  # Arabic
+    r"[\u0900-\u097f]+": (0.51, 0.86, 0.69, 0.85, 0.85),  # Devanagari
+    r"[\u0980-\u0dff]+": (0.77, 1.02, 1.48, 0.92, 1.00),  # other scripts of India
+    r"[\u0e00-\u0e7f]+": (0.40, 0.97, 0.54, 0.95, 0.95),  # Thai
+    r"[\u0e80-\u1dff]+": (0.92, 0.78, 2.07, 0.75, 0.74),  # Lao, Georgian, Khmer and others
+    r"[\u2190-\u2e7f]+": (0.98, 2.50, 2.50, 0.99, 2.50),  # arrows, frames, symbols
+    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.76, 1.26, 1.03, 1.17, 1.24),  # Chinese
+    r"[\u3000-\u33ff\uff00-\uffef]+": (0.52, 0.68, 0.56, 0.70, 0.68),  # kana; punctuation of both
+    r"[\ua000-\ud7ff]+": (0.74, 1.41, 0.86, 1.36, 1.38),  # Korean
+    r"[\U00010000-\U0010ffff]+": (2.88, 3.51, 3.67, 3.12, 3.30),  # emoji
 }
 _WEIGHTS: Final = tuple(zip(*_TOKENS.values(), *_SCRIPTS.values(), strict=True))
 
@@ -148,7 +148,7 @@ def _amounts(text: str) -> tuple[float, ...]:
         text.count("\n") - text.count("\n\n"),
         blanks,
         blanks - sum(map(text.count, _INDENTS)),
-        sum(map(text.count, "kwyKWY")),
+        foreign * sum(map(text.count, "kwyKWY")),
         len(findall(_ESCAPE, text)),
         len(findall(_TRADITIONAL, others)),
         *(sum(map(len, findall(script, others))) if others else 0 for script in _SCRIPTS),
