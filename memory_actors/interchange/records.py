@@ -268,7 +268,8 @@ class LineReader:
         except msgspec.ValidationError as error:
             reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
             raise InvalidInputError(reason) from error
-        kind = validation.check_memory_type(line.memory_type or MemoryType.LONG_TERM)
+        named = line.memory_type or MemoryType.LONG_TERM
+        kind = validation.check_member(MemoryType, named, "memory type")
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
         occurred_at_us = micros_of(line.timestamp, "timestamp")

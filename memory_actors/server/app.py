@@ -19,8 +19,8 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import MissingExtraError
+from memory_actors.base.package import version
 from memory_actors.base.records import JsonObject
-from memory_actors.base.version import version
 from memory_actors.server import admin, dashboard, users
 from memory_actors.server.access import (
     BODY_DEADLINE_S,

@@ -16,9 +16,9 @@ import platformdirs
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.package import version
 from memory_actors.base.processes import ended
 from memory_actors.base.records import JsonObject
-from memory_actors.base.version import version
 from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.mcp import clients, config_text
