@@ -57,7 +57,7 @@ def _worded(name: str, kind: object, default: object) -> Any:
     """Return the type of a parameter in JSON, with its words, which name its default."""
     default, said = TOP_K if name == "top_k" else default, SAYS[name]
     if date in get_args(kind):
-        said += " ISO 8601, e.g. 2026-03-01."
+        said += " ISO 8601."
     elif isinstance(default, int) and not isinstance(default, bool):
         said += f" Default: {default}."
     its = list[KIND] | None if name == "memory_types" else in_json(kind)  # type: ignore[valid-type]
