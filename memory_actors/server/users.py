@@ -97,7 +97,6 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
     "limit": _query("limit", 100, ge=1, le=PAGE_MAX),
     "offset": _query("offset", 0, ge=0),
 }
-"""The parameters of operations as they are given in an address."""
 IN_QUERY: Final = {**IN_HTTP, **dict.fromkeys(("filters", "since", "until"), str | None)}
 
 
@@ -105,7 +104,6 @@ class Route(NamedTuple):
     """An operation at an address."""
 
     at: str
-    """Method and path."""
     operation: str
     title: str
     given: JsonObject | None = None

@@ -24,7 +24,6 @@ from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.mcp import clients, config_text
 
 OURS: Final = re.compile(r"memory_actors.integrations.coding_agents")
-"""Matches the command of a hook of ours."""
 CLAUDE_S_MAX: Final = 60.0
 DESCRIPTION: Final = "Long-term memory: captures sessions and brings back what answers a prompt."
 RULES: Final = """<!-- memory-actors -->
@@ -170,7 +169,6 @@ class PluginChange(NamedTuple):
     command: HookCommand | None
     """None: it is removed."""
     commands: Sequence[Sequence[str]]
-    """The commands of Claude Code that do so."""
 
     @property
     def is_none(self) -> bool:

@@ -122,7 +122,6 @@ def _opened(place: str) -> Opening[MemorySystem]:
 SILENT_S_MAX: Final = 1.0
 """A person waits no longer for an answer of a server."""
 TOP_K: Final = 5
-"""That of `retrieve`."""
 KEY_VARIABLE: Final = "MEMORY_ACTORS_API_KEY"
 KEY_FILE: Final = ".config/memory-actors/api-key"
 """The file of the key of a team's server, in the home directory: for its owner alone."""
