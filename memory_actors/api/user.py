@@ -11,12 +11,11 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import UserBulk
 from memory_actors.api.data_protection import UserDataProtection
 from memory_actors.api.finding import found
-from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin
+from memory_actors.base.on import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -30,21 +29,19 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Extraction, Undone
-from memory_actors.extraction.recorded import undo
-from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
+from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract, undo
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.grants import SetRight
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.handle import Adding, Handle
+from memory_actors.users.handles.handle import Adding, Handle, Summarized
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
-from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
 
 
-class UserMemory(UserBulk, UserDataProtection, UserReviews):
+class UserMemory(UserBulk, UserDataProtection):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
 
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
@@ -147,8 +144,10 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
             memory_id=memory_id,
             pinned=pinned,
         )
-        handle = self._handles[validation.check_memory_type(memory_type)].lasting(ttl_s)
-        return await handle._add(item, Adding(auto_prune, idempotency_key, on_duplicate))
+        handle = self._handles[validation.check_member(MemoryType, memory_type, "memory type")]
+        return await handle.lasting(ttl_s)._add(
+            item, Adding(auto_prune, idempotency_key, on_duplicate)
+        )
 
     async def turn(
         self,
@@ -338,7 +337,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
 
         :raises InvalidInputError: there is no such tier.
         """
-        tier = validation.check_tier(tier)
+        tier = validation.check_member(Tier, tier, "tier")
         await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
@@ -372,10 +371,12 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         return (await self._scope.carry_out(command)).grants.rights
 
     async def _put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as an export of another store has it. See plumbing.py."""
+        """Add a summary as an export has it; its originals stay where they are."""
         if not isinstance(memory, Memory):
             raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
-        handle = self._handles[validation.check_memory_type(memory.memory_type)]
+        handle = self._handles[
+            validation.check_member(MemoryType, memory.memory_type, "memory type")
+        ]
         if not isinstance(handle, Summarized):
             raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
         return await handle._put_summary(memory)

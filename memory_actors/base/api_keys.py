@@ -33,8 +33,7 @@ from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
 from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
-from memory_actors.base.shared_settings import SharedSetting
-from memory_actors.base.validation import check_name, check_tier
+from memory_actors.base.validation import check_member, check_name
 
 FILE, LOCK, SETTING = "api_keys.json", "api_keys.lock", "api keys"
 FRESH_S = 1.0
@@ -279,7 +278,7 @@ class KeyStore:
             check_name(user_id, "user_id")
         elif tier is not None:
             raise InvalidInputError("a root key has no tier: give a user, or leave the tier out")
-        wanted = None if tier is None else check_tier(tier)
+        wanted = None if tier is None else check_member(Tier, tier, "tier")
         token, key = new_key(user_id, wanted, datetime.now(UTC))
 
         def with_one_more(keys: Sequence[ApiKey]) -> list[ApiKey]:
@@ -375,3 +374,25 @@ class WithSessionKey(KeyStore):
     def find(self, token: str) -> ApiKey | None:
         """Return the key that a token is, None for none."""
         return self._session_key if matches(token, self._session_key) else super().find(token)
+
+
+class SharedSetting:
+    """One setting of a store, as a file would be used: its methods wait. Not for the loop itself.
+
+    Create it on the loop that the store is open on.
+    """
+
+    def __init__(self, store: SettingStore, name: str):
+        self.store = store
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+
+    def load(self) -> bytes | None:
+        """Return the value, None if there is none."""
+        call = self.store.load_setting(self.name)
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    def save(self, value: bytes, expected: bytes | None) -> bool:
+        """Save a value over the expected one, and say whether it is there now."""
+        call = self.store.save_setting(self.name, value, expected=expected)
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()

@@ -23,7 +23,7 @@ with collector_at_rest():
     from eventlog import EventLogError
     from eventlog.files.datafile import advice
     from memory_actors.base.errors import MemoryActorsError
-    from memory_actors.base.version import version
+    from memory_actors.base.package import version
     from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
     from memory_actors.cli.output import print_error
     from memory_actors.cli.running import log_to_stderr
@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Other kinds of memory": {
         "kinds": "entity episode document",
         "context": "context",
-        "extracting": "extract extractions undo",
+        "memories": "extract extractions undo",
         "compaction": "compact compaction",
     },
     "Users and quotas": {
@@ -48,17 +48,16 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "quotas": "usage cost tier grant revoke grants",
     },
     "Data protection": {
-        "data_protection": "forget forgotten unforget hold release holds retention recalls",
-        "keeping": "erase purge",
+        "data_protection": "forget forgotten unforget hold release holds retention recalls erase "
+        "purge",
     },
-    "The past": {"past": "why replay diff", "log": "history log"},
-    "In and out": {"transfer": "import export"},
-    "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
+    "The past": {"log": "why replay diff history log"},
+    "In and out": {"keeping": "import export"},
+    "Serving": {"serve": "serve ui keys", "mcp": "mcp agent"},
     "The store": {
         "log": "stats verify",
-        "keeping": "backup copy repair heads heads-key",
+        "keeping": "backup copy repair heads heads-key model",
         "doctor": "doctor",
-        "model": "model",
     },
     "More": {"improve": "improve", "demo": "demo"},
 }

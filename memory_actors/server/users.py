@@ -31,14 +31,16 @@ from memory_actors.server.access import (
 from memory_actors.server.bodies import (
     IN_HTTP,
     KNOWN_AS,
+    NAMED,
     PAGE_MAX,
     UserId,
+    answers,
     arguments,
     body_of,
     checked,
+    example,
 )
 from memory_actors.server.events import of_user
-from memory_actors.server.examples import NAMED, answers, example
 from memory_actors.sharing.system import UserMemory
 
 OfUser = NamedDependency[UserMemory]
@@ -102,7 +104,6 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
     "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
     "offset": QueryParameter(ge=0, examples=example(0)),
 }
-"""The parameters of operations as they are given in an address."""
 IN_QUERY: Final = {**IN_HTTP, **dict.fromkeys(("filters", "since", "until"), str | None)}
 
 
@@ -110,7 +111,6 @@ class Route(NamedTuple):
     """An operation at an address."""
 
     at: str
-    """Method and path."""
     operation: str
     title: str
     given: JsonObject | None = None

@@ -7,10 +7,12 @@ owner that has the lock and says nothing is frozen, or blocked: nothing is done 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
 from eventlog.core.waiting import at_loop_end
+from memory_actors.api.parts import same
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
@@ -23,11 +25,9 @@ from memory_actors.sharing.address import (
     is_shared,
     make_lockable,
     reachable,
-    unmake,
 )
-from memory_actors.sharing.at_once import OWNED_HERE
-from memory_actors.sharing.choices import same
-from memory_actors.sharing.links import FrameLink
+from memory_actors.sharing.frames import FrameLink
+from memory_actors.sharing.invocations import OWNED_HERE
 from memory_actors.sharing.values import error_of
 
 if TYPE_CHECKING:
@@ -292,7 +292,8 @@ class Connection:
             return None
         except BaseException:
             if is_made:
-                unmake(self._directory)
+                with suppress(OSError):  # it has something in it
+                    self._directory.rmdir()
             raise
         finally:
             turn.ended()

@@ -16,9 +16,8 @@ from eventlog.core.records import Returned
 from memory_actors.base import errors
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
-from memory_actors.integrations.coding_agents.pausing import is_paused
 from memory_actors.integrations.coding_agents.private import Cleaner
-from memory_actors.integrations.coding_agents.projects import Project, project_of
+from memory_actors.integrations.coding_agents.projects import Project, is_paused, project_of
 from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
 from memory_actors.integrations.coding_agents.transcripts import Turn, turns
 from memory_actors.sharing.system import MemorySystem, UserMemory
@@ -31,16 +30,12 @@ STEPS_MAX: Final = 50
 """The limit for the steps of an episode, as memory has it: the last ones are kept."""
 STEP_CHARACTERS_MAX: Final = 2_000
 ERROR_CHARACTERS_MAX: Final = 300
-"""The limit for what is kept of the output of a failed command."""
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
 COPIED_MAX: Final = 1_000
 """The limit for the memories in which turns are looked for: a server lists no more at once."""
 LAST_TURN: Final = "last_turn"
-"""The metadata of a summary that names the last turn which it is about."""
 NO_KIND: Final = {"exists": False}
-"""The filter of messages, which have no `kind`."""
 REPLY: Final = ":reply"
-"""The end of the id of a reply, behind that of its prompt."""
 CHAINED: Final = re.compile(r"&&|;|\n")
 ASSIGNMENT: Final = re.compile(r"^(?:\w+=\S*\s+)+")
 
@@ -65,7 +60,6 @@ class Fix(NamedTuple):
     changed: list[str]
     """The files that were changed in between."""
     passed: str = ""
-    """The command line that passed."""
 
 
 class Captured(NamedTuple):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from memory_actors.integrations.coding_agents import FIX, SUMMARY, pausing
+from memory_actors.integrations.coding_agents import FIX, SUMMARY, projects
 from memory_actors.integrations.coding_agents.hosts import HOSTS, Moment
 from memory_actors.integrations.coding_agents.projects import Project, project_of
 from memory_actors.sharing.asking import OwnerConnection, OwnerFailed, OwnerHandle
@@ -94,7 +94,6 @@ NAMES: Final = {
     "name": ("hook_event_name", "hookEventName", "agent_action_name"),
     "session": ("session_id", "sessionId", "conversation_id", "trajectory_id"),
 }
-"""The names that hosts have for the name of an event, and for the id of a session."""
 
 
 class HookEvent(NamedTuple):
@@ -106,7 +105,6 @@ class HookEvent(NamedTuple):
     session_id: str
     directory: str
     transcript: str
-    """Its path, or nothing."""
     prompt: str
 
 
@@ -114,9 +112,7 @@ class HookCommand(NamedTuple):
     """How a hook finds the memory: the options of its command line."""
 
     data: str
-    """The directory or the URL of the store."""
     user: str = "default"
-    """The person."""
     team: str = ""
     """The URL of the server that has the memory of projects; none: the same store has it."""
 
@@ -159,9 +155,9 @@ def event_of(host: str, data: bytes) -> HookEvent | None:
 def answer(event: HookEvent, command: HookCommand) -> dict[str, object] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
-    if pausing.is_paused(project.user_id):
+    if projects.is_paused(project.user_id):
         return None
-    if event.moment in RECALLING and command.team and pausing.is_silent(command.team):
+    if event.moment in RECALLING and command.team and projects.is_silent(command.team):
         command = command._replace(team="")  # what there is on this machine
     text = _answered(event, command, project)
     if text is None:  # open or join the store
@@ -218,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
                 sys.stdout.buffer.write(json.dumps(told).encode())
                 sys.stdout.flush()
     except Exception as error:  # a host must never fail with us
-        pausing.log(f"{host}: {type(error).__name__}: {error}")
+        projects.log(f"{host}: {type(error).__name__}: {error}")
     return 0
 
 

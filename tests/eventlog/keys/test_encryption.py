@@ -1,12 +1,13 @@
 """An encrypted log: what is on disk, what is refused, what goes with a key."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from contracts.stores import Keyed, changed, registry
 
 from eventlog import (
     NO_KEYS,
@@ -15,9 +16,7 @@ from eventlog import (
     DiskFull,
     Environment,
     EventLog,
-    EventRegistry,
     KeyGone,
-    KeysUnavailable,
     Prepared,
     Snapshot,
     StorageFailed,
@@ -26,24 +25,15 @@ from eventlog import (
     repair,
 )
 from eventlog.core import frame
-from eventlog.core.rows import seal_record, unseal_record
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
-from eventlog.lmdb import ledger, tables
+from eventlog.lmdb import ledger
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
-from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.lmdb.opening import STORE_FORMAT
+from eventlog.lmdb.tables import U64
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted", keys=lambda event: [event.key])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-    key: str = "key"
 
 
 @asynccontextmanager
@@ -58,7 +48,7 @@ async def fill(log: EventLog, stream: str = "s", events: int = 6, after: int = 0
     for n in range(after, after + events):
         text = f"canary {n} " * (200 if n % 2 else 1)
         await log.append(
-            stream, [Noted(text, f"key {n}")], n, meta={"by": "canary"},
+            stream, [Keyed(text, f"key {n}")], n, meta={"by": "canary"},
             idempotency_key=f"canary {n}", counters={"n": 1},
         )  # fmt: skip
 
@@ -68,35 +58,12 @@ async def texts(log: EventLog, stream: str = "s") -> list[str]:
     return [event.data.text[:8] for event in events]
 
 
-def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
-    """Change rows of a closed log past its rules, with CRCs that hold."""
-    env = Environment(path / "log.mdb", TABLES)
-    env.write(lambda txn: change(env, txn))
-    env.close()
-
-
 def row(env: Environment, txn: Any, position: int) -> bytes:
     data: bytes = txn.get(U64.pack(position), db=txn.tables["events"])
     return data
 
 
 # --- the format
-
-
-async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path: Path) -> None:
-    formats = {}
-    async with opened(tmp_path / "with"):
-        pass
-    async with EventLog.open(tmp_path / "without", registry):
-        pass
-    for name in ("with", "without"):
-        env = Environment(tmp_path / name / "log.mdb", TABLES)
-        with env.read() as txn:
-            record = check_format(txn)
-        env.close()
-        formats[name] = record.format if record else None
-
-    assert formats == {"with": ENCRYPTED_FORMAT, "without": STORE_FORMAT}
 
 
 async def test_earlier_versions_refuse_an_encrypted_store(
@@ -132,30 +99,11 @@ async def test_sizes_and_totals_are_those_of_plain_logs(tmp_path: Path) -> None:
 # --- what somebody without the key can do
 
 
-async def test_ciphertexts_that_were_swapped_are_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path / "log") as log:
-        await fill(log)
-
-    def swap(env: Environment, txn: Any) -> None:
-        one, other = (frame.unpack(n, row(env, txn, n)) for n in (1, 3))
-        for position, taken in ((1, other), (3, one)):
-            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.payload.data)
-            txn.put(U64.pack(position), data, db=txn.tables["events"])
-
-    changed(tmp_path / "log", swap)
-    async with opened(tmp_path / "log") as log:
-        for position in (1, 3):
-            with pytest.raises(CorruptLog, match="not what was written at this place"):
-                await log.read_event(position)
-        assert await log.read_event(5) is not None
-        assert not (await log.verify()).ok
-
-
 async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
     """Whoever has no key cannot put words into anybody's mouth."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
-        prepared = registry.prepare(Noted("forged"), {})
+        prepared = registry.prepare(Keyed("forged"), {})
 
     def forge(env: Environment, txn: Any) -> None:
         taken = frame.unpack(2, row(env, txn, 2))
@@ -195,50 +143,9 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
 # --- a key that is missing or damaged
 
 
-async def test_a_damaged_last_key_is_not_taken_for_torn(
-    tmp_path: Path,
-) -> None:
-    """A damaged last key of a stream with events is not taken for a torn one.
-
-    It would be passed over, and the key of the next new stream written over it.
-    """
-    key_file = tmp_path / "log.keys"
-    async with opened(tmp_path / "log") as log:
-        await fill(log, "s")
-        await fill(log, "last")
-    whole = key_file.read_bytes()
-    key_file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
-
-    for _ in range(2):
-        with pytest.raises(KeysUnavailable, match="put a copy of it back"):
-            async with opened(tmp_path / "log") as log:
-                await log.append("new", [Noted("x")], 0)
-    key_file.write_bytes(whole)
-    async with opened(tmp_path / "log") as log:
-        assert len(await texts(log, "last")) == 6
-
-
-async def test_a_torn_key_without_events_stops_nobody(
-    tmp_path: Path,
-) -> None:
-    """A key that was torn before anything was under it stops nobody."""
-    key_file = tmp_path / "log.keys"
-    async with opened(tmp_path / "log") as log:
-        await fill(log, "s")
-    with key_file.open("ab") as file:
-        file.write(frame.stream_id("t") + bytes(7))
-
-    async with opened(tmp_path / "log") as log:
-        await fill(log, "t")
-    async with opened(tmp_path / "log") as log:
-        assert (len(await texts(log, "s")), len(await texts(log, "t"))) == (6, 6)
-        assert (await log.verify()).findings == []
-
-
 async def test_verification_reports_each_stream_without_a_key(
     tmp_path: Path,
 ) -> None:
-    """A verification reports each stream that has events and no key."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -265,7 +172,6 @@ async def test_verification_reports_each_stream_without_a_key(
 async def test_a_log_without_keys_is_verified_and_not_read(
     tmp_path: Path,
 ) -> None:
-    """A log without its keys is verified, copied and exported, and not read."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.archive("s", [1, 2])
@@ -280,11 +186,11 @@ async def test_a_log_without_keys_is_verified_and_not_read(
         with pytest.raises(KeyGone):
             await log.read_all()
         with pytest.raises(KeyGone):
-            await log.append("s", [Noted("x")], 6)
+            await log.append("s", [Keyed("x")], 6)
         with pytest.raises(KeyGone):
-            await log.append("new", [Noted("x")], 0)
+            await log.append("new", [Keyed("x")], 0)
         with pytest.raises(KeyGone):
-            await log.append("s", [Noted("x")], 6, durability="relaxed")
+            await log.append("s", [Keyed("x")], 6, durability="relaxed")
     copy_log(tmp_path / "backup", tmp_path / "log", registry)
     async with opened(tmp_path / "log") as log:
         assert len(await texts(log)) == 6
@@ -319,10 +225,7 @@ async def test_a_repaired_log_is_under_the_same_keys(
 async def test_a_key_is_on_disk_before_its_first_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key is on disk before the first event under it is acknowledged.
-
-    Also of a relaxed append. A disk that keeps no key takes no event, and others go on.
-    """
+    """Also of a relaxed append. A disk that keeps no key takes no event, and others go on."""
     synced: list[str] = []
     real = KeyFile.sync
     async with opened(tmp_path / "log") as log:
@@ -333,9 +236,9 @@ async def test_a_key_is_on_disk_before_its_first_event(
             synced.extend(stream for stream in ("new", "relaxed") if keys.has(stream))
 
         monkeypatch.setattr(KeyFile, "sync", sync)
-        await log.append("new", [Noted("x")], 0)
+        await log.append("new", [Keyed("x")], 0)
         assert synced == ["new"]
-        await log.append("relaxed", [Noted("x")], 0, durability="relaxed")
+        await log.append("relaxed", [Keyed("x")], 0, durability="relaxed")
         assert synced[-1] == "relaxed"
 
         def fail(_keys: KeyFile, _fresh: object) -> None:
@@ -343,11 +246,11 @@ async def test_a_key_is_on_disk_before_its_first_event(
 
         monkeypatch.setattr(KeyFile, "_append", fail)
         with pytest.raises(DiskFull):
-            await log.append("refused", [Noted("x")], 0)
-        await log.append("before", [Noted("x")], 6)
+            await log.append("refused", [Keyed("x")], 0)
+        await log.append("before", [Keyed("x")], 6)
         assert (await log.head("refused")).version == 0
         monkeypatch.undo()
-        await log.append("refused", [Noted("taken")], 0)
+        await log.append("refused", [Keyed("taken")], 0)
     async with opened(tmp_path / "log") as log:
         assert await texts(log, "refused") == ["taken"]
         assert (await log.verify()).ok
@@ -374,43 +277,16 @@ async def test_a_repeated_append_reads_as_asked(
         with monkeypatch.context() as patched:
             patched.setattr(ledger.EventRows, "add", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                await log.append("s", [Noted("first")], 6)
-        await log.append("s", [Noted("second")], 6)
+                await log.append("s", [Keyed("first")], 6)
+        await log.append("s", [Keyed("second")], 6)
         assert (await texts(log))[-1] == "second"
     assert len({body[8:20] for body in bodies}) == len(bodies) == 2
-
-
-async def test_erasing_deletes_the_key(
-    tmp_path: Path,
-) -> None:
-    """Erasing deletes the key, and a new one is made for an owner who comes back."""
-    key_file = tmp_path / "log.keys"
-    async with opened(tmp_path / "log") as log:
-        await fill(log)
-        await fill(log, "other")
-        await log.backup(tmp_path / "backup")
-        before = key_file.read_bytes()
-        await log.erase("s")
-        assert len(key_file.read_bytes()) < len(before)
-        assert await texts(log, "other")
-        await fill(log, "s", after=6)
-        assert (await log.verify()).findings == []
-    copy_log(tmp_path / "backup", tmp_path / "log", registry)
-    async with opened(tmp_path / "log") as log:
-        with pytest.raises(KeyGone, match="another key"):
-            await log.read_stream("s")
-        assert await texts(log, "other")
-        report = await log.verify()
-        (found,) = report.findings
-        assert "its key is not in the file of keys (events that cannot be read: 6)" in found.message
-        assert (found.stream, report.unread_events) == (frame.stream_id("s").hex(), 6)
 
 
 @pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_stream", "done"])
 async def test_opening_finishes_an_erasure_that_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """An erasure that broke off is finished when the log is opened."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")
@@ -425,9 +301,9 @@ async def test_opening_finishes_an_erasure_that_broke_off(
                 await log.erase("s", counted={"n": 6})
         if broken in ("forget", "key_gone"):
             with pytest.raises(BeingErased):
-                await log.append("s", [Noted("too early")], 6)
+                await log.append("s", [Keyed("too early")], 6)
         else:
-            await log.append("s", [Noted("back")], 6)
+            await log.append("s", [Keyed("back")], 6)
     keys = (tmp_path / "log.keys").stat().st_size
     async with opened(tmp_path / "log") as log:
         if broken in ("forget", "key_gone"):
@@ -438,19 +314,4 @@ async def test_opening_finishes_an_erasure_that_broke_off(
             assert (tmp_path / "log.keys").stat().st_size == keys
         assert (await log.verify()).findings == []
         assert await log.totals() == {"n": 6}
-        await log.append("s", [Noted("goes on")], (await log.head("s")).version)
-
-
-def test_an_older_versions_erasure_still_deletes_its_key() -> None:
-    """An erasure that an earlier version began still has to delete its key."""
-
-    class Old(msgspec.Struct, array_like=True):
-        until: int = 1
-        at_us: int = 2
-        events: int = 3
-        segments_until: int = 4
-        projections: list[bytes] = []
-        stubs_until: int = 0
-
-    read = unseal_record(seal_record(Old(), b"k"), tables.ErasureRecord, "it", b"k")
-    assert (read.until, read.key_gone) == (1, False)
+        await log.append("s", [Keyed("goes on")], (await log.head("s")).version)

@@ -25,14 +25,6 @@ def note(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def llm(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A model's server, at which the program asks."""
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
-    return server
-
-
 def edits_during_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let somebody edit a file while its text is judged."""
     judge = LocalCritic.judge
@@ -91,7 +83,6 @@ def test_in_place_the_file_is_replaced_and_keeps_its_mode(program: Any, note: Pa
 def test_a_file_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is edited during the run keeps the edit."""
     edits_during_the_run(note, monkeypatch)
     note.chmod(0o600)
     for ending in ("improved", "improved-2"):
@@ -110,7 +101,6 @@ def test_a_file_edited_during_the_run_keeps_the_edit(
 def test_an_output_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An output that is edited during the run keeps the edit."""
     out = note.with_name("out.md")
     edits_during_the_run(out, monkeypatch)
     result = program("improve", str(note), *TERM, "--output", str(out), "--json")

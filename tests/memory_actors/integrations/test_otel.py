@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from memory_actors import InvalidInputError, NotFoundError, UserMemory
 from memory_actors.api.operations import OPERATIONS
-from memory_actors.base import steps
+from memory_actors.base import calls
 from memory_actors.base.privacy import hashed
 from memory_actors.integrations.otel import CONVENTION, DURATION, instrument
 
@@ -110,7 +110,6 @@ async def test_a_write_and_a_search_are_spans(traced: Traced, open_memory: Any) 
 async def test_words_of_users_are_left_out(
     traced: Traced, captures: bool, open_memory: Any
 ) -> None:
-    """The words of users are left out unless they are asked for."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("SECRET one", metadata={"SECRET": 1})
@@ -156,7 +155,6 @@ async def test_records_are_as_the_conventions_have_them(traced: Traced, open_mem
 
 @pytest.mark.parametrize("captures", [False], indirect=True)
 async def test_a_step_stands_below_its_call(traced: Traced, open_memory: Any) -> None:
-    """A step stands below the call that it is done for."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.working.set("first", 1)  # the actor is awake
@@ -204,5 +202,5 @@ async def test_nothing_is_left_when_it_ends(open_memory: Any, captures: bool) ->
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
     assert traced.kept.get_finished_spans() == ()
-    assert steps.here() is None
+    assert calls.here() is None
     assert UserMemory.add is before

@@ -65,7 +65,7 @@ def test_a_function_for_the_async_api_runs_on_the_loop(memory: MemorySystem) -> 
 CALLS = sorted(
     name
     for name, each in COMMANDS.items()
-    if not iscoroutinefunction(each.call) and not name.startswith("plumbing.")
+    if not iscoroutinefunction(each.call) and not name.startswith("private.")
 )
 """The others are functions that await several calls, or calls without arguments."""
 
@@ -155,8 +155,6 @@ def test_events_are_iterated_and_may_be_left_early(memory: MemorySystem) -> None
 
 
 def test_a_function_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:
-    """A function that runs on the loop cannot wait for it."""
-
     def new_id(_: int) -> str:
         return f"one of {len(memory.users())}"
 

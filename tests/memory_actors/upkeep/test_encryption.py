@@ -8,19 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.canaries import canaries_everywhere, found_in
-from support.compacting import SHORT, contents, with_a_past
+from support.compacting import SHORT, contents, told, with_a_past
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import EncryptionMismatch, KeyGone, KeysUnavailable, MissingExtra, stream_id
-from memory_actors import Item, MemorySystem, copy_store, repair_store, verify_store
+from memory_actors import Item, copy_store, repair_store, verify_store
 from memory_actors.base.key_files import default_key_file
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 
 @pytest.fixture
@@ -31,12 +26,6 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     return tmp_path / "memory.keys"
-
-
-async def told(memory: MemorySystem, user_id: str = "ada") -> list[Any]:
-    user = memory.user(user_id)
-    found = await user.retrieve("login", top_k=50)
-    return [await contents(user), {hit.content for hit in found}, (await user.usage()).kinds]
 
 
 def bytes_of(directory: Path) -> dict[str, bytes]:
@@ -109,7 +98,6 @@ async def test_keys_of_an_index_cannot_be_guessed(
 async def test_an_encrypted_store_answers_the_same_after_reopening(
     open_memory: Any, embedder: FakeTokenEmbedder
 ) -> None:
-    """An encrypted store answers after reopening as one that is not encrypted."""
     async with open_memory(summarizer=SHORT, encrypt=True) as memory:
         await with_a_past(memory)
         await memory.compact()
@@ -334,7 +322,6 @@ async def test_a_new_key_does_not_open_an_old_backup(
 async def test_erasing_one_user_leaves_anothers_equal_vectors(
     open_memory: Any, embedder: FakeTokenEmbedder
 ) -> None:
-    """Erasing one user leaves the vectors of another with the same text."""
     async with open_memory(encrypt=True) as memory:
         await memory.user("ada").add("the same text")
         await memory.user("bob").add("the same text")
