@@ -124,6 +124,7 @@ NAMED_BY_USERS = {
     "memory_actors/integrations/coding_agents/installing.py": "part of the package",
     "memory_actors/integrations/coding_agents/projects.py": "makes files of its own name and mode",
     "memory_actors/cli/doctor.py": "/proc/mounts",
+    "memory_actors/observing/monitor.py": "/proc/self/statm",
     "memory_actors/cli/improve.py": "a text that a user names",
     "memory_actors/interchange/files.py": "a file that a user names",
     "memory_actors/integrations/langgraph/store.py": "opens a memory, and no file",
