@@ -16,7 +16,6 @@ from eventlog.core import frame
 from eventlog.keys.cryptography import StreamCipher
 from eventlog.lmdb import segment
 from eventlog.lmdb.segment import Entry
-from memory_actors.base.compressing import decompressed
 from memory_actors.kinds import snapshots, user_state
 
 POSITION = 7
@@ -134,7 +133,7 @@ def samples() -> dict[str, bytes]:
         "payload": b"\x03" + payload,
         "block": blocks,
         "sealed block": blocks,
-        "snapshot": decompressed(snapshots.dump(user_state.UserState())),
+        "snapshot": snapshots.dump(user_state.UserState()),
         "encrypted frame": _packed(Noted("hello"), CIPHER),
         "encrypted": CIPHER.encrypt(b"hello", PLACE),
     }

@@ -34,17 +34,17 @@ static const uint32_t CONSTANTS[ROUNDS] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-/* 1 if this processor has the instructions, or 0. */
+/* 2 if this processor has the instructions, or 1. */
 EXPORT int instruction_set(void)
 {
 #if defined(__x86_64__)
     unsigned eax, ebx, ecx, edx;
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & SSE41) || !(ecx & SSSE3)) return 0;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & SHA);
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & SSE41) || !(ecx & SSSE3)) return 1;
+    return 1 + (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & SHA));
 #elif defined(__linux__)
-    return !!(getauxval(AT_HWCAP) & SHA2);
+    return 1 + !!(getauxval(AT_HWCAP) & SHA2);
 #else
-    return 1;
+    return 2;
 #endif
 }
 

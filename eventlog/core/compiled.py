@@ -49,3 +49,8 @@ class CompiledLibrary:
     @cached_property
     def _loaded(self) -> ctypes.CDLL:
         return ctypes.CDLL(str(self.path))
+
+
+LOG_LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.3"))
+HAS_SHA256: Final = 2
+"""Its instruction set that event_walk.py needs; 1 is any other processor."""

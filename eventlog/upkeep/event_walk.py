@@ -15,13 +15,11 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from eventlog.core import frame
-from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
+from eventlog.core.compiled import HAS_SHA256, LOG_LIBRARY, LONG, POINTER
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
 from eventlog.core.rows import KEY_ID_BYTES
@@ -36,7 +34,6 @@ FEW = 16  # a call of C that takes fewer costs more than it saves: then Python c
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = STREAM_ID_BYTES
-LIBRARY: Final = CompiledLibrary(Path(frame.__file__).with_name("libcompiled.so.2"))
 
 Row = tuple[bytes, bytes]
 KeysOf = Callable[[bytes], tuple[str, ...]]
@@ -112,8 +109,8 @@ class PlainEvents:
         self._addresses = _Addresses(ends)
         self._types = b"".join(_TYPE.pack(schema, len(tag)) + tag for tag, schema in types)
         self.keys_of = list(types.values())
-        self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
-        self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
+        self._take = LOG_LIBRARY.function("take_plain", *_TAKE, result=LONG)
+        self._rows_of_keys = LOG_LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
         self.frames: Sequence[bytes] = ()
         """Frames of the current rows."""
         self._keys = self._joined = self._starts = self._ends = b""
@@ -258,7 +255,7 @@ class EventWalk:
         self._found = found
         self._ends = PackedEnds(erasing)
         self._erased_until: dict[bytes, int] = {}
-        types = reading.keys_by_type() if LIBRARY.instruction_set else None
+        types = reading.keys_by_type() if LOG_LIBRARY.instruction_set == HAS_SHA256 else None
         self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""

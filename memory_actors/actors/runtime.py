@@ -17,7 +17,7 @@ from typing import Generic
 import anyio
 
 from eventlog.core.logs import get_logger
-from memory_actors.actors.heap import HeapTrimming, give_back, keep_large_apart
+from memory_actors.actors.heap import HeapTrimming, give_back
 from memory_actors.actors.placement import EVERYWHERE_HERE, L, Placement, Slot
 from memory_actors.base.errors import (
     BeingErasedError,
@@ -94,7 +94,6 @@ class Runtime(Generic[L]):
 
     def start(self) -> None:
         """Begin to passivate what is idle."""
-        keep_large_apart()
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
     def use(self, key: str) -> AbstractAsyncContextManager[L]:

@@ -60,6 +60,8 @@ def _check_fields(struct: msgspec.Struct, whose: str) -> None:
     """Hold the fields of a struct, and of the structs in them, to their types."""
     for field in _fields(type(struct)):
         name, value = f"{whose}{field.name}", getattr(struct, field.name)
+        if value is field.default:
+            continue
         if field.name in _OTHERWISE:
             _OTHERWISE[field.name](value)
             continue

@@ -33,6 +33,7 @@ from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import opened_in_thread
 from eventlog.files.datafile import DIRECTORY_MODE
 from eventlog.keys import keyfile
+from memory_actors.actors.heap import keep_large_apart
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
 from memory_actors.actors.runtime import Runtime
 from memory_actors.api.parts import StoreParts
@@ -136,6 +137,7 @@ async def wired(
     """
     parts = _Parts(directory, chosen)
     check(parts.settings)
+    keep_large_apart()  # before LMDB takes 2 MB of zeros: from the system they cost nothing
     keys = None
     if parts.key_file is not None:  # the log reads them, and closes before
         keys = stack.enter_context(keyfile.opened(parts.key_file, key_owner))

@@ -126,15 +126,13 @@ def places_for(count: int) -> int:
 def hashes_of(data: bytes, begins: Ends, ends: Ends) -> npt.NDArray[np.int64]:
     """Return the hashes of names that lie in some bytes."""
     sizes = ends - begins
-    if len(sizes) and sizes[0] and (sizes == sizes[0]).all():
-        # As our own ids are: then it takes half the time.
-        name = np.dtype((np.void, int(sizes[0])))
-        every = np.ndarray((len(data) - name.itemsize + 1,), name, data, strides=(1,))
-        names = every[begins].tolist()
-    else:
-        spans = zip(begins.tolist(), ends.tolist(), strict=True)
-        names = [data[begin:end] for begin, end in spans]
-    return np.fromiter(map(hash, names), np.int64, len(names))
+    hashes = np.empty(len(sizes), np.int64)
+    for size in set(sizes.tolist()):  # at once: slices take twice as long
+        some, name = np.flatnonzero(sizes == size), np.dtype((np.void, size))
+        every = np.ndarray((len(data) - size + 1,), name, data, strides=(1,))
+        names = every.take(begins[some], mode="clip").tolist()
+        hashes[some] = np.fromiter(map(hash, names), np.int64, len(some))
+    return hashes
 
 
 def addressed(hashes: npt.NDArray[np.int64], size: int) -> "array[int]":

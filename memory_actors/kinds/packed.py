@@ -2,14 +2,15 @@
 
 One byte string holds the rows in the order of their texts' versions, and each is decoded on access,
 in a microsecond. A persistent map beside it has the rows that changed since. Snapshots have this
-byte string. A row is found by its id, its first field, through a table of open addressing, and by a
-key that several rows may share, as duplicates do.
+byte string, compressed in pieces, and a piece is decompressed when one of its rows is first read. A
+row is found by its id, through a table of open addressing, and by a key that several rows may
+share, as duplicates do.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from immutables import Map
 
+from memory_actors.base.compressing import Pieces
 from memory_actors.base.interning import addressed, hashes_of, places_for, probed
 from memory_actors.kinds.rows import Row
 
@@ -25,9 +27,6 @@ R = TypeVar("R", bound=Row)
 NO_KEY: Final = 0
 CHANGED_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map
 _UNCHANGED: Final[Any] = object()
-_FEW_FIELDS: Final = 16  # of an array in MessagePack whose header is one byte, and not three
-_LETTERS_FEW: Final = 0x1F
-_LENGTH_OF_BYTE, _LENGTH_OF_TWO = 0xD9, 0xDA
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -36,8 +35,12 @@ class Packed(msgspec.Struct, frozen=True):
     """Rows as bytes, in the order of their texts' versions, then of their ids."""
 
     rows: bytes = b""
-    """MessagePack, one behind another."""
+    """MessagePack, one row after another; `Pieces` in a snapshot that was loaded."""
     ends: bytes = b""
+    """uint32 a row."""
+    ids: bytes = b""
+    """UTF-8, one behind another."""
+    id_ends: bytes = b""
     """uint32 a row."""
     keys: bytes = b""
     """uint64 a row."""
@@ -49,7 +52,6 @@ class Form(Generic[R]):
     def __init__(self, row: type[R], key: Callable[[R], int]):
         self.decode = msgspec.msgpack.Decoder(row).decode
         self.key = key
-        self.head_bytes = 1 if len(row.__struct_fields__) < _FEW_FIELDS else 3
         self.nothing = _Base(self, Packed())
 
 
@@ -57,38 +59,42 @@ class _Base(Generic[R]):
     """Rows as bytes, with the ways to them. Never changes."""
 
     def __init__(self, form: Form[R], packed: Packed):
-        self.packed = packed
+        self._packed = packed
         self._decode = form.decode
-        self._rows, self._data = packed.rows, memoryview(packed.rows)
+        rows: Any = packed.rows
+        self._rows = rows if isinstance(rows, Pieces) else memoryview(rows)
         self.ends = np.frombuffer(packed.ends, np.uint32)
+        self.id_ends = np.frombuffer(packed.id_ends, np.uint32)
         self.keys = np.frombuffer(packed.keys, np.uint64)
         self.count = len(self.ends)
-        starts = np.append(np.uint32(0), self.ends)[:-1]
-        begins, ends = _ids_in(self._rows, starts + np.uint32(form.head_bytes))
         # One number of a view is an int; one of an array is an object, to be made an int of.
-        self._ends, self._ids, self._id_ends = self.ends.data, begins.data, ends.data
-        self._table = addressed(hashes_of(self._rows, begins, ends), places_for(self.count))
+        self._ends, self._id_ends = self.ends.data, self.id_ends.data
+        starts = np.append(np.uint32(0), self.id_ends)[:-1]
+        self._table = addressed(hashes_of(packed.ids, starts, self.id_ends), places_for(self.count))
+
+    @property
+    def packed(self) -> Packed:
+        return msgspec.structs.replace(self._packed, rows=bytes(self._rows))
 
     @property
     def size_bytes(self) -> int:
-        columns = (self._ends, self.keys, self._ids, self._id_ends)
+        rows = self._rows.size_bytes if isinstance(self._rows, Pieces) else len(self._rows)
+        columns = (self.ends, self.keys, self.id_ends)
         tables = 4 * (self.count + len(self._table))
-        return len(self._rows) + sum(column.nbytes for column in columns) + tables
+        return rows + len(self._packed.ids) + sum(column.nbytes for column in columns) + tables
 
     @cached_property
     def _by_key(self) -> npt.NDArray[np.int32]:
         """The rows in the order of their keys: no search wants it."""
         return np.argsort(self.keys).astype(np.int32)
 
-    def start(self, number: int) -> int:
-        return self._ends[number - 1] if number else 0
-
     def at(self, number: int) -> R:
-        row: R = self._decode(self._data[self.start(number) : self._ends[number]])
+        start = self._ends[number - 1] if number else 0
+        row: R = self._decode(self._rows[start : self._ends[number]])
         return row
 
     def every(self) -> Iterator[R]:
-        data, begin = self._data, 0
+        data, begin = self._rows, 0
         for end in self.ends.tolist():
             yield self._decode(data[begin:end])
             begin = end
@@ -98,7 +104,8 @@ class _Base(Generic[R]):
         return row.version, row.memory_id
 
     def id_at(self, number: int) -> bytes:
-        return self._rows[self._ids[number] : self._id_ends[number]]
+        start = self._id_ends[number - 1] if number else 0
+        return self._packed.ids[start : self._id_ends[number]]
 
     def number_of(self, memory_id: str) -> int | None:
         if not self.count:
@@ -319,35 +326,27 @@ def _merged(form: Form[R], base: _Base[R], fresh: list[R], gone: list[int]) -> P
         base.count if last < _place(row) else bisect_left(numbers, _place(row), key=base.place)
         for row in fresh
     ]
-    data = [_encode(row) for row in fresh]
-    cuts = [*((place, one, 0) for place, one in zip(places, data, strict=True))]
-    cuts = sorted([*cuts, *((number, b"", 1) for number in gone)], key=lambda cut: cut[::2])
-    pieces: list[bytes | memoryview] = []
-    at, rows = 0, memoryview(base.packed.rows)
-    for place, one, skipped in cuts:
-        pieces += [rows[base.start(at) : base.start(place)], one]
-        at = place + skipped
-    pieces.append(rows[base.start(at) :])
     kept = np.ones(base.count, np.bool_)
     kept[gone] = False
     kept = np.insert(kept, places, True)
-    sizes = np.diff(base.ends, prepend=np.uint32(0))
-    sizes = np.insert(sizes, places, [len(one) for one in data])[kept]
+    data, ids = [_encode(row) for row in fresh], [row.memory_id.encode() for row in fresh]
+    rows = _spliced(base.packed.rows, base.ends, places, data, gone, kept)
+    names = _spliced(base.packed.ids, base.id_ends, places, ids, gone, kept)
     keys = np.insert(base.keys, places, np.array([form.key(row) for row in fresh], np.uint64))
-    ends = np.cumsum(sizes, dtype=np.uint32)
-    return Packed(b"".join(pieces), ends.tobytes(), keys[kept].tobytes())
+    return Packed(*rows, *names, keys[kept].tobytes())
 
 
-Offsets = npt.NDArray[np.uint32]
-
-
-def _ids_in(rows: bytes, at: Offsets) -> tuple[Offsets, Offsets]:
-    """Return where strings of MessagePack that begin at some places have their letters."""
-    data = np.frombuffer(rows, np.uint8)
-    tags, first, second = (data.take(at + place, mode="clip") for place in range(3))
-    of_two = first.astype(np.uint32) * 256 + second
-    lengths = np.where(tags == _LENGTH_OF_BYTE, first, tags & _LETTERS_FEW).astype(np.uint32)
-    lengths = np.where(tags == _LENGTH_OF_TWO, of_two, lengths)
-    header = 1 + (tags == _LENGTH_OF_BYTE) + 2 * (tags == _LENGTH_OF_TWO)
-    begins = (at + header).astype(np.uint32)
-    return begins, begins + lengths
+def _spliced(
+    data: bytes, ends: npt.NDArray[np.uint32], places: list[int], fresh: list[bytes],
+    gone: list[int], kept: npt.NDArray[np.bool_],
+) -> tuple[bytes, bytes]:  # fmt: skip
+    """Return strings and their ends, with fresh ones in some places and without those that go."""
+    starts, view, at = np.append(np.uint32(0), ends), memoryview(data), 0
+    cuts = [*zip(places, fresh, repeat(0)), *((number, b"", 1) for number in gone)]
+    pieces: list[bytes | memoryview] = []
+    for place, one, skipped in sorted(cuts, key=lambda cut: cut[::2]):
+        pieces += [view[starts[at] : starts[place]], one]
+        at = place + skipped
+    pieces.append(view[starts[at] :])
+    sizes = np.insert(np.diff(starts), places, [len(one) for one in fresh])[kept]
+    return b"".join(pieces), np.cumsum(sizes, dtype=np.uint32).tobytes()

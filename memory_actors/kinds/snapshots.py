@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import anyio.to_thread
 import msgspec
 
 from eventlog import EventStore
 from eventlog.core.logs import get_logger
-from memory_actors.base.compressing import compressed, decompressed
+from memory_actors.base.compressing import Pieces, compressed, compressed_pieces, decompressed
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import long_term
@@ -21,6 +22,15 @@ UserDump = msgspec.defstruct(
 )
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(UserDump)
+
+
+class _Written(msgspec.Struct, array_like=True):
+    """A snapshot as it is written: an activation reads few of the rows."""
+
+    rest: bytes
+    """The state without its long-term rows, compressed."""
+    rows: tuple[bytes, ...]
+    """Pieces of these."""
 
 
 def _shape(schema: object, classes: Mapping[str, object]) -> object:
@@ -50,13 +60,20 @@ SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.MemoryRow)
 """Changes with any field of the state, so that a snapshot of another shape is never loaded."""
 
 
-def _encoded(state: UserState) -> bytes:
-    return _encoder.encode(UserDump(*(part.dump(state.of(part)) for part in PARTS)))
+def _dumped(state: UserState) -> Any:
+    return UserDump(*(part.dump(state.of(part)) for part in PARTS))
+
+
+def _with_rows(dumped: Any, rows: bytes | Pieces) -> Any:
+    replace, memories = msgspec.structs.replace, dumped.long_term
+    return replace(dumped, long_term=replace(memories, rows=replace(memories.rows, rows=rows)))
 
 
 def dump(state: UserState) -> bytes:
     """Return the state as a snapshot has it. Slow: for a thread."""
-    return compressed(_encoded(state))
+    dumped = _dumped(state)
+    rest = compressed(_encoder.encode(_with_rows(dumped, b"")))
+    return _encoder.encode(_Written(rest, compressed_pieces(dumped.long_term.rows.rows)))
 
 
 def load(data: bytes) -> UserState:
@@ -64,7 +81,8 @@ def load(data: bytes) -> UserState:
 
     :raises ValueError: they are no such state.
     """
-    dumped = _decoder.decode(decompressed(data))
+    written = msgspec.msgpack.decode(data, type=_Written)
+    dumped = _with_rows(_decoder.decode(decompressed(written.rest)), Pieces(written.rows))
     return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
 
 
@@ -109,4 +127,4 @@ async def fold_start(
 
 def fingerprint(state: UserState) -> str:
     """Return a hash of the state: two states with the same one read the same."""
-    return hashlib.sha256(_encoded(state)).hexdigest()
+    return hashlib.sha256(_encoder.encode(_dumped(state))).hexdigest()

@@ -18,21 +18,22 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog import Cipher, CorruptLog, Environment, KeyGone, Keys
 from eventlog.core.frame import stream_id
+from eventlog.files.pages import copy_values
 from eventlog.lmdb.file import Transaction
 from memory_actors.base.streams import derived_of
 from memory_actors.search.dot_products import Bytes, coded_units, units_of
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.token_states import unpack
 
+B = TypeVar("B", bytes, memoryview)
 ROW_BYTES = 16  # of a keyed hash: as long as a digest
 
 
@@ -52,7 +53,7 @@ class KeyScope:
         """Encode `data` for a place."""
         return data
 
-    def read(self, data: bytes, place: bytes) -> bytes | None:  # noqa: ARG002 - in the clear
+    def read(self, data: B, place: bytes) -> B | bytes | None:  # noqa: ARG002 - in the clear
         """Decode the bytes of a place, or return None if they are not readable."""
         return data
 
@@ -67,9 +68,9 @@ class _EncryptedScope(KeyScope):
     def written(self, data: bytes, place: bytes) -> bytes:
         return self._cipher.encrypt(data, place)
 
-    def read(self, data: bytes, place: bytes) -> bytes | None:
+    def read(self, data: B, place: bytes) -> bytes | None:
         try:
-            return self._cipher.decrypt(data, place)
+            return self._cipher.decrypt(bytes(data), place)
         except (CorruptLog, KeyGone):  # derived data: it is as good as absent
             return None
 
@@ -114,7 +115,6 @@ PLACES, ROWS, FACTS = "places", "embeddings", "facts"
 """Rows are found by number, and their numbers by what they are of. Rows are therefore appended one
 after another, and fill their pages: in the order of digests a third of each page stays empty."""
 TABLES = (PLACES, ROWS, FACTS)
-ROWS_AT_ONCE: Final = 256
 UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 MODEL_BYTES = 8  # of each key: which model made it
 
@@ -183,22 +183,13 @@ def rows_at(
 def read_codes(txn: Transaction, numbers: Numbers, into: Bytes) -> bool:
     """Read the codes of rows in the order of their numbers, unchecked; say whether all are there.
 
-    `txn` has buffers: copying whole rows would take as long again.
+    `txn` has buffers. The numbers differ.
     """
-    dimension, begin = into.shape[1], _CRC.size + HEADER.size
-    first, last = int(numbers[0]), int(numbers[-1])
-    with txn.cursor(txn.tables[ROWS]) as cursor:
-        is_run = last - first < len(numbers) and cursor.set_range(_NUMBER.pack(first))
-        run = cursor.iternext(keys=False)
-        for start in range(0, len(numbers), ROWS_AT_ONCE):
-            some = numbers[start : start + ROWS_AT_ONCE]
-            found = () if is_run else cursor.getmulti(stored_numbers(some))
-            values = islice(run, len(some)) if is_run else (value for _, value in found)
-            data = b"".join([value[begin : begin + dimension] for value in values])
-            if len(data) != dimension * len(some):
-                return False
-            into[start : start + len(some)] = np.frombuffer(data, np.int8).reshape(-1, dimension)
-    return True
+    first = txn.get(_NUMBER.pack(numbers[0]), db=txn.tables[ROWS])
+    begin = _CRC.size + HEADER.size
+    return first is not None and copy_values(
+        first, txn.file.page_bytes, txn.id(), ROWS, numbers, begin, into
+    )
 
 
 def read_rows(

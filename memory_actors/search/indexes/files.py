@@ -30,7 +30,7 @@ from eventlog.core.frame import stream_id
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import ANEW, opened, read_bytes, remove_named
-from memory_actors.base.compressing import compressed, decompressed
+from memory_actors.base.compressing import compressed, decompressed, narrowed, widened
 from memory_actors.base.privacy import reason
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.rows import EVERYBODY, Owner
@@ -68,7 +68,7 @@ def remove_all_indexes(directory: Path) -> None:
     remove_named(directory / INDEXES, lambda _name: True)
 
 
-RECIPE: Final = "words/7 traits/5"
+RECIPE: Final = "words/8 traits/6"
 """Names what is derived of texts: raise a number when that changes, and files are made anew."""
 WORDS: Final = ".words"
 _logger = get_logger("memory_actors.search.indexes")
@@ -98,7 +98,7 @@ class IndexFile(msgspec.Struct, frozen=True):
     table: bytes = b""
     """The identity of the table of vectors that the `numbers` are of."""
     numbers: bytes = b""
-    """uint32 a row: by how much the number of its embedding is more than that of the row before."""
+    """The number of the embedding of each row, `narrowed`."""
     chain: bytes = b""
     """The chain of the event at `version`: in a log that was restored, another event may have that
     version. Empty if the log has no chain."""
@@ -110,6 +110,9 @@ class _Head(msgspec.Struct):
     recipe: str
 
 
+_LEFT_OUT: Final = memoryview(b"")
+
+
 class _Packed(msgspec.Struct, array_like=True):
     """A file as it is written.
 
@@ -117,19 +120,19 @@ class _Packed(msgspec.Struct, array_like=True):
     shorter by compressing, which takes as long as all the rest.
     """
 
-    file: bytes
+    file: memoryview
     """Compressed, without the two others."""
-    term_ids: bytes
-    token_ids: bytes
+    term_ids: memoryview
+    token_ids: memoryview
 
 
-def _with_ids(file: IndexFile, term_ids: bytes, token_ids: bytes) -> IndexFile:
+def _with_ids(file: IndexFile, term_ids: memoryview, token_ids: memoryview) -> IndexFile:
     replace, tokens = msgspec.structs.replace, file.tokens
     words = replace(file.words, term_ids=term_ids)
     return replace(file, words=words, tokens=tokens and replace(tokens, token_ids=token_ids))
 
 
-def _unpacked(data: bytes) -> IndexFile:
+def _unpacked(data: bytes | memoryview) -> IndexFile:
     """Decode a file.
 
     :raises ValueError: it is damaged.
@@ -145,10 +148,11 @@ def _unpacked(data: bytes) -> IndexFile:
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
     """Write a file, whole or not at all; return what was written. Slow: for a thread."""
-    token_ids = b"" if file.tokens is None else file.tokens.token_ids
+    token_ids = _LEFT_OUT if file.tokens is None else file.tokens.token_ids
     encode = msgspec.msgpack.encode
-    rest = compressed(encode(_with_ids(file, b"", b"")))
-    return _write(path, encode(_Packed(rest, file.words.term_ids, token_ids)), owner)
+    rest = compressed(encode(_with_ids(file, _LEFT_OUT, _LEFT_OUT)))
+    packed = _Packed(memoryview(rest), file.words.term_ids, token_ids)
+    return _write(path, encode(packed), owner)
 
 
 def _write(path: Path, plain: bytes, owner: Owner) -> bytes:
@@ -180,12 +184,12 @@ def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
         return None
 
 
-def _plain(data: bytes, name: str, owner: Owner) -> bytes:
+def _plain(data: bytes, name: str, owner: Owner) -> bytes | memoryview:
     """Return the content of a file.
 
     :raises ValueError: its checksum or its key does not fit.
     """
-    scope, content = owner.scope(), data[4:]
+    scope, content = owner.scope(), memoryview(data)[4:]
     whole = zlib.crc32(content).to_bytes(4, "big") == data[:4]
     plain = scope.read(content, name.encode()) if whole and scope is not None else None
     if plain is None:
@@ -274,9 +278,7 @@ class IndexFiles:
         rows = words.rows
         traits = Traits.restored(traits_then, rows)
         if file.table == self._table:
-            traits.number(
-                slice(None), np.cumsum(np.frombuffer(file.numbers, np.uint32), dtype=np.uint32)
-            )
+            traits.number(slice(None), widened(file.numbers, np.uint32))
         late = LateIndex.restored(tokens, rows, self._fetch, self._embeddings.codebook)
         codes = zeros((room_for(rows.count), self._embeddings.embedder.dimension), np.int8)
         vectors, there = self._embeddings.matrix(
@@ -316,10 +318,9 @@ class IndexFiles:
 
     def _write_words(self, kept: Kept) -> bytes:
         traits, rows = kept.parts.traits, kept.rows
-        numbers = np.diff(traits.numbers(rows), prepend=np.uint32(0))
         file = IndexFile(
             self._recipe, kept.version, kept.waiting, kept.words, traits.saved(rows),
-            kept.parts.late.saved(rows), self._table, numbers.tobytes(), kept.chain,
+            kept.parts.late.saved(rows), self._table, narrowed(traits.numbers(rows)), kept.chain,
             kept.parts.dense.codes_crc(rows),
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)

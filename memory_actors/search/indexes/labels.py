@@ -29,6 +29,7 @@ RECENT_MAX: Final = 1_024  # rows in the dictionary, before they are sorted with
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
 DEAD_MIN: Final = 64
 _RECENT_BYTES: Final = 100
+_TALLIED_AT_ONCE: Final = 1 << 16
 _ROWS_TO_SORT: Final = 20  # rows of a table for each that is wanted: beyond, sorting is quicker
 NONE: Final = -1
 """No row."""
@@ -71,6 +72,17 @@ def with_room(column: C, count: int) -> C:
     if count <= len(column):
         return column
     return grown(column, int(count * GROWTH) + CAPACITY_MIN)
+
+
+def tally(numbers: npt.NDArray[np.unsignedinteger[Any]], count: int) -> npt.NDArray[np.int32]:
+    """Return how often each number below `count` occurs.
+
+    numpy makes eight bytes of each number. In parts, these reuse the same pages of the heap.
+    """
+    found = np.zeros(count, np.int32)
+    for start in range(0, len(numbers), _TALLIED_AT_ONCE):
+        found += np.bincount(numbers[start : start + _TALLIED_AT_ONCE], minlength=count)
+    return found
 
 
 def in_order(count: int, *rows: Rows) -> Rows:

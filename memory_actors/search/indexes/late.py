@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors.base.compressing import narrowed, widened
 from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.token_states import (
     PLAIN,
@@ -40,7 +41,7 @@ from memory_actors.search.embedding.token_states import (
     tokens_of,
     unpack,
 )
-from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room, zeros
+from memory_actors.search.indexes.labels import NONE, Labels, Rows, tally, with_room, zeros
 from memory_actors.search.indexes.max_sim import QUERY_TOKENS_MAX, QueryTokens, Scores, max_sim
 
 BYTES_MAX: Final = 64 << 20
@@ -77,9 +78,9 @@ Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 class SavedTokens(msgspec.Struct, frozen=True):
     """The word pieces of each memory, at one moment."""
 
-    ends: bytes
-    """int64 a memory: where its stretch of `token_ids` ends."""
-    token_ids: bytes
+    sizes: bytes
+    """The number of its `token_ids`, one a memory, `narrowed`."""
+    token_ids: memoryview
     """uint16, each once a memory."""
 
 
@@ -97,8 +98,9 @@ class _Frequencies:
     """The number of memories that have each token. A column of all tokens would take 256 KB."""
 
     def __init__(self, token_ids: TokenIds):
-        ids, counts = np.unique(token_ids, return_counts=True)
-        self._counted = _Counted(ids, counts.astype(np.int32), {})
+        found = tally(token_ids, 1 + int(token_ids.max(initial=0)))
+        ids = np.flatnonzero(found)
+        self._counted = _Counted(ids.astype(np.uint16), found[ids], {})
 
     @property
     def size_bytes(self) -> int:
@@ -172,7 +174,7 @@ class LateIndex:
 
         :raises ValueError: its columns do not fit each other, or the rows.
         """
-        sizes = np.asarray(np.diff(np.frombuffer(saved.ends, np.int64), prepend=0), np.int64)
+        sizes = widened(saved.sizes, np.int64)
         token_ids = np.frombuffer(saved.token_ids, np.uint16).copy()
         if not (len(sizes) == rows.count and sizes.sum() == len(token_ids) and (sizes >= 0).all()):
             raise ValueError("the tokens of an index do not fit each other: build it anew")
@@ -181,7 +183,7 @@ class LateIndex:
     def saved(self, kept: Rows) -> SavedTokens:
         """Return the tokens of living rows, to be written. Slow: for a thread."""
         sizes, token_ids = self._gathered(kept)
-        return SavedTokens(np.cumsum(sizes).tobytes(), token_ids.tobytes())
+        return SavedTokens(narrowed(sizes), memoryview(token_ids.tobytes()))
 
     def _gathered(self, rows: Rows) -> tuple[npt.NDArray[np.int64], TokenIds]:
         """Return how many different tokens rows have, and these."""

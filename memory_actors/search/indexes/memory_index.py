@@ -259,6 +259,9 @@ class MemoryIndex:
         """Start the slow part of keeping the index quick, if it pays."""
         if self.rows.wants_maintenance or self.words.postings.wants_lists:
             self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
+        self._extend_graph()
+
+    def _extend_graph(self) -> None:
         if self._files is not None and self.dense.wants_graph:
             self._tasks.start(f"graph {self._kind.NAME}", self._grow_graph)
 
@@ -297,9 +300,10 @@ class MemoryIndex:
                 await to_the_end(writing)  # whoever is cancelled waits
                 segment.saved = None
 
-    async def _hold_states(self) -> None:
-        """Read the token states that an activation leaves out: the first answers need few."""
+    async def _follow_up(self) -> None:
+        """Finish an activation; the first answers need few token states, and no lists of words."""
         await asyncio.sleep(HELD_AFTER_S)
+        self.maintain()
         labels = self.late.unheld
         for end in range(len(labels), 0, -HELD_AT_ONCE):  # the newest first
             some = labels[max(0, end - HELD_AT_ONCE) : end].tolist()
@@ -378,7 +382,7 @@ class MemoryIndex:
         self._describe_anew()
         self._saved_version = loaded.version or 0
         self._changed = not self.traits.numbers().all()  # a file without them is written anew
-        self._tasks.start(f"token states {self._kind.NAME}", self._hold_states)
+        self._tasks.start(f"token states {self._kind.NAME}", self._follow_up)
         changed = await self._changed_since(loaded.version)
         if changed is None:
             for _ in self._all_compared(self._kind.rows(state)):
@@ -389,7 +393,7 @@ class MemoryIndex:
             rows = filter(None, map(self._find, memory_ids))
             for _ in self._compared(cast("set[int]", numbers), rows):
                 pass
-        self.maintain()
+        self._extend_graph()
 
     async def _changed_since(self, version: int | None) -> set[str] | None:
         """Return the memories that changed since a version, or None if that is unknown."""

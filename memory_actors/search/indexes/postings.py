@@ -17,6 +17,7 @@ from memory_actors.search.indexes.labels import (
     NONE,
     Labels,
     Rows,
+    tally,
     with_room,
 )
 
@@ -227,7 +228,7 @@ class Postings:
         self.terms = terms
         self._rows = rows
         self._ends, self._term_ids, self._counts = ends, term_ids, counts
-        self._frequencies = np.bincount(term_ids, minlength=len(terms)).astype(np.int32)
+        self._frequencies = tally(term_ids, len(terms))
         self._listed = _Listed(0, np.zeros(1, np.uint32), np.empty(0, np.uint32))
 
     def taken(self, kept: Rows, rows: Labels) -> "Postings":
@@ -351,15 +352,17 @@ class Postings:
         count, starts, packed = self._listed
         ends = self.ends  # of one moment: others may come meanwhile
         first = int(np.searchsorted(ends, count, side="right"))
-        rows = np.repeat(np.arange(first, len(ends)), np.diff(ends[first:], prepend=count))
-        until = count + len(rows)
-        term_ids, counts = self._term_ids[count:until], self._counts[count:until]
+        numbers = np.arange(first, len(ends), dtype=np.uint32) << np.uint32(COUNT_BITS)
+        fresh = np.repeat(numbers, np.diff(ends[first:], prepend=count))
+        until = count + len(fresh)
+        term_ids = self._term_ids[count:until]
+        fresh |= self._counts[count:until]
         # Sorted as one number each: that takes half as long as finding the order of the terms.
         keys = term_ids.astype(np.uint64)
         keys <<= np.uint64(_POSTING_BITS)
-        keys |= (rows << COUNT_BITS | counts).astype(np.uint32)
+        keys |= fresh
         keys.sort()
-        fresh = keys.astype(np.uint32)
+        fresh[:] = keys  # their lower bits
         terms = max(len(starts) - 1, 1 + int(term_ids.max(initial=0)))
         new = np.bincount(term_ids, minlength=terms)
         starts = np.pad(starts, (0, terms + 1 - len(starts)), mode="edge")

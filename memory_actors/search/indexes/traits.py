@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.records import DAY_US
+from memory_actors.base.compressing import narrowed, widened
 from memory_actors.base.interning import Names
 from memory_actors.kinds.passages import CHAT_ROLES, DIGEST_BYTES
 from memory_actors.kinds.rows import Row, last_true_us
@@ -165,8 +166,8 @@ class SavedTraits(msgspec.Struct, frozen=True):
     """The ids of memories: their letters, and where each ends."""
     named: tuple[bytes, bytes]
     """Sessions and speakers."""
-    columns: bytes
-    """One behind another."""
+    columns: tuple[bytes, ...]
+    """All before the digests, `narrowed`; `last_us` as its difference from `occurred_us`."""
     digests: bytes
 
 
@@ -206,8 +207,10 @@ class Traits:
         columns = self._columns.at(rows)
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
-        columns = columns._replace(owners=numbers.astype(np.int32))
-        data = b"".join(column.tobytes() for column in columns[:-2])
+        since_us = columns.last_us - columns.occurred_us
+        columns = columns._replace(owners=numbers.astype(np.int32), last_us=since_us)
+        whole = (column.view(f"i{column.itemsize}") for column in columns[:-2])
+        data = tuple(map(narrowed, whole))
         return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
 
     @classmethod
@@ -219,18 +222,18 @@ class Traits:
         traits = cls(rows)
         traits.owners = Names.of_bytes(*saved.owners)
         traits._named = Names.of_bytes(*saved.named)
-        data = saved.columns + saved.digests
-        start, columns = 0, []
-        for kind in _COLUMNS[:-1]:  # numbers are kept beside the others, with their table
-            columns.append(np.frombuffer(data, kind, rows.count, start).copy())
-            start += columns[-1].nbytes
-        traits._columns = Columns._make([*columns, np.zeros(rows.count, np.uint32)])
+        pairs = zip(saved.columns, _COLUMNS[:-2], strict=True)
+        whole = [widened(data, f"i{kind.itemsize}").view(kind) for data, kind in pairs]
+        digests = np.frombuffer(saved.digests, _COLUMNS[-2]).copy()
+        numbers = np.zeros(rows.count, np.uint32)  # kept beside the others, with their table
+        traits._columns = columns = Columns._make([*whole, digests, numbers])
+        columns.last_us[:] += columns.occurred_us
         names = {"owners": traits.owners, "chains": traits._named, "speakers": traits._named}
         of_names = [(getattr(traits._columns, name), len(known)) for name, known in names.items()]
         fit = all(
             one.min(initial=NONE) >= NONE and one.max(initial=NONE) < n for one, n in of_names
         )
-        if start != len(data) or not fit:
+        if not fit or any(len(column) != rows.count for column in columns):
             raise ValueError("the columns of traits do not fit each other: build them anew")
         return traits
 

@@ -21,15 +21,17 @@ from hypothesis import strategies as st
 
 from eventlog import EventLog, EventRegistry, VerifyReport
 from eventlog.core import frame
+from eventlog.core.compiled import HAS_SHA256, LOG_LIBRARY
 from eventlog.core.rows import key_rows, seal_record
 from eventlog.keys import keyfile
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check
 from eventlog.upkeep import event_walk
-from eventlog.upkeep.event_walk import END, LIBRARY, PackedEnds, PlainEvents
+from eventlog.upkeep.event_walk import END, PackedEnds, PlainEvents
 from eventlog.upkeep.verification import Verification
 
 needs_c = pytest.mark.skipif(
-    not LIBRARY.instruction_set, reason="it is not compiled here, or the processor has no SHA-256"
+    LOG_LIBRARY.instruction_set != HAS_SHA256,
+    reason="it is not compiled here, or the processor has no SHA-256",
 )
 TABLES = "events", "versions", "keys"
 LONG_TAG = "test.long" + "é" * 123  # with 255 bytes it is as long as a tag may be
@@ -118,7 +120,7 @@ class Opened:
         with taking() as taken:
             report = self.report()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LIBRARY, "instruction_set", 0)
+            patch.setattr(LOG_LIBRARY, "instruction_set", 0)
             assert self.report() == report
         return report, sum(taken)
 
@@ -182,7 +184,7 @@ def test_it_is_compiled_where_it_can_be():
     """scripts/setup.sh installs the checkout, which compiles it."""
     if platform.machine() not in ("x86_64", "aarch64", "arm64") or not shutil.which("cc"):
         pytest.skip("it is compiled where there is a C compiler")
-    assert LIBRARY.path.exists()
+    assert LOG_LIBRARY.path.exists()
 
 
 @needs_c

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 from support.indexes import LexicalIndex
 
+from memory_actors.base.compressing import narrowed
 from memory_actors.search.indexes import lexical as passages
 from memory_actors.search.indexes.lexical import EMPTY, K1, B
 from memory_actors.search.indexes.postings import ROWS_BEFORE
@@ -230,13 +231,13 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
 @pytest.mark.parametrize(
     "damage",
     [
-        {"labels": np.zeros(3, np.int64).tobytes()},
+        {"labels": narrowed(np.zeros(3, np.int64))},
         {"labels": b""},
-        {"alive": b"\1"},
-        {"before": np.array([-1, 7, -1], np.int32).tobytes()},
-        {"before": np.array([2, 2, -1], np.int32).tobytes()},
-        {"ends": np.array([1, 0, 2], np.int64).tobytes()},
-        {"ends": np.array([1, 2, 9], np.int64).tobytes()},
+        {"alive": narrowed(np.ones(1, np.bool_))},
+        {"before": narrowed(np.array([-1, 7, -1]))},
+        {"before": narrowed(np.array([2, 2, -1]))},
+        {"ends": narrowed(np.array([1, 0, 2]))},
+        {"ends": narrowed(np.array([1, 2, 9]))},
         {"term_ids": np.full(3, 99, np.uint32).tobytes()},
         {"counts": b""},
         {"labels": b"\1"},

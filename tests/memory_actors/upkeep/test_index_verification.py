@@ -13,6 +13,7 @@ import pytest
 from bench.faults import example
 from eventlog import Environment, Finding
 from memory_actors import text_digest, verify_store
+from memory_actors.base.compressing import narrowed, widened
 from memory_actors.base.interning import Names
 from memory_actors.search.embedding.rows import MODEL_BYTES, PLACES, ROWS, TABLES
 from memory_actors.search.indexes.files import read_whole, write_index
@@ -125,9 +126,9 @@ async def test_memories_that_a_user_never_had_are_found(store: Path) -> None:
     path = index_file(store)
     file = read_whole(path)
     assert file is not None
-    labels = np.frombuffer(file.words.labels, np.int64).copy()
+    labels = widened(file.words.labels, np.int64)
     labels[-1] = 1 << 40
-    words = msgspec.structs.replace(file.words, labels=labels.tobytes())
+    words = msgspec.structs.replace(file.words, labels=narrowed(labels))
     write_index(path, msgspec.structs.replace(file, words=words))
 
     (found,) = findings(store)
