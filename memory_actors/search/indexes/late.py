@@ -282,8 +282,9 @@ class LateIndex:
             last = self._room = tokens.rows[:0]
         start, end = len(last), len(last) + len(tokens.rows)
         if end > len(self._room):  # what was never written takes no memory
-            room = most if _ROOMY_SHARE * end > most else 2 * end
-            self._room = zeros(max(end, room), last.dtype)
+            room = max(end, most if _ROOMY_SHARE * end > most else 2 * end)
+            filled = room if self._last_segment > 1 else end  # the first may be the only one
+            self._room = zeros((room,), last.dtype, filled)
             self._room[:start] = last
         self._room[start:end] = tokens.rows
         self._segments[self._last_segment] = self._room[:end]
