@@ -49,7 +49,7 @@ C = TypeVar("C", bound=npt.NDArray[np.generic])
 def zeros(shape: tuple[int, ...], kind: npt.DTypeLike, written: int = 0) -> npt.NDArray[Any]:
     """Return an array of zeros, of which the caller writes so many rows at once.
 
-    What is never written of a large one takes no memory.
+    Pages of a large one take memory once they are written.
     """
     dtype = np.dtype(kind)
     size = math.prod(shape) * dtype.itemsize

@@ -202,7 +202,13 @@ class Writing(Redacting):
         accepted, here = asyncio.Event(), copy_context()
         async with AsyncExitStack() as entered:
             live = await entered.enter_async_context(self._scope.writable())
-            requests = await self._requests(live, texts, background=command.background)
+            requests = list[EmbeddingRequest]()
+            for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+                if start:  # looking up so many takes some milliseconds
+                    await asyncio.sleep(0)
+                some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
+                request = EmbeddingRequest(live.embeddings, some, background=command.background)
+                requests.append(request)
 
             def accept() -> None:  # what is refused is not embedded
                 accepted.set()
@@ -214,19 +220,6 @@ class Writing(Redacting):
             )
             work = self._indexed(entered.pop_all(), live, command, requests, accepted, answer)
             return await self._scope.unattended(work)
-
-    async def _requests(
-        self, live: LiveUser, texts: list[str], *, background: bool
-    ) -> list[EmbeddingRequest]:
-        """Look up the embeddings of texts, so many together that they are indexed together, too."""
-        found = list[EmbeddingRequest]()
-        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-            if start:  # looking up so many takes some milliseconds
-                await asyncio.sleep(0)
-            some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
-            request = EmbeddingRequest(live.embeddings, some, background=background)
-            found.append(request)
-        return found
 
     async def _indexed(
         self,
