@@ -53,6 +53,69 @@ READS_RECEIPTS: Final = {"extractions", "forgotten", "holds"}
 """The reads that return what writes have returned."""
 
 
+SAYS: Final[Mapping[str, str]] = {
+    "agent_id": "Only what this agent wrote.",
+    "as_of": "As it was then. Default: now.",
+    "at": "When it ended. Default: now.",
+    "auto_archive": "Let the stalest entries make room if there is none.",
+    "auto_prune": "Make room if there is none: the oldest go.",
+    "batches_max": "How often the extractor is asked at most.",
+    "compressed": "Whether summaries of compressed memories follow.",
+    "contains": "Only contents with this text, in any case.",
+    "content": "One fact in words that make sense alone: names and dates, no 'he' or 'today'.",
+    "depth": "How many steps away.",
+    "diversity": "How far results that repeat better ones give way.",
+    "dry_run": "Change nothing: say what would be.",
+    "ended": "Also what is no longer true.",
+    "entity_ref": "The name or the id of a person, thing or place.",
+    "error": "What went wrong. Such steps are kept longest.",
+    "everywhere": "Whether all that says the same goes, too.",
+    "exclude_ids": "Not this memory.",
+    "exclude_session": "Nothing of this session.",
+    "exclusive": (
+        "Whether the source has one such relationship at a time, so that this one ends the others. "
+        "Default: yes for lives_in, works_at and the like."
+    ),
+    "explain": "Say what each signal adds to a score.",
+    "fact": "The same as a sentence, to be found by.",
+    "filters": (
+        'Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}.'
+    ),
+    "key": "The key of a value or a document, or the name of an entity.",
+    "limit": "How many at most.",
+    "memory_id": "The id that another call returned.",
+    "memory_ids": "The ids that another call returned.",
+    "memory_types": "Only these kinds. Default: all.",
+    "metadata": 'Labels to filter by later, e.g. {"topic": "travel"}.',
+    "min_score": "Leave out what scores less.",
+    "min_trust": "Leave out what somebody less trusted had a say in.",
+    "observation": "What the agent saw.",
+    "occurred_at": "When it was true. Default: now.",
+    "offset": "How many to skip.",
+    "on_duplicate": "What becomes of a fact that is there already. Default: count.",
+    "order": "The best first, or kind by kind. Default: kind if several types are named.",
+    "outcome": "What it led to.",
+    "pinned": "Never let it make room for newer memories.",
+    "query": "A question or a topic, in words.",
+    "reason": "Why: it is kept, so leave the fact itself out.",
+    "reference_time": "What `last week` in a query is relative to. Default: now.",
+    "relation": "How it relates to the second: a verb such as works_at.",
+    "role": "Who said it.",
+    "session_id": "The session it belongs to.",
+    "similar": "Refuse facts of this cosine, too: it keeps the embedding.",
+    "since": "Only what was true from then on.",
+    "source": "The name of the first person, thing or place.",
+    "sources": "Only what came from there and nowhere else.",
+    "target": "The name of the second.",
+    "top_k": "How many at most.",
+    "ttl_s": "Seconds after which it expires. Default: never.",
+    "until": "Only what was true up to then.",
+    "valid_from": "Since when it is true. Default: now.",
+    "valid_to": "When it stopped being true.",
+}
+"""What parameters are for, by their names: for options, tools of models, and queries."""
+
+
 class Parameter(NamedTuple):
     """A parameter of an operation."""
 

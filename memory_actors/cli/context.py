@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from memory_actors.api.operations import SAYS
 from memory_actors.api.user import UserMemory
 from memory_actors.base.context_documents import (
     DEFAULT_DOCUMENT,
@@ -16,7 +17,7 @@ from memory_actors.base.context_documents import (
 )
 from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
-from memory_actors.cli.deriving import WORDS, mirrors
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import (
     counted,
@@ -201,7 +202,7 @@ KEPT = {
 @click.argument("file", type=click.Path(path_type=Path))
 @document
 @click.option("--watch", "keep_on", is_flag=True, help="Go on until interrupted.")
-@click.option(WORDS["auto_archive"][0], is_flag=True, help=WORDS["auto_archive"][1])
+@click.option("--auto-archive", is_flag=True, help=SAYS["auto_archive"])
 def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive: bool) -> None:
     """Bring the context document and FILE in step, both ways.
 

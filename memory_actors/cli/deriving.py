@@ -5,8 +5,8 @@
         "Say that the relationship ID is over. It stays, as a thing of the past."
         say(f"Ended: {receipt.memory_id}")
 
-A parameter that has to be given is an argument. Any other one is an option, if `WORDS` has a flag
-and a help for it, or if it is a field of a memory; type and default are those of the signature. The
+A parameter that has to be given is an argument. Any other one is an option, if it is among
+`OPTIONS`; type and default are those of the signature, its help is that of `SAYS`. The
 decorated function shows the result to people, and may ask for `app` and for arguments by their
 names; its docstring is the help. An operation of the whole system has `--user` for its user.
 
@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 import click
 
-from memory_actors.api.operations import OPERATIONS, Operation, Parameter
+from memory_actors.api.operations import OPERATIONS, SAYS, Operation, Parameter
 from memory_actors.base.package import doc_of
 from memory_actors.base.records import Item, Receipt
 from memory_actors.cli import options
@@ -36,67 +36,30 @@ from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_
 Decorator: TypeAlias = Callable[[Any], Any]
 Work: TypeAlias = Callable[..., Awaitable[Any]] | None
 
-WORDS: Final[Mapping[str, tuple[str, str]]] = {
-        "agent_id": ("--agent", "Only what this agent wrote."),
-        "as_of": ("--as-of", "As it was then.  [default: now]"),
-        "at": ("--at", "When it ended.  [default: now]"),
-        "auto_archive": ("--auto-archive", "Let the stalest entries make room if there is none."),
-        "auto_prune": ("--prune", "Make room if there is none: the oldest go."),
-        "batches_max": ("--batches", "How often the extractor is asked at most."),
-        "compressed": (
-            "--summaries/--no-summaries", "Whether summaries of compressed memories follow.",
-        ),
-        "contains": ("--contains", "Only contents with this text, in any case."),
-        "depth": ("--depth", "How many steps away."),
-        "diversity": ("--diversity", "How far results that repeat better ones give way."),
-        "dry_run": ("--dry-run", "Change nothing: say what would be."),
-        "ended": ("--ended", "What was ever true, not only what is."),
-        "error": ("--error", "What went wrong. Such steps are kept longest."),
-        "everywhere": ("--everywhere/--only-there", "Whether all that says the same goes, too."),
-        "exclude_ids": ("--exclude", "Not this memory."),
-        "exclude_session": ("--exclude-session", "Nothing of this session."),
-        "exclusive": (
-            "--exclusive/--no-exclusive",
-            (
-                "Whether SOURCE has one such relationship at a time, so that this one ends the "
-                "others.  [default: yes for lives_in, works_at and the like]"
-            ),
-        ),
-        "explain": ("--explain", "Say what each signal adds to a score."),
-        "fact": ("--fact", "The same in words, to be found by."),
-        "key": ("--key", "The key of a value or a document, or the name of an entity."),
-        "limit": ("--limit", ""),
-        "min_score": ("--min-score", "Leave out what scores less."),
-        "min_trust": ("--min-trust", "Leave out what somebody less trusted had a say in."),
-        "observation": ("--observation", "What the agent saw."),
-        "occurred_at": ("--at", "When it was true.  [default: now]"),
-        "offset": ("--offset", ""),
-        "on_duplicate": (
-            "--on-duplicate", "What becomes of a fact that is there already.  [default: count]",
-        ),
-        "order": (
-            "--order",
-            "The best first, or kind by kind.  [default: kind if several types are named]",
-        ),
-        "outcome": ("--outcome", "What it led to."),
-        "pinned": ("--pin", "Never let it be pruned."),
-        "reason": ("--reason", "Why: it is kept, so leave the fact itself out."),
-        "reference_time": (
-            "--reference-time", "What `last week` in QUERY is relative to.  [default: now]",
-        ),
-        "role": ("--role", "Who said it."),
-        "session_id": ("--session", "The session it belongs to."),
-        "similar": ("--similar", "Refuse facts of this cosine, too: it keeps the embedding."),
-        "since": ("--since", "Only what was true from then on."),
-        "sources": ("--from", "Only what came from there and nowhere else; may be repeated."),
-        "top_k": ("--top-k", ""),
-        "ttl_s": ("--ttl", "Seconds after which it expires.  [default: never]"),
-        "until": ("--until", "Only what was true up to then."),
-        "valid_from": ("--from", "Since when it is true.  [default: now]"),
-        "valid_to": ("--to", "When it ended.  [default: it goes on]"),
-    }  # fmt: skip
-"""The option of a parameter, wherever it has no other, and its help."""
-OF_A_MEMORY: Final = frozenset(Item.__struct_fields__) - {"memory_id"}
+FLAGS: Final[Mapping[str, str]] = {
+    "agent_id": "--agent",
+    "auto_prune": "--prune",
+    "batches_max": "--batches",
+    "compressed": "--summaries/--no-summaries",
+    "everywhere": "--everywhere/--only-there",
+    "exclude_ids": "--exclude",
+    "exclusive": "--exclusive/--no-exclusive",
+    "occurred_at": "--at",
+    "pinned": "--pin",
+    "session_id": "--session",
+    "sources": "--from",
+    "ttl_s": "--ttl",
+    "valid_from": "--from",
+    "valid_to": "--to",
+}
+"""The flags of options that are not named as their parameters are."""
+OPTIONS: Final = {*SAYS, *Item.__struct_fields__} - {
+    "filters",
+    "memory_id",
+    "memory_ids",
+    "relation",
+}
+"""The parameters that are options, wherever they need not be given."""
 USER: Final = "user_id"
 """The parameter of an operation of the system that `--user` gives."""
 METAVARS: Final[Mapping[str, str]] = {
@@ -229,7 +192,7 @@ async def _value(target: Any, parameter: Parameter, value: Any) -> object:
         return None
     if _is_id(parameter):
         return await whole_id(target, value)
-    if parameter.name.endswith("_ids") and parameter.name not in WORDS:
+    if parameter.name.endswith("_ids") and parameter.name not in OPTIONS:
         return [await whole_id(target, one) for one in value]
     return value
 
@@ -260,13 +223,13 @@ def _parameters(
             yield click.argument(name, nargs=-1, required=True, metavar="ID...")
         elif name in AS_JSON:
             yield AS_JSON[name]
-        elif name in WORDS or name in OF_A_MEMORY:
-            yield option_of(parameter, flag_of(name), WORDS.get(name, ("", ""))[1])
+        elif name in OPTIONS:
+            yield option_of(parameter, flag_of(name), SAYS.get(name, ""))
 
 
 def flag_of(name: str) -> str:
     """Return the flag of a parameter that is an option."""
-    return WORDS[name][0] if name in WORDS else f"--{name.replace('_', '-')}"
+    return FLAGS.get(name) or f"--{name.replace('_', '-')}"
 
 
 def option_of(parameter: Parameter, flag: str, said: str) -> Decorator:
@@ -283,10 +246,11 @@ def option_of(parameter: Parameter, flag: str, said: str) -> Decorator:
             flag, name, is_flag=True, default=default if two else False, help=said,
             show_default=two and default is not None,
         )  # fmt: skip
+    several = get_origin(kinds[0]) is Sequence
     return click.option(
-        flag, name, type=_type(kinds[0], default), default=default, help=said or None,
-        multiple=get_origin(kinds[0]) is Sequence, show_default=default not in (None, ()),
-        metavar=METAVARS.get(name),
+        flag, name, type=_type(kinds[0], default), default=default, multiple=several,
+        help=f"{said} May be repeated." if several else said or None,
+        show_default=default not in (None, ()), metavar=METAVARS.get(name),
     )  # fmt: skip
 
 

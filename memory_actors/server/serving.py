@@ -38,11 +38,11 @@ class Connections:
     thousand of them would lock everybody out. Three bounds keep that from happening:
 
     - The headers of a request have to be there within a deadline, from the first connection or the
-      first byte on. (Between two requests uvicorn waits for 5 s; for a body, `admission`.)
+      first byte on. (Between two requests uvicorn waits for 5 s; for a body, `access`.)
     - One address has a number of connections, and so have all together. The one that comes on top
       of that always gets in: the oldest that waits, for its headers or between requests, is closed
       for it. Requests in work, with the clients of MCP that listen, are fewer than either bound, so
-      there is one that waits. `/health` gets in like any other, and `admission` lets it through.
+      there is one that waits. `/health` gets in like any other, and `access` lets it through.
     - Whoever does not read an answer is cut off, too: it would keep its request in work for ever.
     """
 

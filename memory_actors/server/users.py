@@ -18,7 +18,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
-from memory_actors.api.operations import OPERATIONS, Operation, in_json
+from memory_actors.api.operations import OPERATIONS, SAYS, Operation, in_json
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import JsonObject
 from memory_actors.server.access import (
@@ -77,32 +77,25 @@ Reads = Annotated[
     ),
 ]  # fmt: skip
 
+
+def _query(name: str, given: object, known_as: str | None = None, **limits: Any) -> QueryParameter:
+    said = SAYS[name] + (" ISO 8601." if name in ("since", "until") else "")
+    said += " May be repeated." if isinstance(given, list) else ""
+    return QueryParameter(name=known_as, description=said, examples=example(given), **limits)
+
+
 QUERY: Final[Mapping[str, QueryParameter]] = {
-    "memory_types": QueryParameter(
-        name="memory_type",
-        description="Only these; may be repeated.",
-        examples=example(["long_term"]),
-    ),
-    "filters": QueryParameter(
-        description="JSON, by metadata.", examples=example('{"category": "sports"}')
-    ),
-    "sources": QueryParameter(
-        name="source",
-        description="Only what came from these; may be repeated.",
-        examples=example([NAMED["source"]]),
-    ),
-    "min_trust": QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
-    "agent_id": QueryParameter(
-        description="Only what this agent wrote.", examples=example(NAMED["agent_id"])
-    ),
-    "session_id": QueryParameter(
-        name="session", description="Only of this session.", examples=example(NAMED["session_id"])
-    ),
-    "since": QueryParameter(description="ISO 8601.", examples=example("2026-01-31")),
-    "until": QueryParameter(description="ISO 8601.", examples=example("2026-01-31")),
-    "contains": QueryParameter(description="A text, in any case.", examples=example("ski")),
-    "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
-    "offset": QueryParameter(ge=0, examples=example(0)),
+    "memory_types": _query("memory_types", ["long_term"], "memory_type"),
+    "filters": _query("filters", '{"category": "sports"}'),
+    "sources": _query("sources", [NAMED["source"]], "source"),
+    "min_trust": _query("min_trust", "unknown"),
+    "agent_id": _query("agent_id", NAMED["agent_id"]),
+    "session_id": _query("session_id", NAMED["session_id"], "session"),
+    "since": _query("since", "2026-01-31"),
+    "until": _query("until", "2026-01-31"),
+    "contains": _query("contains", "ski"),
+    "limit": _query("limit", 100, ge=1, le=PAGE_MAX),
+    "offset": _query("offset", 0, ge=0),
 }
 IN_QUERY: Final = {**IN_HTTP, **dict.fromkeys(("filters", "since", "until"), str | None)}
 

@@ -265,8 +265,6 @@ def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple
 
 
 def _method(name: str, method: Any) -> object:
-    if isinstance(method, staticmethod):
-        return _static(method.__func__)
     if isasyncgenfunction(method):
 
         @wraps(method)
@@ -280,20 +278,6 @@ def _method(name: str, method: Any) -> object:
         return self._wrapped(self._loop.call(getattr(self._handle, name), *args, **kwargs))
 
     return called
-
-
-def _static(function: Callable[P, Awaitable[T]]) -> "staticmethod[P, T]":
-    """Return a function that needs no open system: it runs on a loop of its own."""
-
-    @wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        loop = Loop()
-        try:
-            return loop.call(function, *args, **kwargs)
-        finally:
-            loop.close()
-
-    return staticmethod(called)
 
 
 CLASSES: Final[dict[type, type[Blocking]]] = {}

@@ -1487,25 +1487,27 @@ export interface operations {
     list_memories: {
         parameters: {
             query?: {
-                /** @description Only these; may be repeated. */
+                /** @description Only these kinds. Default: all. May be repeated. */
                 memory_type?: string[] | null;
-                /** @description JSON, by metadata. */
+                /** @description Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}. */
                 filters?: string | null;
-                /** @description Only what came from these; may be repeated. */
+                /** @description Only what came from there and nowhere else. May be repeated. */
                 source?: string[] | null;
-                /** @description Nothing less trusted. */
+                /** @description Leave out what somebody less trusted had a say in. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description How many at most. */
                 limit?: number;
+                /** @description How many to skip. */
                 offset?: number;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
-                /** @description Only of this session. */
+                /** @description The session it belongs to. */
                 session?: string | null;
-                /** @description ISO 8601. */
+                /** @description Only what was true from then on. ISO 8601. */
                 since?: string | null;
-                /** @description ISO 8601. */
+                /** @description Only what was true up to then. ISO 8601. */
                 until?: string | null;
-                /** @description A text, in any case. */
+                /** @description Only contents with this text, in any case. */
                 contains?: string | null;
             };
             header?: {
@@ -1666,13 +1668,13 @@ export interface operations {
     delete_memories: {
         parameters: {
             query?: {
-                /** @description JSON, by metadata. */
+                /** @description Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}. */
                 filters?: string | null;
-                /** @description Only these; may be repeated. */
+                /** @description Only these kinds. Default: all. May be repeated. */
                 memory_type?: string[] | null;
-                /** @description Only what came from these; may be repeated. */
+                /** @description Only what came from there and nowhere else. May be repeated. */
                 source?: string[] | null;
-                /** @description Nothing less trusted. */
+                /** @description Leave out what somebody less trusted had a say in. */
                 min_trust?: components["schemas"]["Trust"] | null;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
@@ -1916,23 +1918,23 @@ export interface operations {
     count_memories: {
         parameters: {
             query?: {
-                /** @description JSON, by metadata. */
+                /** @description Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}. */
                 filters?: string | null;
-                /** @description Only these; may be repeated. */
+                /** @description Only these kinds. Default: all. May be repeated. */
                 memory_type?: string[] | null;
-                /** @description Only what came from these; may be repeated. */
+                /** @description Only what came from there and nowhere else. May be repeated. */
                 source?: string[] | null;
-                /** @description Nothing less trusted. */
+                /** @description Leave out what somebody less trusted had a say in. */
                 min_trust?: components["schemas"]["Trust"] | null;
                 /** @description Only what this agent wrote. */
                 agent_id?: string | null;
-                /** @description Only of this session. */
+                /** @description The session it belongs to. */
                 session?: string | null;
-                /** @description ISO 8601. */
+                /** @description Only what was true from then on. ISO 8601. */
                 since?: string | null;
-                /** @description ISO 8601. */
+                /** @description Only what was true up to then. ISO 8601. */
                 until?: string | null;
-                /** @description A text, in any case. */
+                /** @description Only contents with this text, in any case. */
                 contains?: string | null;
             };
             header?: {
@@ -2082,7 +2084,7 @@ export interface operations {
     delete_memory: {
         parameters: {
             query?: {
-                /** @description JSON, by metadata. */
+                /** @description Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}. */
                 filters?: string | null;
             };
             header?: {
@@ -2423,9 +2425,11 @@ export interface operations {
     list_pending_memories: {
         parameters: {
             query?: {
-                /** @description Only these; may be repeated. */
+                /** @description Only these kinds. Default: all. May be repeated. */
                 memory_type?: string[] | null;
+                /** @description How many at most. */
                 limit?: number;
+                /** @description How many to skip. */
                 offset?: number;
             };
             header?: {
@@ -3122,6 +3126,7 @@ export interface operations {
     extractions: {
         parameters: {
             query?: {
+                /** @description How many at most. */
                 limit?: number;
             };
             header?: {

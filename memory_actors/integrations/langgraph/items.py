@@ -30,7 +30,6 @@ made when a value is put, before it is written, and kept in the memory of the pr
 another process put are embedded by the first search that looks at them.
 """
 
-import math
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -218,16 +217,14 @@ def items_of(user_id: str, memories: Iterable[Any]) -> list[StoredItem]:
 
 # --- LangGraph's filters as those of `user.documents.find`: a value and the operators mean the same
 # in both. A field that must be null may be missing; an object asks for the fields in it and lets
-# others be; numbers that JSON does not have are compared as they are.
+# others be; numbers that JSON does not have are refused.
 
 
 Filter = JsonObject
 
 _KEY = re.compile(r"[\w .-]+")
 _OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
-_NUMBER_MAX = 1.7976931348623157e308
 _INT_MAX = 1 << 63  # beyond which JSON's numbers are those of floats
-_NOTHING: Filter = {"or": []}
 
 
 def documents_filter(asked: Mapping[str, object] | None) -> Filter:
@@ -258,16 +255,11 @@ def _holds(key: str, name: str, operand: object) -> Filter:
     if name not in _OPERATORS:
         raise InvalidInputError(f"Unsupported operator: {name!r:.80}. Use {' '.join(_OPERATORS)}")
     path = f"\\{key}"
-    if isinstance(operand, float) and math.isnan(operand):
-        return {"not": _NOTHING} if name == "$ne" else _NOTHING
     if name in ("$eq", "$ne"):
         same: Filter = {path: {"eq": _as_json(operand)}}
         if operand is None:
             same = {"or": [same, {path: {"exists": False}}]}
         return same if name == "$eq" else {"not": same}
-    if isinstance(operand, float) and math.isinf(operand):  # all of JSON's are on one side of it
-        is_met = name in ("$lt", "$lte") if operand > 0 else name in ("$gt", "$gte")
-        return {path: {"gte": -_NUMBER_MAX}} if is_met else _NOTHING
     return {path: {name: _as_json(operand)}}
 
 

@@ -1,17 +1,18 @@
 """The tools that a model has by default: ten, over the operations of `UserMemory`.
 
 The operation defines the arguments of a tool (`api/operations.py`): its signature gives names,
-types and defaults. Here stand the words for models; `answers.py` has what they get.
+types, defaults and words. `answers.py` has what models get.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import date
 from time import time
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from memory_actors.api.operations import OPERATIONS, Parameter, in_json, struct_of
+from memory_actors.api.operations import OPERATIONS, SAYS, Parameter, in_json, struct_of
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item, JsonObject, MemoryType, Receipt
 from memory_actors.base.validation import check_count, check_name, content_bytes, time_us
@@ -28,6 +29,7 @@ from memory_actors.integrations.mcp.answers import (
     told,
 )
 from memory_actors.integrations.mcp.tool import SYNONYMS, Run, Tool, ToolAnswer, ToolCall
+from memory_actors.search.query import TOP_K
 from memory_actors.sharing.system import UserMemory
 
 MANY_MAX: Final = 1_000
@@ -40,49 +42,26 @@ SEARCHED: Final = tuple(kind for kind in KINDS if kind != MemoryType.CONTEXT)
 
 # --- words
 
-WORDS: Final[Mapping[str, str]] = {
-    "content": "One fact in words that make sense alone: names and dates, no 'he' or 'today'.",
-    "metadata": 'Labels to filter by later, e.g. {"topic": "travel"}.',
-    "occurred_at": "When it was true, ISO 8601 (2026-03-01). Default: now.",
-    "pinned": "True for what must never make room for newer memories.",
-    "query": "A question or a topic, in words.",
-    "memory_types": "Only these kinds. Default: all.",
-    "filters": (
-        'Only with this metadata: {"topic": "travel"}, or with operators: {"price": {"lt": 20}}.'
-    ),
-    "since": "Only what was true from then on, ISO 8601.",
-    "until": "Only what was true up to then, ISO 8601.",
-    "agent_id": "Only what this agent wrote.",
-    "top_k": "How many at most. Default: 5.",
-    "limit": "How many at most. Default: 100.",
-    "offset": "How many to skip.",
-    "memory_id": "The id that another tool returned.",
-    "memory_ids": "The ids that pending_memories returned.",
-    "source": "The name of the first person, thing or place.",
-    "relation": "How it relates to the second: a verb such as works_at.",
-    "target": "The name of the second.",
-    "fact": "The same as a sentence, if there is more to say.",
-    "valid_from": "Since when it is true, ISO 8601. Default: now.",
-    "valid_to": "When it stopped being true, ISO 8601.",
-    "entity_ref": "The name or the id of a person, thing or place.",
-    "ended": "True: also what is no longer true.",
-    "as_of": "As it was then, ISO 8601. Default: now.",
-}
-"""Parameters, for models."""
 KIND: Final = Literal[KINDS]
 LIMIT: Final = next(one for one in OPERATIONS["list_memories"].parameters if one.name == "limit")
 
 
 def _takes(operation: str, *names: str, more: Sequence[Parameter] = ()) -> type[msgspec.Struct]:
     declared = [one for one in OPERATIONS[operation].parameters if one.name in names]
-    types = {one.name: in_json(one.type) for one in [*declared, *more]}
-    if "memory_types" in types:
-        types["memory_types"] = list[KIND] | None  # type: ignore[valid-type]
-    worded = {
-        name: Annotated[kind, msgspec.Meta(description=WORDS[name])] for name, kind in types.items()
-    }
+    worded = {one.name: _worded(one.name, one.type, one.default) for one in [*declared, *more]}
     name = operation.title().replace(".", "")
     return struct_of(name, [*declared, *more], worded, rename=SYNONYMS)
+
+
+def _worded(name: str, kind: object, default: object) -> Any:
+    """Return the type of a parameter in JSON, with its words, which name its default."""
+    default, said = TOP_K if name == "top_k" else default, SAYS[name]
+    if date in get_args(kind):
+        said += " ISO 8601."
+    elif isinstance(default, int) and not isinstance(default, bool):
+        said += f" Default: {default}."
+    its = list[KIND] | None if name == "memory_types" else in_json(kind)  # type: ignore[valid-type]
+    return Annotated[its, msgspec.Meta(description=said)]
 
 
 def _given(call: ToolCall) -> JsonObject:
@@ -214,16 +193,12 @@ async def _look_up(call: ToolCall) -> ToolAnswer:
 
 # --- the tools
 
-Fact = msgspec.defstruct(
-    "Fact",
-    [
-        (field.name, Annotated[in_json(field.type), msgspec.Meta(description=WORDS[field.name])])
-        + (() if field.required else (field.default,))
-        for field in msgspec.structs.fields(Item)
-        if field.name in ("content", "metadata", "occurred_at", "pinned")
-    ],
-    frozen=True, kw_only=True, forbid_unknown_fields=True,
-)  # fmt: skip
+_FIELDS: Final[list[Any]] = [
+    (one.name, _worded(one.name, one.type, None), *(() if one.required else (one.default,)))
+    for one in msgspec.structs.fields(Item)
+    if one.name in ("content", "metadata", "occurred_at", "pinned")
+]
+Fact = msgspec.defstruct("Fact", _FIELDS, frozen=True, kw_only=True, forbid_unknown_fields=True)
 FACTS: Final = Annotated[
     list[Fact],  # type: ignore[valid-type]
     msgspec.Meta(description="The facts, each by itself.", min_length=1, max_length=MANY_MAX),

@@ -7,7 +7,6 @@ instead of X", "to Y".
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from memory_actors.search.indexes.words import STOP_WORDS, stems
@@ -49,8 +48,7 @@ def needed_to_reframe(after: Clause) -> Iterator[frozenset[str]]:
     """Yield the stems, beside those of the noun, of what a clause of the same frame has, too."""
     words = _without_articles(after)
     if is_present(after) and not after.ended and any(map(_class_of, words)):
-        units = {word.stem for number, word in pairwise(words) if _class_of(number)}
-        yield frozenset(word.stem for word in words if not _class_of(word)) - units  # "9pm"
+        yield frozenset(word.stem for word in words if not _class_of(word))
 
 
 def _without_articles(clause: Clause) -> list[Token]:
@@ -225,6 +223,7 @@ _SPELT_OTHERWISE: Final = frozenset(
 )
 """Not in the index, or in American spelling there."""
 
+UNIT_LETTERS: Final = 2  # km, pm, k: the index may join one to its number
 NAMES_MAX: Final = 256
 """Of whom facts speak: most of a user's are about a few."""
 
@@ -276,5 +275,8 @@ def _names(who: tuple[str, ...]) -> Words:
 def _indexed(words: Words) -> Words:
     """Return the stems that are in the keyword index as they are here."""
     return frozenset(
-        word for word in words if word.isascii() and word.isalpha() and word not in _SPELT_OTHERWISE
+        word
+        for word in words
+        if len(word) > UNIT_LETTERS and word.isascii() and word.isalpha()
+        if word not in _SPELT_OTHERWISE
     )

@@ -147,7 +147,7 @@ VALUES = st.fixed_dictionaries(
         "none": st.none(),
     },
 )
-NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, float("inf"), -float("inf"), 10**30]))
+NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, 10**30]))
 COMPARISONS = st.dictionaries(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), NUMBERS, min_size=1)
 FILTERS = st.fixed_dictionaries(
     {},
