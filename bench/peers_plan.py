@@ -16,6 +16,7 @@ import numpy as np
 from bench.hashed import HashedTokens
 from bench.peer_stores.base import Memory
 from bench.recall_sets import Question, SetUser
+from memory_actors.kinds.passages import composed
 from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.batcher import PROBE
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -72,7 +73,8 @@ def make_plan(
     fill = list(islice(_filling(turns[len(late) :] or turns, rng), size))
     known = [question.text for talk in talks for question in talk.questions]
     asked = rng.sample(known, min(calls, len(known)))
-    texts = dict.fromkeys([PROBE, *(one.text for one in [*turns, *fill]), *known])
+    said = [PROBE, *(one.text for one in [*turns, *fill]), *known]
+    texts = dict.fromkeys([*said, *map(composed, said)])  # ours embeds the second form
     return Plan(talks, fill, late, asked, name, list(texts), seed)
 
 

@@ -121,6 +121,7 @@ class Writer:
                 self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, landed)
             if stopping:
                 return
+            del first, batch, outcomes, landed  # not to be held until the next job comes
 
     def _take(self, first: Work) -> tuple[list[Work], Work | None, bool]:
         """Return a batch, the job that did not fit into it, and whether to stop after it."""

@@ -35,12 +35,14 @@ class HeapTrimming:
     """Tells from time to time whether giving back pays, by what is held in the heap.
 
     Trimming pays after a change of `LOOSE_BYTES`, or of `LOOSE_SHARE` if that is more, because a
-    larger heap takes longer to trim; once all is quiet, after `LOOSE_SHARE` of that change.
+    larger heap takes longer to trim; once all is quiet, after `LOOSE_SHARE` of that change, and
+    always if it was done in use: work behind the last call leaves free pages as well.
     """
 
     def __init__(self) -> None:
         self._given_back_at_bytes = 0
         self._uses = 0
+        self._given_back_in_use = False
 
     def take_due(self, held_bytes: int, uses: int) -> bool:
         """Say whether pages are due to be given back, and take it that they will be.
@@ -48,12 +50,12 @@ class HeapTrimming:
         `uses` counts whatever allocates.
         """
         least = max(LOOSE_BYTES, LOOSE_SHARE * held_bytes)
-        if uses == self._uses:
-            least *= LOOSE_SHARE
-        self._uses = uses
+        in_use, self._uses = uses != self._uses, uses
+        if not in_use:
+            least *= 0 if self._given_back_in_use else LOOSE_SHARE
         if abs(held_bytes - self._given_back_at_bytes) < least:
             return False
-        self._given_back_at_bytes = held_bytes
+        self._given_back_at_bytes, self._given_back_in_use = held_bytes, in_use
         return True
 
 

@@ -105,12 +105,12 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
     labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
     late, embedded = None, question.embedded
     if embedded.tokens is not None and embedded.states is not None and len(parts.late):
-        late = parts.late.score(parts.late.query(embedded.tokens, embedded.states), labels)
+        late = parts.late.score(parts.late.query(embedded.tokens, embedded.states), rows)
     summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
     meaning = first.meaning[places]
     users = parts.traits.are_of((USER,), columns.speakers[rows])
     unsaid = first.mixture.documents + first.mixture.facts
-    echo = None if late is None else _echo(parts, labels, asks, meaning, users, unsaid, question)
+    echo = None if late is None else _echo(parts, rows, asks, meaning, users, unsaid, question)
     return Signals(
         labels,
         owners,
@@ -130,7 +130,7 @@ def signals_of(first: FirstStage, places: Rows, question: EmbeddedQuery) -> Sign
 
 def _echo(
     parts: Parts,
-    labels: Labels,
+    rows: Rows,
     asks: Numbers,
     meaning: Numbers,
     users: Flags,
@@ -147,8 +147,8 @@ def _echo(
     if not len(alike) or question.embedded.tokens is None:
         return None
     alike = alike[np.argsort(-meaning[alike], kind="stable")[:ECHOES_MAX]]
-    said = parts.late.said_by(question.embedded.tokens, labels[alike])
-    echo = np.zeros(len(labels), np.float32)
+    said = parts.late.said_by(question.embedded.tokens, rows[alike])
+    echo = np.zeros(len(rows), np.float32)
     if not any(mark in question.query.text for mark in QUESTION_MARKS):
         asks = np.maximum(asks, users * np.float32(unsaid))
     close = asks[alike] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
@@ -368,11 +368,12 @@ def gains_of_newer(
     about_same = (1 - said) * likeness + said * replaces
     gains += present * about_same * np.minimum.outer(brief, brief)
     gains *= 1 - mixture.foreign
-    own = scores[by_age]
+    own, ages = scores[by_age].tolist(), times.tolist()
     raised = own.copy()
-    for older in range(len(by_age)):
-        newer = times >= times[older] + LATER_US
-        newer &= (raised < raised[older]) & (raised[older] - own < gains[older])
-        raised[newer] = raised[older] + _LIFT
-    gained[by_age] = raised - own
+    for older, gain in enumerate(gains.tolist()):  # of so few, numpy takes three times as long
+        for newer in range(older + 1, len(own)):
+            is_later = ages[newer] >= ages[older] + LATER_US
+            if is_later and raised[newer] < raised[older] < own[newer] + gain[newer]:
+                raised[newer] = raised[older] + _LIFT
+    gained[by_age] = np.subtract(raised, own)
     return gained

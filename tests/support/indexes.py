@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from memory_actors import Embedded
+from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes import late, lexical
 from memory_actors.search.indexes.labels import NONE
+from memory_actors.search.indexes.max_sim import Scores
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
 
@@ -66,6 +68,14 @@ class LateIndex(late.LateIndex):
     def kept(self) -> late.SavedTokens:
         """Return the saved tokens of all living rows."""
         return self.saved(np.flatnonzero(self.rows.alive))
+
+
+def late_scores(index: late.LateIndex, query: tuple[bytes, Bytes], labels: Sequence[int]) -> Scores:
+    """Return the scores of texts by label, 0 for one that is not there."""
+    rows = index.rows.rows_of_all(labels)
+    scores, there = np.zeros(len(rows), np.float32), rows != NONE
+    scores[there] = index.score(index.query(*query), rows[there])
+    return scores
 
 
 def on_disk(embeddings: Embeddings, digests: Sequence[bytes]) -> dict[bytes, Embedded]:

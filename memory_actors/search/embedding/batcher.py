@@ -250,13 +250,19 @@ class Batcher:
         for lane in self._lanes_of(queue):
             if not lane.is_busy:
                 self._begin_batch(lane)
+        # Not `asyncio.wait`, which takes one more turn of the loop.
+        alarm = asyncio.get_running_loop().call_later(self._deadline_s, self._give_up, outcomes)
         try:
-            if left := [outcome for outcome in outcomes if not outcome.done()]:
-                await asyncio.wait(left, timeout=self._deadline_s)
-            return [one.result() if one.done() else late(self._deadline_s) for one in outcomes]
+            return [await outcome for outcome in outcomes]
         finally:  # what nobody else wants is not begun
+            alarm.cancel()
             for outcome in outcomes:
                 outcome.cancel()
+
+    def _give_up(self, outcomes: "Sequence[asyncio.Future[Outcome]]") -> None:
+        for outcome in outcomes:
+            if not outcome.done():
+                outcome.set_result(late(self._deadline_s))
 
     def _refusal(self, queue: deque[_Wanted]) -> EmbedderError | None:
         if self._closed or (queue is self._background and self._closing):

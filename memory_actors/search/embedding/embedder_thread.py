@@ -95,6 +95,7 @@ class EmbedderThread:
             self._begun_at_s = None
             with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
                 loop.call_soon_threadsafe(done, outcome)
+            del taken, call, done, outcome  # not to be held until the next call comes
 
 
 @atexit.register

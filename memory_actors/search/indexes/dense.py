@@ -78,7 +78,7 @@ class DenseIndex:
     @classmethod
     def empty(cls, rows: Labels, dimension: int) -> "DenseIndex":
         """Return an index of no vectors, of this dimension."""
-        return cls(rows, Coded(zeros((CAPACITY_MIN, dimension), np.int8), zeros(0, np.float32)))
+        return cls(rows, Coded(zeros((CAPACITY_MIN, dimension), np.int8), zeros((0,), np.float32)))
 
     def __len__(self) -> int:
         return self.rows.living
@@ -215,7 +215,7 @@ class DenseIndex:
 
     def taken(self, kept: Rows, rows: Labels) -> "DenseIndex":
         """Return an index of some rows only, for `rows` of their own. Slow: for a thread."""
-        codes = zeros((room_for(len(kept)), self._codes.shape[1]), np.int8)
+        codes = zeros((room_for(len(kept)), self._codes.shape[1]), np.int8, len(kept))
         self._codes.take(kept, axis=0, out=codes[: len(kept)], mode="clip")
         return DenseIndex(rows, Coded(codes, self._steps.take(kept)))
 

@@ -280,7 +280,8 @@ class IndexFiles:
         if file.table == self._table:
             traits.number(slice(None), widened(file.numbers, np.uint32))
         late = LateIndex.restored(tokens, rows, self._fetch, self._embeddings.codebook)
-        codes = zeros((room_for(rows.count), self._embeddings.embedder.dimension), np.int8)
+        shape = room_for(rows.count), self._embeddings.embedder.dimension
+        codes = zeros(shape, np.int8, rows.count)
         vectors, there = self._embeddings.matrix(
             traits.digests(), traits.numbers(), codes[: rows.count], file.codes_crc
         )

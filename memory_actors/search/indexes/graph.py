@@ -203,7 +203,7 @@ class Segment:
         if not len(living):
             raise ValueError("all rows of the graph were removed")
         self.centre: Vectors = vectors.at(living[::CENTRED_ONE_IN]).decoded().mean(axis=0)
-        self._sketches = zeros((count, _width(vectors.codes.shape[1])), np.uint8)
+        self._sketches = zeros((count, _width(vectors.codes.shape[1])), np.uint8, count)
         _sketch(vectors, self._rows, self.centre, self._sketches)
         arrays = self._sketches, self._rows, self._ground, self._upper, self._places
         entry = int(levels.argmax())

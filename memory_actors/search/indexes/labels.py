@@ -33,12 +33,12 @@ _TALLIED_AT_ONCE: Final = 1 << 16
 _ROWS_TO_SORT: Final = 20  # rows of a table for each that is wanted: beyond, sorting is quicker
 NONE: Final = -1
 """No row."""
-PAGES_BYTES_MIN: Final = 1 << 18
+PAGES_BYTES_MIN: Final = 1 << 16
 """An array of fewer bytes is left to the heap: a process may have 65,530 mappings, and with these a
-gigabyte of indexes has some 4,000 at most."""
-HUGE_BYTES_MIN: Final = 1 << 22
-"""From here on in pages of 2 MB, as numpy has it: without them, an activation at 10,000 memories
-takes a tenth longer. The last one that is begun may be nearly empty."""
+gigabyte of indexes has some 16,000 at most."""
+HUGE_BYTES_MIN: Final = 1 << 21
+"""Written at once from here on: in pages of 2 MB, without which an activation at 10,000 memories
+takes a tenth longer. The room behind is not: a first row there would take 2 MB."""
 _HAS_PRIVATE: Final = hasattr(mmap, "MAP_PRIVATE")
 
 _NO_LABELS: Final = np.empty(0, np.int64)
@@ -47,22 +47,26 @@ Rows = npt.NDArray[np.intp]
 C = TypeVar("C", bound=npt.NDArray[np.generic])
 
 
-def zeros(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an array of zeros; what is never written of a large one takes no memory."""
+def zeros(shape: tuple[int, ...], kind: npt.DTypeLike, written: int = 0) -> npt.NDArray[Any]:
+    """Return an array of zeros, of which the caller writes so many rows at once.
+
+    Pages of a large one take memory once they are written.
+    """
     dtype = np.dtype(kind)
-    size = math.prod((shape,) if isinstance(shape, int) else shape) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     if size < PAGES_BYTES_MIN or not _HAS_PRIVATE:
         return np.zeros(shape, dtype)
     pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if size >= HUGE_BYTES_MIN and hasattr(mmap, "MADV_HUGEPAGE"):
+    written_bytes = size // shape[0] * written
+    if written_bytes >= HUGE_BYTES_MIN and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
-            pages.madvise(mmap.MADV_HUGEPAGE)
+            pages.madvise(mmap.MADV_HUGEPAGE, 0, written_bytes)
     return np.frombuffer(pages, dtype).reshape(shape)
 
 
 def grown(column: C, count: int) -> C:
     """Return a copy of a column with room for so many rows."""
-    wider = zeros((count, *column.shape[1:]), column.dtype)
+    wider = zeros((count, *column.shape[1:]), column.dtype, len(column))
     wider[: len(column)] = column
     return cast("C", wider)
 
@@ -105,7 +109,7 @@ class Labels:
         """Rows, the removed ones included."""
         self.living = self.count
         self._labels = grown(labels, self.count + CAPACITY_MIN)
-        self._alive = zeros(len(self._labels), np.bool_)
+        self._alive = zeros((len(self._labels),), np.bool_)
         self._alive[: self.count] = True
         self._recent: dict[int, int] = {}
         self._sort()

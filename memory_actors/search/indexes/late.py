@@ -284,8 +284,9 @@ class LateIndex:
             last = self._room = tokens.rows[:0]
         start, end = len(last), len(last) + len(tokens.rows)
         if end > len(self._room):  # what was never written takes no memory
-            room = most if _ROOMY_SHARE * end > most else 2 * end
-            self._room = zeros(max(end, room), last.dtype)
+            room = max(end, most if _ROOMY_SHARE * end > most else 2 * end)
+            filled = room if self._last_segment > 1 else end  # the first may be the only one
+            self._room = zeros((room,), last.dtype, filled)
             self._room[:start] = last
         self._room[start:end] = tokens.rows
         self._segments[self._last_segment] = self._room[:end]
@@ -299,14 +300,13 @@ class LateIndex:
 
     def _held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
         """Yield the tokens of those rows that are held, and which of the rows those are."""
-        known = np.flatnonzero(rows != NONE)
-        where, counts = self._places[rows[known]], self._counts[rows[known]].astype(np.int64)
+        where, counts = self._places[rows], self._counts[rows].astype(np.int64)
         numbers = where >> _PLACE_BITS
         for number in dict.fromkeys(numbers.tolist()):
             segment = self._segments.get(number)  # none: not held, or let go meanwhile
             if segment is not None:
                 some = np.flatnonzero(numbers == number)
-                yield known[some], Tokens(segment, where[some] & _PLACE_MASK, counts[some])
+                yield some, Tokens(segment, where[some] & _PLACE_MASK, counts[some])
 
     # --- queries
 
@@ -323,23 +323,22 @@ class LateIndex:
         states = padded(states[kept], book)
         return QueryTokens(states, weights.astype(np.float32))
 
-    def score(self, query: QueryTokens, labels: Sequence[int] | npt.NDArray[np.int64]) -> Scores:
-        """Return the score of each label, float32 [n]; 0 for one that has no states."""
-        wanted = np.asarray(labels, np.int64)
-        scores, book = np.zeros(len(wanted), np.float32), self._codebook()
-        for places, tokens in self._tokens(wanted):
+    def score(self, query: QueryTokens, rows: Rows) -> Scores:
+        """Return the score of each row, float32 [n]; 0 for one that has no states."""
+        scores, book = np.zeros(len(rows), np.float32), self._codebook()
+        for places, tokens in self._tokens(rows):
             scores[places] = max_sim(query, tokens, book)
         return scores
 
-    def said_by(self, packed: bytes, labels: npt.NDArray[np.int64]) -> Scores:
+    def said_by(self, packed: bytes, rows: Rows) -> Scores:
         """Return how much of each text a query says too, float32 [n]: MaxSim the other way round.
 
         `packed` is the query. It is 1 for a text that has the same tokens, after its speaker.
         """
         query, book = tokens_of([packed]), self._codebook()
         asked = unpack(packed).token_ids
-        said = np.zeros(len(labels), np.float32)
-        for places, tokens in self._tokens(labels):
+        said = np.zeros(len(rows), np.float32)
+        for places, tokens in self._tokens(rows):
             for place, start, count in zip(places, tokens.starts, tokens.counts, strict=True):
                 text = tokens.rows[start : start + count]
                 ids = book.ids(text)
@@ -350,16 +349,16 @@ class LateIndex:
                     said[place] = max_sim(weighed, query, book)[0]
         return said
 
-    def _tokens(self, labels: npt.NDArray[np.int64]) -> Iterator[tuple[Rows, Tokens]]:
-        """Yield the tokens of labels, held or fetched, and the places of those labels."""
-        rows = self.rows.rows_of_all(labels)
-        missed = (rows != NONE) & (self._ends[rows] < self._ends[rows + 1])
+    def _tokens(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
+        """Yield the tokens of rows, held or fetched, and the places of those rows."""
+        missed = self.rows.alive[rows] & (self._ends[rows] < self._ends[rows + 1])
         for places, tokens in self._held_of(rows):
             missed[places] = False
             yield places, tokens
         gaps = np.flatnonzero(missed)
         if len(gaps) and self._fetch is not None:
-            yield gaps, tokens_of([one or b"" for one in self._fetch(labels[gaps].tolist())])
+            labels = self.rows.labels[rows[gaps]].tolist()
+            yield gaps, tokens_of([one or b"" for one in self._fetch(labels)])
 
 
 def _repeats(text: TokenIds, query: TokenIds) -> bool:

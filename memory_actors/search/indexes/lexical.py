@@ -60,7 +60,7 @@ import numpy.typing as npt
 from memory_actors.base.compressing import narrowed, widened
 from memory_actors.base.interning import Names
 from memory_actors.search.indexes.labels import NONE, Labels, Rows, in_order
-from memory_actors.search.indexes.postings import ROWS_BEFORE, Chains, Counts, Postings
+from memory_actors.search.indexes.postings import ROWS_BEFORE, Chains, Counts, Postings, TermIds
 from memory_actors.search.indexes.words import words
 
 K1: Final = 0.9
@@ -227,8 +227,6 @@ class Windows:
 # Columns that do not fit each other are refused. The file around them checks their integrity, with
 # a checksum.
 
-_SHORT: Final = np.uint16
-
 
 class Saved(msgspec.Struct, frozen=True):
     """The columns of an index at one moment, `narrowed` but for those of words."""
@@ -244,7 +242,7 @@ class Saved(msgspec.Struct, frozen=True):
     ends: bytes
     """The end of its stretch in `term_ids` and `counts`, one a row."""
     term_ids: memoryview
-    """One for each different word of a row, as uint16, or uint32 where there are more words."""
+    """One for each different word of a row, as uint16 or uint32: see `TermIds`."""
     counts: bytes
     """How often it is there, as uint8."""
 
@@ -363,14 +361,13 @@ class LexicalIndex:
     def saved(self) -> Saved:
         """Copy the columns. Quick: well under a millisecond at 10,000 memories."""
         postings, n = self.postings, self.rows.count
-        few = len(postings.terms) <= np.iinfo(_SHORT).max
         return Saved(
             terms=postings.terms.saved(),
             labels=narrowed(self.rows.labels),
             alive=narrowed(self.rows.alive),
             before=narrowed(self.chains.links.before[:n]),
             ends=narrowed(postings.ends),
-            term_ids=memoryview(postings.term_ids.astype(_SHORT if few else np.uint32).tobytes()),
+            term_ids=memoryview(postings.term_ids.tobytes()),
             counts=postings.counts.tobytes(),
         )
 
@@ -383,8 +380,8 @@ class LexicalIndex:
         labels, alive = widened(saved.labels, np.int64), widened(saved.alive, np.bool_)
         before, ends = widened(saved.before, np.int32), widened(saved.ends, np.int64)
         counts, terms = np.frombuffer(saved.counts, np.uint8), Names.of_bytes(*saved.terms)
-        is_short = len(saved.term_ids) == _SHORT().itemsize * len(counts)
-        term_ids = np.frombuffer(saved.term_ids, _SHORT if is_short else np.uint32)
+        is_short = len(saved.term_ids) == 2 * len(counts)
+        term_ids: TermIds = np.frombuffer(saved.term_ids, np.uint16 if is_short else np.uint32)
         sizes, links = np.diff(ends, prepend=0), before[before != NONE]
         if not (
             len(labels) == len(alive) == len(before) == len(ends)
@@ -399,7 +396,7 @@ class LexicalIndex:
         ):
             raise ValueError("the columns of a keyword index do not fit each other: build it anew")
         rows, kept = Labels(labels[alive]), np.flatnonzero(alive)
-        postings = Postings(rows, terms, ends, term_ids.astype(np.uint32), counts.copy())
+        postings = Postings(rows, terms, ends, term_ids.copy(), counts.copy())
         if len(kept) < len(labels):
             postings = postings.taken(kept, rows)
         place = np.append(np.cumsum(alive) - 1, NONE)  # [-1], the row before none, is none

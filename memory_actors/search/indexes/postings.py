@@ -201,6 +201,9 @@ UNLISTED_MAX: Final = 1 << 14
 """Words of rows that are not in the lists: a term is looked for in them in 5 us."""
 
 Lists = npt.NDArray[np.uint32]
+TermIds = npt.NDArray[np.unsignedinteger]
+"""uint16, or uint32 if there are more than `SHORT_TERMS_MAX`."""
+SHORT_TERMS_MAX: Final = 1 << 16
 
 
 def counted(words: Iterable[str]) -> dict[str, int]:
@@ -221,7 +224,7 @@ class Postings:
     """An inverted index of rows, and the way back from a row to its words."""
 
     def __init__(
-        self, rows: Labels, terms: Names, ends: npt.NDArray[np.int64], term_ids: Lists,
+        self, rows: Labels, terms: Names, ends: npt.NDArray[np.int64], term_ids: TermIds,
         counts: Counts,
     ):  # fmt: skip
         """Take the words of all rows; none is in the lists yet."""
@@ -236,9 +239,9 @@ class Postings:
         sizes = np.diff(self._ends, prepend=0)[kept]
         ends = np.cumsum(sizes)
         places = np.arange(sizes.sum()) + np.repeat(self._ends[kept] - ends, sizes)
-        used, term_ids = np.unique(self._term_ids[places], return_inverse=True)
+        used, ids = np.unique(self._term_ids[places], return_inverse=True)
         terms = Names.listed(self.terms[term] for term in used.tolist())
-        return Postings(rows, terms, ends, term_ids.astype(np.uint32), self._counts[places])
+        return Postings(rows, terms, ends, ids.astype(self._term_ids.dtype), self._counts[places])
 
     @property
     def ends(self) -> npt.NDArray[np.int64]:
@@ -246,7 +249,7 @@ class Postings:
         return self._ends[: self._rows.count]
 
     @property
-    def term_ids(self) -> Lists:
+    def term_ids(self) -> TermIds:
         """The different terms of each row."""
         return self._term_ids[: self._start(self._rows.count)]
 
@@ -272,10 +275,12 @@ class Postings:
         row = self._rows.count
         start = self._start(row)
         end = start + len(counts)
+        term_ids = np.fromiter(map(self.terms.of, counts), np.intp, len(counts))
+        if len(self.terms) > SHORT_TERMS_MAX:
+            self._term_ids = self._term_ids.astype(np.uint32, copy=False)
         self._term_ids = with_room(self._term_ids, end)
         self._counts = with_room(self._counts, end)
         self._ends = with_room(self._ends, row + 1)
-        term_ids = np.fromiter(map(self.terms.of, counts), np.intp, len(counts))
         self._frequencies = with_room(self._frequencies, len(self.terms))
         self._term_ids[start:end], self._counts[start:end] = term_ids, list(counts.values())
         self._frequencies[term_ids] += 1
@@ -334,7 +339,7 @@ class Postings:
         pairs = zip(self._terms_of(row).tolist(), counts.tolist(), strict=True)
         return {self.terms[term]: count for term, count in pairs}
 
-    def _terms_of(self, row: int) -> Lists:
+    def _terms_of(self, row: int) -> TermIds:
         return self._term_ids[self._start(row) : self._ends[row]]
 
     def _start(self, row: int) -> int:

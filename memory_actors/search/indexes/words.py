@@ -155,5 +155,5 @@ def _identifier(run: str) -> Iterator[str]:
 def _stemmer(language: str) -> Stemmer:
     stemmers: dict[str, Stemmer] = _local.__dict__.setdefault("stemmers", {})
     if language not in stemmers:
-        stemmers[language] = Stemmer(language)
+        stemmers[language] = Stemmer(language, 0)
     return stemmers[language]

@@ -8,8 +8,8 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from copy import copy
-from functools import partial
 from time import perf_counter
 from typing import ClassVar, Self, TypeVar
 
@@ -17,7 +17,6 @@ import msgspec
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US, AnyRecorded
-from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
     DeadlineExceededError,
@@ -200,29 +199,27 @@ class Writing(Redacting):
 
         Once the command is in the mailbox, the write continues even if the caller is cancelled.
         """
-        accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        accepted, here = asyncio.Event(), copy_context()
         async with AsyncExitStack() as entered:
             live = await entered.enter_async_context(self._scope.writable())
-            requests = await self._requests(live, texts, background=command.background)
+            requests = list[EmbeddingRequest]()
+            for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+                if start:  # looking up so many takes some milliseconds
+                    await asyncio.sleep(0)
+                some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
+                request = EmbeddingRequest(live.embeddings, some, background=command.background)
+                requests.append(request)
+
+            def accept() -> None:  # what is refused is not embedded
+                accepted.set()
+                if requests:
+                    here.run(requests[0].begin)
+
             answer = await self._scope.post(
-                live, command, idempotency_key=idempotency_key, digest=digest,
-                accepted=partial(settle, accepted, None),
-            )  # fmt: skip
+                live, command, idempotency_key=idempotency_key, digest=digest, accepted=accept
+            )
             work = self._indexed(entered.pop_all(), live, command, requests, accepted, answer)
             return await self._scope.unattended(work)
-
-    async def _requests(
-        self, live: LiveUser, texts: list[str], *, background: bool
-    ) -> list[EmbeddingRequest]:
-        """Look up the embeddings of texts, so many together that they are indexed together, too."""
-        found = list[EmbeddingRequest]()
-        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-            if start:  # looking up so many takes some milliseconds
-                await asyncio.sleep(0)
-            some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
-            request = EmbeddingRequest(live.embeddings, some, background=background)
-            found.append(request)
-        return found
 
     async def _indexed(
         self,
@@ -230,23 +227,19 @@ class Writing(Redacting):
         live: LiveUser,
         command: Command,
         requests: Sequence[EmbeddingRequest],
-        accepted: "asyncio.Future[None]",
+        accepted: asyncio.Event,
         answer: "asyncio.Future[Reply]",
     ) -> tuple[Reply, str | None]:
         """Embed the texts of a command that is asked, and index them when the log has them."""
         async with entered:
             try:
-                if not accepted.done():  # it has not been decided: others go before it
-                    await asyncio.wait((accepted, answer), return_when=asyncio.FIRST_COMPLETED)
-                if accepted.done() and requests:  # what is refused is not embedded
-                    requests[0].begin()
                 reply = await self._scope.answered(live, answer)
             except BaseException as error:
                 # After a deadline it may yet be added.
                 is_refused = isinstance(error, MemoryActorsError) and not isinstance(
                     error, DeadlineExceededError
                 )
-                if accepted.done() or not is_refused:
+                if accepted.is_set() or not is_refused:
                     live.indexes.index_later(self.kind, live.actor.drain)
                 for request in requests:
                     request.cancel()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.indexes import LateIndex
+from support.indexes import LateIndex, late_scores
 
 from memory_actors.search.dot_products import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.token_states import (
@@ -99,7 +99,7 @@ def test_scores_follow_the_definition(
     sizes = [7, 1, 0, 30, 12, 0]
     index, query = build(sizes), asked(ids(5, 99), 99)
     expected = by_definition(sizes, ids(5, 99), unit(query[1]))
-    assert index.score(index.query(*query), range(6)) == pytest.approx(expected, abs=1e-6)
+    assert late_scores(index, query, range(6)) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.skipif(
@@ -161,8 +161,8 @@ def test_states_that_do_not_fit_are_fetched():
     for label, packed in table.items():
         index.add(label, packed)
     whole, query = build(sizes), asked(ids(4, 77), 77)
-    scores = index.score(index.query(*query), range(30))
-    assert scores == pytest.approx(whole.score(whole.query(*query), range(30)))
+    scores = late_scores(index, query, range(30))
+    assert scores == pytest.approx(late_scores(whole, query, range(30)))
     assert 15 <= len(fetched) < 30
     assert index.size_bytes < whole.size_bytes
     assert sorted(index.kept().token_ids) == sorted(whole.kept().token_ids)
@@ -171,9 +171,9 @@ def test_states_that_do_not_fit_are_fetched():
 def test_the_first_text_may_have_no_token():
     """A zero-width space alone has none."""
     index = build([0, 3])
-    query = index.query(*asked(ids(3, 1), 7))
+    scores = late_scores(index, asked(ids(3, 1), 7), [0, 1])
 
-    assert index.score(query, [0, 1]).astype(bool).tolist() == [False, True]
+    assert scores.astype(bool).tolist() == [False, True]
     assert len(index) == 1
 
 
@@ -185,13 +185,13 @@ def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
         index.kept(), rows, lambda labels: [None for _ in labels], lambda: PLAIN
     )
     assert again.query(*query).weights.tolist() == index.query(*query).weights.tolist()
-    assert again.score(again.query(*query), range(4)).tolist() == [0, 0, 0, 0]
+    assert late_scores(again, query, range(4)).tolist() == [0, 0, 0, 0]
     packed = [pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)]
     assert again.unheld.tolist() == [0, 1, 2, 3]
     again.hold(range(6), [*packed, b"of none that is known", None])
     assert not len(again.unheld)
-    assert again.score(again.query(*query), range(4)).tolist() == (
-        index.score(index.query(*query), range(4)).tolist()
+    assert late_scores(again, query, range(4)).tolist() == (
+        late_scores(index, query, range(4)).tolist()
     )
     assert len(again) == len(index)
     for label in range(4):
@@ -232,7 +232,7 @@ def watched(bytes_max: int):
 
 
 def scored(index: LateIndex) -> float:
-    return float(index.score(index.query(*asked(ids(4, 1), 1)), [1])[0])
+    return float(late_scores(index, asked(ids(4, 1), 1), [1])[0])
 
 
 def test_a_memory_is_found_while_its_states_are_let_go():
@@ -293,8 +293,8 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max)
         for label, packed in living.items():
             fresh.add(label, packed)
     query = asked(ids(6, 50), 50)
-    expected = fresh.score(fresh.query(*query), range(10)).tolist()
-    assert index.score(index.query(*query), range(10)).tolist() == expected
+    expected = late_scores(fresh, query, range(10)).tolist()
+    assert late_scores(index, query, range(10)).tolist() == expected
     assert sorted(index.rows.there()) == sorted(living)
     assert len(index) == len(fresh)
 
