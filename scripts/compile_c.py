@@ -21,7 +21,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-LIBRARIES = [Path("eventlog/core/libcompiled.so.2"), Path("memory_actors/search/libcompiled.so.5")]
+LIBRARIES = [Path("eventlog/core/libcompiled.so.3"), Path("memory_actors/search/libcompiled.so.5")]
 """The sources of each library are in its directory and below."""
 FLAGS = "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-fvisibility=hidden"
 _LINUX = "-Wl,--build-id=none", "-s"

@@ -137,6 +137,11 @@ class EventRegistry:
 
         return {(tag, each.schema): reader(each) for tag, each in self._by_tag_bytes.items()}
 
+    def decoders(self) -> dict[tuple[bytes, int], tuple[str, Callable[[bytes], object]]]:
+        """Return, by tag and today's schema, the tag as text and the decoder of an event's data."""
+        types = self._by_tag_bytes.items()
+        return {(tag, each.schema): (each.tag, each.decode) for tag, each in types}
+
     def _add(self, event_type: _EventType) -> None:
         tag, cls = event_type.tag, event_type.cls
         try:

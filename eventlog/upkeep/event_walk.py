@@ -14,31 +14,27 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from eventlog.core import frame
-from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
+from eventlog.core.compiled import LONG, POINTER
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
-from eventlog.core.rows import KEY_ID_BYTES
+from eventlog.core.plain_events import LIBRARY, Row, address, packed_types, rows_of_keys, starts_of
+from eventlog.core.rows import U64, key_check
 from eventlog.keys.heads import Found
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.segment import SegmentId
-from eventlog.lmdb.tables import U64, event_at, key_check
+from eventlog.lmdb.tables import event_at
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
 FEW = 16  # a call of C that takes fewer costs more than it saves: then Python checks the next 16
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = STREAM_ID_BYTES
-LIBRARY: Final = CompiledLibrary(Path(frame.__file__).with_name("libcompiled.so.2"))
 
-Row = tuple[bytes, bytes]
 KeysOf = Callable[[bytes], tuple[str, ...]]
 """From the data of an event to what it is about; it may raise anything."""
 PlainEvent = tuple[bytes, bytes, int, int]
@@ -48,10 +44,7 @@ END = struct.Struct(f"=QQQQ{CHAIN_BYTES}s")
 """The end of a stream: version, stored bytes, number of events, and the last version that is just
 being erased; the chain value of the last event."""
 _PLAIN_EVENT = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
-_TYPE = struct.Struct(">HB")
-_KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
 _TAKE = POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
-_ROWS_OF_KEYS = POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
 
 
 class WalkedEnd(msgspec.Struct, array_like=True, gc=False):
@@ -101,8 +94,8 @@ class _Addresses(dict[bytes, int]):
         self._ends = ends
 
     def __missing__(self, sid: bytes) -> int:
-        address = self[sid] = ctypes.addressof(_first(self._ends[sid]))
-        return address
+        place = self[sid] = ctypes.addressof(address(self._ends[sid]))
+        return place
 
 
 class PlainEvents:
@@ -110,10 +103,9 @@ class PlainEvents:
 
     def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], KeysOf]):
         self._addresses = _Addresses(ends)
-        self._types = b"".join(_TYPE.pack(schema, len(tag)) + tag for tag, schema in types)
+        self._types = packed_types(types)
         self.keys_of = list(types.values())
         self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
-        self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
         self.frames: Sequence[bytes] = ()
         """Frames of the current rows."""
         self._keys = self._joined = self._starts = self._ends = b""
@@ -122,7 +114,7 @@ class PlainEvents:
         """Let these be the rows that `take` takes of. Each key has the size of a position."""
         self.frames = frames
         self._keys, self._joined = b"".join(keys), b"".join(frames)
-        self._starts = _starts(frames)
+        self._starts = starts_of(frames)
         addresses = self._addresses
         self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
 
@@ -132,7 +124,7 @@ class PlainEvents:
         room = bytearray((rows - first) * _PLAIN_EVENT.size)
         count = self._take(
             self._types, len(self.keys_of), self._keys, self._joined, self._starts,
-            self._ends, first, rows, position, ctypes.byref(_first(room)),
+            self._ends, first, rows, position, ctypes.byref(address(room)),
         )  # fmt: skip
         return list(_PLAIN_EVENT.iter_unpack(memoryview(room)[: count * _PLAIN_EVENT.size]))
 
@@ -141,28 +133,8 @@ class PlainEvents:
 
         `of` has the number of the event of each key, among those looked at.
         """
-        packed = [key.encode() for key in keys]
-        if not packed:
-            return []
-        rows = bytearray(len(packed) * _KEY.size)
-        self._rows_of_keys(
-            b"".join(packed), _starts(packed), self._joined,
-            self._starts, array("q", of).tobytes(), len(packed), ctypes.byref(_first(rows)),
-        )  # fmt: skip
-        return list(_KEY.iter_unpack(rows))
-
-
-def _first(data: bytearray) -> ctypes.c_char:
-    """Return a buffer's first byte as a ctypes object, for its address.
-
-    A ctypes array would be a new type for each length.
-    """
-    return ctypes.c_char.from_buffer(data)
-
-
-def _starts(parts: Iterable[bytes]) -> bytes:
-    """Return where each part starts when they are joined, and where the last one ends."""
-    return array("q", accumulate(map(len, parts), initial=0)).tobytes()
+        encoded = [key.encode() for key in keys]
+        return rows_of_keys(encoded, array("q", of), self._joined, self._starts)
 
 
 # --- the walk

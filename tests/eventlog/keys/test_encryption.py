@@ -26,14 +26,14 @@ from eventlog import (
     repair,
 )
 from eventlog.core import frame
-from eventlog.core.rows import seal_record, unseal_record
+from eventlog.core.rows import U64, seal_record, unseal_record
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
 from eventlog.lmdb import ledger, tables
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 
@@ -372,7 +372,7 @@ async def test_a_repeated_append_reads_as_asked(
         await fill(log)
         monkeypatch.setattr(frame, "pack", pack)
         with monkeypatch.context() as patched:
-            patched.setattr(ledger.EventRows, "add", lambda *_: 1 / 0)
+            patched.setattr(ledger, "put_events", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 await log.append("s", [Noted("first")], 6)
         await log.append("s", [Noted("second")], 6)

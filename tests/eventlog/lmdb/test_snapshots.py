@@ -9,7 +9,8 @@ import pytest
 
 from eventlog import Environment, EventLog, EventRegistry, Snapshot
 from eventlog.core import frame
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.core.rows import U64
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 

@@ -21,9 +21,10 @@ from eventlog import (
     RepairReport,
     repair,
 )
+from eventlog.core.rows import U64
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 
