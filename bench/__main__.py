@@ -345,13 +345,13 @@ def peers(path: Path, drawn: Path | None, options: Options, **asked: Any) -> Any
 
 
 @main.command()
-@click.option("--page", type=FILE, default="docs/comparison.md", show_default=True)
 @click.option("--plot", "drawn", type=click.Path(path_type=Path), default="docs/pictures")
-def pictures(page: Path, drawn: Path) -> None:
-    """Draw the published table of systems, as PNG and SVG: recall, its costs, times."""
-    from bench.plots import published
+def pictures(drawn: Path) -> None:
+    """Draw the pictures of the docs: charts of published tables, the demo, the dashboard."""
+    from bench.pictures import draw_all
 
-    click.echo("\n".join(map(str, published(page, drawn))))
+    for path in draw_all(drawn):
+        click.echo(path)
 
 
 @measurement(runs=1)

@@ -61,7 +61,7 @@ def run(
     report = Report("Growth", about, tables, NOTES)
     if drawn is not None:
         for table, xs, name in ((tables[0], sizes, "memories"), (tables[1], users, "users")):
-            size_lines(report, drawn, f"growth_by_{name}", _panels(table, xs))
+            size_lines(report, drawn, f"growth_by_{name}", panels(table, xs))
     return report
 
 
@@ -75,11 +75,12 @@ def _rows(
     ]
 
 
-def _panels(table: Table, sizes: Sequence[int]) -> list[Panel]:
+def panels(table: Table, sizes: Sequence[int]) -> list[Panel]:
+    """Return what to draw of a table: sizes in KB, and times."""
     by_column = dict(zip(table.columns, zip(*table.rows, strict=True), strict=True))
     return [
         Panel(
-            table.title,
+            table.title if unit == "KB" else table.title.partition(";")[0],
             unit,
             sizes,
             {name: by_column[name] for name in FIGURES if name.endswith(unit)},

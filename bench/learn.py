@@ -357,16 +357,25 @@ def run(
     chance = chances(examples, table)
     if write:
         WEIGHTS_FILE.write_text(as_python(table, chance, answer))
-    told, leaving = ranked_well(examples, table), {}
+    told, leaving, alone = ranked_well(examples, table), {}, {}
     for name in sorted({_plain(one) for one in examples}) if judged else ():
         others = [one for one in examples if _plain(one) != name]
-        leaving |= ranked_well([one for one in examples if _plain(one) == name], fitted(others))
-    rows = [[name, *told[name], *leaving.get(name, (None, None))] for name in sorted(told)]
+        its = [one for one in examples if _plain(one) == name]
+        leaving |= ranked_well(its, fitted(others))
+        alone |= ranked_well(its, fitted(its))
+    neither = (None, None)
+    rows = [
+        [name, *told[name], *leaving.get(name, neither), *alone.get(name, neither)]
+        for name in sorted(told)
+    ]
     about = facts(store, options, ("numpy", "scipy"), examples=len(examples), sets=len(paths))
     tables = [
         Table(
-            "Fitted, and with the set left out",
-            ["set", "R@10", "hit@1", "R@10 left out", "hit@1 left out"],
+            "Fitted, with the set left out, and to the set alone",
+            [
+                "set",
+                *(what + of for of in ("", " left out", " alone") for what in ("R@10", "hit@1")),
+            ],
             rows,
         ),
         Table(

@@ -1,8 +1,7 @@
 """Plots of reports, as PNG and SVG. The only file here that needs matplotlib."""
 
-import re
 from collections.abc import Mapping, Sequence
-from itertools import cycle, takewhile
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +16,6 @@ INCHES_A_BAR_GROUP, INCHES_AROUND_BARS = 0.62, 1.6
 INCHES_A_PANEL, INCHES_A_PANEL_OF_DOTS = 3.6, 3.8
 BAR_COLOURS = ("#1b6ca8", "#7fb3d5", "#c9d6df")
 DOTS_PER_INCH = 150
-PUBLISHED = (
-    "system", "turn recall@10", "session recall@5", "session recall@10", "add ms", "search ms",
-    "filtered ms", "disk KB a memory", "RSS KB a memory", "reopening ms",
-)  # fmt: skip
-"""The columns of the table of systems in docs/comparison.md, in their order."""
-LATENCIES, PUBLISHED_COSTS = ("search ms", "filtered ms", "add ms"), (PUBLISHED[5], *PUBLISHED[7:9])
 
 
 class Panel(NamedTuple):
@@ -46,30 +39,6 @@ def check_matplotlib() -> None:
         raise click.ClickException(
             "--plot needs matplotlib: pip install matplotlib, or 'memory-actors[peers]'"
         ) from error
-
-
-def published(page: Path, folder: Path) -> list[Path]:
-    """Draw the table of systems on a page, docs/comparison.md: recall, its costs, times."""
-    check_matplotlib()
-    lines = iter(page.read_text("utf-8").splitlines())
-    next(line for line in lines if line.startswith("| system | turn recall@10 |"))
-    rows = [line.strip("|").split("|") for line in takewhile(lambda one: one[:1] == "|", lines)]
-    for row in rows:
-        row[7:8] = row[7].split(",")  # disk, RSS
-    figures = [[row[0].strip(" *"), *map(_figure, row[1:10])] for row in rows[1:]]
-    report = Report("Published", {"packages": page.name}, [Table("Systems", PUBLISHED, figures)])
-    title = "LoCoMo, 997 questions, the same MiniLM for all, no LLM"
-    return [
-        *recall_bars(report, folder, "recall_by_system", PUBLISHED[1:4], title),
-        *cost_dots(report, folder, "cost_against_recall", PUBLISHED[1], PUBLISHED_COSTS, title),
-        *recall_bars(report, folder, "latency_by_system", LATENCIES, "10,000 memories", "ms"),
-    ]
-
-
-def _figure(cell: str) -> float | None:
-    """Return the number that a cell begins with."""
-    found = re.match(r"[\d.,]*\d", cell.strip())
-    return float(found[0].replace(",", "")) if found else None
 
 
 def recall_bars(

@@ -8,10 +8,14 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.postgres import stop_session
+from support.postgres import lent_url, stop_session
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # No example is too slow: what a machine does besides is no fault of the code. A run tries the same
 # examples each time, so what fails is the change; `--hypothesis-profile random` tries others.
@@ -25,6 +29,7 @@ settings.load_profile("same")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 MEMORY = Path("/dev/shm")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FREE_BYTES_MIN = 2 << 30  # a whole run writes a few hundred megabytes, and removes what passed
 
 STUCK_S = 60.0
@@ -104,6 +109,30 @@ def _plenty() -> bool:
     return os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= FREE_BYTES_MIN
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    """A browser without a window, skipped with a reason where there is none.
+
+    As long as it is open its event loop runs in this thread: other modules have none of it.
+    """
+    at = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if at is None:
+        pytest.skip("no Chromium is installed here: `apt-get install chromium`")
+    from playwright.sync_api import sync_playwright  # of the extra `dev`
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=at, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Return the URL of an empty schema."""
+    with lent_url() as lent:
+        yield lent

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from memory_actors.api.operations import OPERATIONS, OWNERS
 
@@ -48,24 +49,33 @@ def test_every_page_is_built_and_loads_nothing_from_elsewhere(site: Path) -> Non
     pages = {str(path.relative_to(site)) for path in site.rglob("*.html")}
     written = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
     for path in written:
-        is_index = path.stem == "index"
-        place = path.with_suffix(".html") if is_index else path.with_suffix("") / "index.html"
-        assert str(place) in pages
-    assert {"api/index.html", "architecture/index.html", "typescript/index.html"} <= pages
+        assert str(path.with_suffix(".html")) in pages
+    assert {"api.html", "architecture.html", "typescript.html"} <= pages
     for page in pages:
         loads = Loads()
         loads.feed((site / page).read_text("utf-8"))
         assert not [one for one in loads.found if re.match(r"(https?:)?//", one)], page
 
 
+def test_the_search_works_in_a_site_opened_from_a_disk(site: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    page.locator(".md-search__input").click(force=True)
+    page.keyboard.type("cron expression")
+    expect(page.locator(".md-search-result__meta")).to_contain_text("matching documents")
+    page.locator(".md-search-result__item a").first.click()
+    expect(page.locator("article")).to_contain_text(re.compile("cron expression", re.IGNORECASE))
+    page.close()
+
+
 def test_the_api_is_told_from_the_source(site: Path) -> None:
-    api = (site / "api" / "index.html").read_text("utf-8")
+    api = (site / "api.html").read_text("utf-8")
     for name in ("MemorySystem.open", "UserMemory.retrieve", "QuotaExceededError", "Hits"):
         assert name.rpartition(".")[2] in api
 
 
 def test_the_api_page_has_every_method(site: Path) -> None:
-    api = (site / "api" / "index.html").read_text("utf-8")
+    api = (site / "api.html").read_text("utf-8")
     anchors = set(re.findall(r'id="(memory_actors\.[\w.]+)"', api))
     missing = [
         name
@@ -87,5 +97,5 @@ def test_the_example_of_each_method_runs(site: Path, tmp_path: Path) -> None:
         f"asyncio.run(runpy.run_path({str(calls)!r})['every_call'](pathlib.Path.cwd()))"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=200, cwd=tmp_path)
-    shown = (site / "api" / "index.html").read_text("utf-8")
+    shown = (site / "api.html").read_text("utf-8")
     assert shown.count('<div class="highlight">') >= len(OPERATIONS)

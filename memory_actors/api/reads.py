@@ -36,7 +36,7 @@ from memory_actors.base.records import (
 from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.statistics import CostEstimate, Usage
 from memory_actors.base.weights import Weights, check_weights
-from memory_actors.extraction.recorded import extractions
+from memory_actors.extraction.run import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.kind import Found

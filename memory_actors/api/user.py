@@ -30,8 +30,7 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Extraction, Undone
-from memory_actors.extraction.recorded import undo
-from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
+from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract, undo
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.grants import SetRight
 from memory_actors.users.handles.documents import Documents

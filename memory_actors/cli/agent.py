@@ -1,4 +1,4 @@
-"""agent: coding agents that remember by themselves: hooks, backfill, pausing."""
+"""agent: coding agents that remember by themselves: hooks, backfill, projects."""
 
 import click
 
@@ -8,12 +8,11 @@ from memory_actors.cli.mcp import carried_out, dry_run_option, place_in_configur
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
-from memory_actors.integrations.coding_agents import pausing
+from memory_actors.integrations.coding_agents import projects
 from memory_actors.integrations.coding_agents.capturing import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.coding_agents.installing import changes_of
-from memory_actors.integrations.coding_agents.projects import project_of
 from memory_actors.integrations.mcp import check_installed
 from memory_actors.integrations.mcp.clients import CLIENTS
 from memory_actors.sharing.address import has_password, server_url
@@ -116,7 +115,7 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
 @everywhere_option
 def pause(app: App, /, everywhere: bool) -> None:
     """Capture nothing in this project, and bring nothing back, until `resume`."""
-    which = pausing.EVERYWHERE if everywhere else project_of(".").user_id
+    which = projects.EVERYWHERE if everywhere else projects.project_of(".").user_id
     _paused(app, _paused_now() | {which})
 
 
@@ -124,18 +123,18 @@ def pause(app: App, /, everywhere: bool) -> None:
 @everywhere_option
 def resume(app: App, /, everywhere: bool) -> None:
     """Undo `pause`."""
-    left = frozenset() if everywhere else _paused_now() - {project_of(".").user_id}
-    if pausing.EVERYWHERE in left:
+    left = frozenset() if everywhere else _paused_now() - {projects.project_of(".").user_id}
+    if projects.EVERYWHERE in left:
         raise InvalidInputError("all projects are paused: say `resume --everywhere`")
     _paused(app, left)
 
 
-def _paused(app: App, projects: frozenset[str]) -> None:
-    pausing.pause(projects)
+def _paused(app: App, which: frozenset[str]) -> None:
+    projects.pause(which)
     if app.json:
-        print_json({"paused": sorted(projects)})
+        print_json({"paused": sorted(which)})
     else:
-        say("Paused: " + (", ".join(sorted(projects)) or "nothing") + ".")
+        say("Paused: " + (", ".join(sorted(which)) or "nothing") + ".")
 
 
 def _carried_out(
@@ -147,6 +146,6 @@ def _carried_out(
 
 def _paused_now() -> frozenset[str]:
     try:
-        return pausing.paused()
-    except pausing.Unreadable as error:
+        return projects.paused()
+    except projects.Unreadable as error:
         raise InvalidInputError(str(error)) from error

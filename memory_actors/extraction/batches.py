@@ -181,8 +181,8 @@ async def shown(
         near |= {hit.memory_id: hit for hit in known[:FACTS_NEAR_MAX]}
     facts = list(near.values())[:FACTS_MAX]
     conversation = Conversation(
-        messages=tuple(map(_spoken, _once(said))),
-        before=tuple(map(_spoken, _once(before))),
+        messages=tuple(map(_spoken, said)),
+        before=tuple(map(_spoken, before)),
         facts=tuple(
             KnownFact(memory_id=one.memory_id, text=one.content, occurred_at=one.occurred_at)
             for one in facts
@@ -199,16 +199,6 @@ async def shown(
 
 async def _read(scope: Scope, found: Sequence[Found], provenance: Provenance) -> list[Memory]:
     return await memories(scope.services.log, scope.stream, found, provenance)
-
-
-def _once(said: Sequence[Memory]) -> list[Memory]:
-    """Return messages without those that stand in long-term memory as well."""
-    recent = {(one.role, one.content) for one in said if one.memory_type == short_term.KIND.NAME}
-    return [
-        one
-        for one in said
-        if one.memory_type == short_term.KIND.NAME or (one.role, one.content) not in recent
-    ]
 
 
 def _spoken(one: Memory) -> Spoken:

@@ -4,7 +4,7 @@
     async for event in improve_stream(text, critic=..., reviser=...):
         ...
 
-`loop` is the way in, `limits` the bounds and the end of a run, `recording` its episode; `local` is
+`loop` is the way in, `records` has events, results and limits, `recording` its episode; `local` is
 a pair that needs nothing, `llm` one that asks a model. `bounded` holds the collections that the
 history is kept in.
 """

@@ -4,11 +4,12 @@ The text and its critique may hold instructions that are meant for the model. Th
 the system prompt says that no instruction in them holds. An injection is harder then, but
 possible.
 
-Models wrap the JSON they are asked for in words or in a code fence, so it is looked for; an answer
-without it still counts if it names its score (`score: 0.7`, `7/10`).
+A server that knows no schemas answers with the JSON wrapped in words or in a code fence, so it is
+looked for.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -48,16 +49,16 @@ no heading of yours, no comment, no quotation marks around it.
 The critique stands between <critique> and </critique>, quoted in the same way. """
 
 _FENCE: Final = re.compile(r"\A```[\w-]*\n(?P<inside>.*)\n```\s*\Z", re.DOTALL)
-_SCORE: Final = re.compile(
-    r"\b(?:score|rating)\b\W{0,6}(?P<number>\d+(?:\.\d+)?)(?:\s*(?:/|out of)\s*(?P<of>\d+))?"
-    r"|\b(?P<alone>\d+(?:\.\d+)?)\s*(?:/|out of)\s*(?P<whole>10|100)\b",
-    re.IGNORECASE,
-)
-_OUT_OF: Final = re.compile(
-    r"\b1(?:\.0+)?\s*(?:/|out of)\s*(?P<of>100|10)\b"
-    r"|\bout[ _]of\W{1,4}(?P<whole>100|10)\b(?!\s+(?!points\b)\w)",  # not `out of 10 sentences`
-    re.IGNORECASE,
-)
+_SCHEMA: Final[Mapping[str, object]] = {
+    "type": "object",
+    "properties": {
+        "score": {"type": "number"},
+        "critique": {"type": "string"},
+        "findings": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["score", "critique", "findings"],
+    "additionalProperties": False,
+}
 
 
 class _Judgement(msgspec.Struct, frozen=True):
@@ -76,9 +77,15 @@ class _Asking(AsksModel):
         connection.setdefault("timeout_s", TIMEOUT_S)
         super().__init__(model, **connection)
 
-    async def _ask(self, system: str, user: str, tokens_max: int) -> ModelAnswer:
+    async def _ask(
+        self, system: str, user: str, tokens_max: int, schema: Mapping[str, object] | None = None
+    ) -> ModelAnswer:
         return await self._client.answer(
-            system + _QUOTED, user, max_tokens=tokens_max, temperature=TEMPERATURE
+            system + _QUOTED,
+            user,
+            max_tokens=tokens_max,
+            temperature=TEMPERATURE,
+            schema=schema,
         )
 
 
@@ -98,7 +105,7 @@ class OpenAICritic(_Asking):
         :raises LLMError: the model gave no usable answer.
         """
         answer = await self._ask(
-            _CRITIC.format(goal=self._goal), _quoted("text", text), CRITIQUE_TOKENS_MAX
+            _CRITIC.format(goal=self._goal), _quoted("text", text), CRITIQUE_TOKENS_MAX, _SCHEMA
         )
         return critique_of(answer.text)
 
@@ -152,37 +159,20 @@ def critique_of(answer: str) -> Critique:
     start, end = answer.find("{"), answer.rfind("}")
     try:
         said = msgspec.json.decode(answer[start : end + 1], type=_Judgement)
-    except (msgspec.DecodeError, RecursionError):
-        return _in_words(answer)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise LLMError(
+            "the LLM gave no critique: no JSON object with a score; try another model, or one that "
+            "follows instructions better"
+        ) from error
+    out_of = next((one for one in (1, 10, 100) if said.score <= one), 0)
+    if not out_of or said.score < 0:
+        raise LLMError(f"the LLM gave the score {said.score:g}: it should be from 0 to 1")
     findings = [_finding(one) for one in said.findings[:FINDINGS_MAX]]
-    found = _OUT_OF.search(answer) if said.score == 1 else None  # 1 of what, an answer may say
     return Critique(
-        score=_share(said.score, found and (found["of"] or found["whole"])),
+        score=said.score / out_of,
         text=said.critique.strip(),
         findings=tuple(finding for finding in findings if finding is not None),
     )
-
-
-def _in_words(answer: str) -> Critique:
-    """Return the critique in an answer that is no JSON but names a score: best by that word."""
-    scores = list(_SCORE.finditer(answer))
-    found = next((one for one in scores if one["number"]), None) or next(iter(scores), None)
-    if found is None:
-        raise LLMError(
-            "the LLM gave no critique: neither JSON nor a score; try another model, or one that "
-            "follows instructions better"
-        )
-    number, whole = found["number"] or found["alone"], found["of"] or found["whole"]
-    return Critique(score=_share(float(number), whole), text=answer.strip())
-
-
-def _share(score: float, whole: str | None) -> float:
-    out_of = (
-        float(whole) if whole else next((one for one in (1.0, 10.0, 100.0) if score <= one), 0.0)
-    )
-    if not out_of or not 0 <= score <= out_of:
-        raise LLMError(f"the LLM gave the score {score:g}: it should be from 0 to 1")
-    return score / out_of
 
 
 def _finding(said: object) -> CritiqueFinding | None:

@@ -12,7 +12,7 @@ from memory_actors.base.errors import KeyFileError, importing
 from memory_actors.sharing.system import MemorySystem, settings_of
 
 if TYPE_CHECKING:
-    from memory_actors.server.admission import Admission
+    from memory_actors.server.access import Admission
 
 __all__ = [
     "ApiKey",

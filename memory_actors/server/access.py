@@ -1,16 +1,33 @@
-"""Access: three guards, run before a body is read or an actor is woken.
+"""Access: limits for all requests, then three guards, before a body is read or an actor is woken.
 
-Every route needs a key unless it says `public`, so a route that says nothing is closed. A path is
-matched as it was sent, escapes and all (`admission`), and taken apart here, once: the id that is
-checked is the id that is used, whatever slashes, dots or odd letters are in it.
+- A bounded number of requests is in work; one more is answered 503 at once. `/health` always gets
+  through: a busy server is not a dead one.
+- Each key has a bounded part of these places, so that one key cannot lock the others out. The
+  guards learn the key, and take its place with `take_place` before they read the body.
+- A body has to arrive within a deadline, so that nobody holds a place by sending nothing.
+- A request whose client hangs up is cancelled. A write that was handed to its actor is carried out.
+- The path is matched as it was sent: an encoded slash is part of an id. `read_path` takes the
+  escapes out, once: the id that is checked is the id that is used.
+- Whatever the routes let through is answered here, and logged by its type and place.
+- Every route needs a key unless it says `public`, so a route that says nothing is closed.
 """
 
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import anyio.to_thread
+import msgspec
+from litestar import Litestar
 from litestar.connection import ASGIConnection, Request
-from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
+from litestar.exceptions import (
+    HTTPException,
+    NotAuthorizedException,
+    PermissionDeniedException,
+    TooManyRequestsException,
+)
 from litestar.handlers import BaseRouteHandler
 
 from eventlog.core.logs import get_logger
@@ -18,8 +35,231 @@ from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.base.errors import InvalidInputError, KeyFileError
 from memory_actors.base.privacy import reason
 from memory_actors.base.validation import check_subjects
-from memory_actors.server.admission import take_place
+from memory_actors.server.problems import (
+    MEDIA_TYPE,
+    RETRY_AFTER_S,
+    overloaded,
+    problem_of,
+)
+from memory_actors.sharing.declaration import Problem
 from memory_actors.sharing.system import MemorySystem
+
+IN_FLIGHT_MAX: Final = 256  # most of them wait for the disk or the model
+BODY_DEADLINE_S: Final = 30.0  # 1 MiB at 280 kbit/s
+STREAMS_MAX: Final = 128  # of clients that listen: they wait, and take no place from the others
+PER_KEY_PART: Final = 4  # a user's key has a fourth of the places; a root key all but a fourth
+HEALTH: Final = "/health"
+MCP: Final = "/mcp"
+EVENTS: Final = "/events"
+_OF_A_BODY: Final = (b"content-length", b"transfer-encoding")
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PLACE: Final = "memory_actors.place"  # in a scope: the `_Place` of its request
+
+_logger = get_logger("memory_actors.server")
+
+
+class Admission:
+    """The ASGI application: give it to any server, or mount it in another application.
+
+    Its lifespan must run: it holds the background jobs.
+    """
+
+    def __init__(
+        self,
+        routes: Litestar,
+        mcp: ASGIApp,
+        ending: asyncio.Event,
+        *,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        body_deadline_s: float = BODY_DEADLINE_S,
+    ):
+        self.routes = routes
+        self._mcp = mcp
+        self.ending = ending
+        """Set, it ends the streams of events: nothing else would."""
+        self._body_deadline_s = body_deadline_s
+        self._in_work, self._listening = _Places(in_flight_max), _Places(STREAMS_MAX)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self.routes(scope, receive, send)  # type: ignore[arg-type]
+            return
+        listens = scope["method"] == "GET" and (is_mcp(scope) or scope["path"].endswith(EVENTS))
+        places = self._listening if listens else self._in_work
+        if places.taken >= places.number and scope["path"] != HEALTH:
+            await _answer(send, overloaded())
+            return
+        places.taken += 1
+        try:
+            await self._admit(scope, receive, send, _Place(places))
+        finally:
+            places.taken -= 1
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, place: "_Place") -> None:
+        asked = {**scope, "path": sent_path(scope), PLACE: place}
+        answer = _Answer(send)
+        app: Any = self._mcp if is_mcp(scope) else self.routes
+        try:
+            async with asyncio.timeout(None) as work:
+                body = _Body(asked, receive, self._body_deadline_s, answer, work)
+                try:
+                    await app(asked, body, answer)
+                finally:
+                    body.close()
+        except Exception as error:
+            if work.expired():
+                return
+            _logger.warning("request broke off", error=reason(error))
+            if not answer.begun:
+                await _answer(send, problem_of(error), getattr(error, "headers", None))
+        finally:
+            place.leave()
+
+
+class _Places:
+    """The places that there are, and those taken: by all requests, and by those of each key."""
+
+    def __init__(self, number: int):
+        self.number, self.taken = number, 0
+        self.of_keys: Counter[str] = Counter()
+
+
+class _Place:
+    """The place of a request among those of its key."""
+
+    def __init__(self, places: _Places):
+        self._number, self._taken = places.number, places.of_keys
+        self._key_id: str | None = None
+
+    def take(self, key: ApiKey) -> None:
+        if self._taken[key.id] >= of_key(key, self._number):
+            raise TooManyRequestsException(
+                f"This key has {self._taken[key.id]} requests in work: wait until one has ended.",
+                headers={"Retry-After": str(RETRY_AFTER_S)},
+            )
+        self._key_id = key.id
+        self._taken[key.id] += 1
+
+    def leave(self) -> None:
+        if self._key_id is not None:
+            self._taken[self._key_id] -= 1
+            if not self._taken[self._key_id]:
+                del self._taken[self._key_id]
+
+
+def of_key(key: ApiKey, places: int) -> int:
+    """Return how many of the places one key may have at a time."""
+    part = max(2, places // PER_KEY_PART)
+    return max(part, places - part) if key.is_root else part
+
+
+def take_place(scope: Scope, key: ApiKey) -> None:
+    """Count a request for its key.
+
+    :raises TooManyRequestsException: the key has as many in work as it may.
+    """
+    place: _Place = scope[PLACE]
+    place.take(key)
+
+
+class _Answer:
+    """Passes an answer on, and knows whether it has begun, and whether it is whole."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self.begun = self.whole = False
+
+    async def __call__(self, message: Message) -> None:
+        self.begun = True
+        self.whole = message["type"] == "http.response.body" and not message.get("more_body")
+        await self._send(message)
+
+
+class _Body:
+    """Passes a body on; fails for one that breaks off, or is not whole by the deadline.
+
+    After the body, or from the start if the request has none, it waits for the client to hang up,
+    and then ends the work.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        deadline_s: float,
+        answer: _Answer,
+        work: asyncio.Timeout,
+    ):
+        self._receive, self._answer, self._work = receive, answer, work
+        self._loop = asyncio.get_running_loop()
+        self._until_s = self._loop.time() + deadline_s
+        self._empty = _has_no_body(scope)
+        self._end = self._loop.create_task(self._hung_up()) if self._empty else None
+
+    async def __call__(self) -> Message:
+        if self._empty:
+            self._empty = False
+            return {"type": "http.request", "body": b"", "more_body": False}
+        if self._end is not None:
+            return await asyncio.shield(self._end)
+        try:
+            async with asyncio.timeout_at(self._until_s):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException("The body did not arrive in time.", status_code=408) from None
+        if message["type"] == "http.disconnect":
+            raise HTTPException("The client hung up.", status_code=400)  # nobody reads it
+        if not message.get("more_body", False):
+            self._end = self._loop.create_task(self._hung_up())
+        return message
+
+    async def _hung_up(self) -> Message:
+        while (message := await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._answer.whole:
+            self._work.reschedule(self._loop.time())
+        return message
+
+    def close(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+
+
+def _has_no_body(scope: Scope) -> bool:
+    sizes = {name: size for name, size in scope["headers"] if name in _OF_A_BODY}
+    return sizes.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in sizes
+
+
+def is_mcp(scope: Scope) -> bool:
+    """Say whether a request is in the protocol of MCP."""
+    path: str = scope["path"]
+    return path == MCP or path.startswith(f"{MCP}/")
+
+
+def sent_path(scope: Scope) -> str:
+    """Return the path as the client wrote it; where a server does not tell it, written again."""
+    raw = scope.get("raw_path")
+    return raw.decode("latin-1") if raw else quote(scope["path"], safe="/:@!$&'()*+,;=~")
+
+
+async def _answer(send: Send, problem: Problem, more: Mapping[str, str] | None = None) -> None:
+    headers = {"Content-Type": MEDIA_TYPE, **(more or {})}
+    if problem.status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    sent = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": sent})
+    await send({"type": "http.response.body", "body": msgspec.json.encode(problem)})
+
+
+# --- guards
+
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 AnyRequest: TypeAlias = Request[Any, Any, Any]
@@ -54,19 +294,28 @@ async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
     """Reject requests without a key, public routes aside, and keys whose places are all in use."""
     if handler.opt.get("public"):
         return
-    keys: KeyStore = connection.app.state.api_keys
-    await keys.refresh()
-    headers, key = connection.headers.getall("authorization", []), None
-    if len(headers) == 1 and headers[0][: len(_SCHEME)].lower() == _SCHEME:
-        key = keys.find(headers[0][len(_SCHEME) :].strip())
-    if key is None:
-        detail, challenge = "Send an API key: Authorization: Bearer ma_…", CHALLENGE
-        if headers:
-            detail = "This is not a key of this server: it was mistyped or revoked."
-            challenge = f'{CHALLENGE}, error="invalid_token"'
-        raise NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
+    headers = connection.headers.getall("authorization", [])
+    key = await authorized(connection.app.state.api_keys, headers)
     take_place(connection.scope, key)  # type: ignore[arg-type]
     connection.scope["auth"] = key
+
+
+async def authorized(keys: KeyStore, headers: Sequence[str]) -> ApiKey:
+    """Return the key in the `Authorization` headers of a request.
+
+    :raises NotAuthorizedException: there is none, or it is not a key of this server.
+    """
+    await keys.refresh()
+    key = None
+    if len(headers) == 1 and headers[0][: len(_SCHEME)].lower() == _SCHEME:
+        key = keys.find(headers[0][len(_SCHEME) :].strip())
+    if key is not None:
+        return key
+    detail, challenge = "Send an API key: Authorization: Bearer ma_…", CHALLENGE
+    if headers:
+        detail = "This is not a key of this server: it was mistyped or revoked."
+        challenge = f'{CHALLENGE}, error="invalid_token"'
+    raise NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
 
 
 async def known_scope(connection: Connection, _handler: BaseRouteHandler) -> None:

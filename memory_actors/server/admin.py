@@ -27,15 +27,18 @@ from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
 from memory_actors.server.access import AnyRequest, root_only
 from memory_actors.server.bodies import (
+    NAMED,
     PAGE_MAX,
     CompressionStats,
     UserId,
     Users,
+    answers,
     arguments,
     body_of,
+    example,
+    example_of,
 )
 from memory_actors.server.events import told
-from memory_actors.server.examples import NAMED, answers, example, example_of
 from memory_actors.server.problems import problem_of
 from memory_actors.sharing.declaration import Problem
 from memory_actors.sharing.system import MemorySystem

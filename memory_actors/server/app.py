@@ -22,21 +22,24 @@ from memory_actors.base.errors import MissingExtraError
 from memory_actors.base.records import JsonObject
 from memory_actors.base.version import version
 from memory_actors.server import admin, dashboard, users
-from memory_actors.server.access import PUBLIC, AnyRequest, Connection, known_key, read_path
-from memory_actors.server.admin import CompactionJobs
-from memory_actors.server.admission import (
+from memory_actors.server.access import (
     BODY_DEADLINE_S,
     HEALTH,
     IN_FLIGHT_MAX,
+    PUBLIC,
     Admission,
+    AnyRequest,
     ASGIApp,
+    Connection,
     Receive,
     Scope,
     Send,
+    known_key,
+    read_path,
 )
-from memory_actors.server.bodies import Health
+from memory_actors.server.admin import CompactionJobs
+from memory_actors.server.bodies import Health, answers
 from memory_actors.server.dashboard import HEADERS
-from memory_actors.server.examples import answers
 from memory_actors.server.problems import respond
 from memory_actors.sharing.system import MemorySystem
 

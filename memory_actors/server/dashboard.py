@@ -37,9 +37,9 @@ from memory_actors.server.access import (
     AnyRequest,
     check_may_reach,
     check_root,
+    sent_path,
     set_tier_once,
 )
-from memory_actors.server.admission import sent_path
 from memory_actors.server.bodies import IN_HTTP, PAGE_MAX, checked
 from memory_actors.sharing.system import MemorySystem
 

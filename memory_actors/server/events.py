@@ -19,8 +19,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import LogEntry
 from memory_actors.base.validation import check_count, check_optional_name
 from memory_actors.server.access import AnyRequest, check_may_reach
-from memory_actors.server.bodies import UserId
-from memory_actors.server.examples import answers, example, example_of
+from memory_actors.server.bodies import UserId, answers, example, example_of
 
 MEDIA_TYPE: Final = "text/event-stream"
 DIGITS_MAX: Final = 19  # of a position, which has 64 bits

@@ -15,31 +15,34 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qs
 
-from litestar.exceptions import ClientException, NotFoundException, PermissionDeniedException
-from mcp.server.auth.middleware.bearer_auth import (
-    AuthenticatedUser,
-    BearerAuthBackend,
-    RequireAuthMiddleware,
-)
-from mcp.server.auth.provider import AccessToken, TokenVerifier
+from litestar.exceptions import ClientException, NotFoundException
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
-from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import Response
 
 from memory_actors.base.api_keys import ApiKey, KeyStore
-from memory_actors.integrations.mcp.messages import refusal, repaired
-from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
-from memory_actors.server.access import check_reach, set_tier_once
-from memory_actors.server.admission import (
+from memory_actors.integrations.mcp.serving import (
+    TOOL_SETS,
+    Context,
+    agent_of,
+    new_server,
+    refusal,
+    repaired,
+)
+from memory_actors.server.access import (
     MCP,
     Message,
     Receive,
     Scope,
     Send,
+    authorized,
+    check_reach,
     of_key,
+    set_tier_once,
     take_place,
 )
 from memory_actors.sharing.system import MemorySystem, UserMemory
@@ -49,23 +52,6 @@ ANY: Final = "*"
 SESSIONS_MAX: Final = 1_000  # some 20 KB each
 SESSION_IDLE_S: Final = 1_800.0
 WHOSE: Final = "memory_actors.whose"  # where a request says whose memory it is about
-
-
-class KeyVerifier(TokenVerifier):
-    """API keys as bearer tokens."""
-
-    def __init__(self, keys: KeyStore):
-        self._keys = keys
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """Return the access that a key gives, or None if it is none of this server's."""
-        await self._keys.refresh()
-        key = self._keys.find(token.strip())
-        if key is None:
-            return None
-        return AccessToken(
-            token=token.strip(), client_id=key.id, scopes=[key.scope], subject=key.user_id
-        )
 
 
 class Mounted:
@@ -86,8 +72,6 @@ class Mounted:
             )
             for name in TOOL_SETS
         }
-        guarded = RequireAuthMiddleware(self._reach, [])
-        self._app = AuthenticationMiddleware(guarded, backend=BearerAuthBackend(KeyVerifier(keys)))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -106,15 +90,12 @@ class Mounted:
             AppStatus.should_exit = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        await self._app(scope, receive, send)
-
-    async def _reach(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a key reach its user, and set the user's tier by its first request."""
-        user: AuthenticatedUser = scope["user"]
-        key = self._keys.find(user.access_token.token)
-        if key is None:  # revoked since
-            raise PermissionDeniedException("This key was revoked.")
+        """Serve one request: let a key reach its user, and set the user's tier by its first one."""
+        sent = [value for name, value in scope["headers"] if name == b"authorization"]
+        key = await authorized(self._keys, [value.decode("latin-1") for value in sent])
+        # A session belongs to the one who opened it.
+        access = AccessToken(token="", client_id=key.id, scopes=[key.scope], subject=key.user_id)
+        scope["user"] = AuthenticatedUser(access)
         take_place(scope, key)
         manager = self._managers.get(scope["path"].removeprefix(MCP).strip("/") or "memory")
         if manager is None:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.server.admission import IN_FLIGHT_MAX, STREAMS_MAX, Admission
+from memory_actors.server.access import IN_FLIGHT_MAX, STREAMS_MAX, Admission
 from memory_actors.server.app import create_app
 from memory_actors.sharing.system import MemorySystem
 

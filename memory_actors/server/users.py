@@ -31,14 +31,16 @@ from memory_actors.server.access import (
 from memory_actors.server.bodies import (
     IN_HTTP,
     KNOWN_AS,
+    NAMED,
     PAGE_MAX,
     UserId,
+    answers,
     arguments,
     body_of,
     checked,
+    example,
 )
 from memory_actors.server.events import of_user
-from memory_actors.server.examples import NAMED, answers, example
 from memory_actors.sharing.system import UserMemory
 
 OfUser = NamedDependency[UserMemory]

@@ -22,6 +22,8 @@ ELSEWHERE = {
     "clients/typescript/README.md": "typescript.md",
 }
 """Pages that stand elsewhere, and their places on the site."""
+SHIM = "iframe-worker.js"
+"""Runs the search without a Web Worker: browsers start none in a page opened from a disk."""
 FRONT = {"README.md": "index.md"}
 """Pages that the site has another one for."""
 SHOWN = (
@@ -73,7 +75,8 @@ class Examples(griffe.Extension):
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that stand elsewhere, and that of the API."""
+    """Add the pages that stand elsewhere, that of the API, and the script that search needs."""
+    files.append(File.generated(config, SHIM, abs_src_path=str(Path(__file__).with_name(SHIM))))
     for path, place in ELSEWHERE.items():
         files.append(File.generated(config, place, content=(ROOT / path).read_text("utf-8")))
     api = "\n\n".join(f"::: {name}" for name in SHOWN)

@@ -5,17 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from support.pages import ROOT
 from support.postgres import server
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bench import clustering, compaction, limits, processes
+from bench import limits, processes
 from bench.__main__ import main
-from bench.plots import published
-from memory_actors.compaction.clusters import dbscan
+from bench.pictures import charts
 
 TALK = [
     {"speaker": "Ada", "dia_id": f"D1:{n}", "text": f"Yes {n}, skiing in the Alps was great fun!"}
@@ -33,6 +30,19 @@ CONVERSATION = {
         {"question": "What did Ada enjoy?", "evidence": ["D1:3"], "category": 4},
         {"question": "Who rains?", "evidence": ["D9:9"], "category": 1},
     ],
+}
+QUESTION = {
+    "question_id": "q1",
+    "question_type": "single-session-user",
+    "question": "What did my bicycle cost?",
+    "answer": 300,
+    "question_date": "2023/06/01 (Thu) 10:00",
+    "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+    "haystack_session_ids": ["answer_1"],
+    "haystack_sessions": [
+        [{"role": "user", "content": "My bicycle cost 300 euros.", "has_answer": True}]
+    ],
+    "answer_session_ids": ["answer_1"],
 }
 FACTS = [
     ("m0", "User lives in Bristol.", "2023-01-01T00:00:00+00:00"),
@@ -62,10 +72,13 @@ TINY: Mapping[str, Sequence[str]] = {
     "supersedes": ("SET", "--embedder", "hashed"),
     "hooks": ("--calls", "1", "--memories", "3", "--day", "1"),
     "tokens": ("--tokenizer", "TOKENIZER", "--set", "SET"),
+    "recall": ("SET", "--embedder", "hashed"),
+    "longmemeval": ("QUESTIONS", "--embedder", "hashed"),
+    "scale": (),
 }  # fmt: skip
 LONG = {"enterprise", "growth", "hooks", "peers", "processes", "storage", "users"}
 """They take half of the time of all: they run with the long tests."""
-MAY_MISS_AN_AIM = {"churn", "hooks", "improve", "processes"}
+MAY_MISS_AN_AIM = {"churn", "hooks", "improve", "processes", "recall"}
 MAY_BE_EMPTY = {"Errors", "Skipped", "Pairs", "Turn R@10 against the first row, by resampling"}
 
 
@@ -78,12 +91,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     asked = [{"text": "User lives in Bristol", "evidence": ["m1"], "category": "update"}]
     users = [{"id": "Ada", "memories": memories, "questions": asked}]
     (directory / "set.json").write_text(json.dumps({"name": "tiny", "users": users}))
+    (directory / "questions.json").write_text(json.dumps([QUESTION]))
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(directory / "tokenizer.json"))
     return {
         "LOCOMO": str(directory / "locomo.json"),
         "SET": str(directory / "set.json"),
+        "QUESTIONS": str(directory / "questions.json"),
         "TOKENIZER": str(directory / "tokenizer.json"),
     }
 
@@ -123,41 +138,11 @@ def test_a_measurement_fills_its_tables_and_leaves_nothing(
 
 
 def test_every_measurement_is_tried() -> None:
-    elsewhere = {"cluster", "faults", "house", "kill", "longmemeval", "mutants", "recall", "scale"}
+    elsewhere = {"cluster", "faults", "house", "kill", "mutants"}
     by_hand = {"learn", "nodes", "pictures", "postgres", "quota", "sync"}
     assert set(main.commands) - elsewhere - by_hand == set(TINY)
 
 
-def test_the_published_table_is_drawn(tmp_path: Path) -> None:
+def test_the_published_tables_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    assert len(published(ROOT / "docs" / "comparison.md", tmp_path)) == 6
-
-
-# --- what a measurement takes for a failure
-
-
-def test_a_memory_that_is_lost_fails_the_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def all_but_one(user: Any) -> list[Any]:
-        return (await plain(user))[1:]
-
-    plain = compaction.checks.all_of
-    monkeypatch.setattr(compaction.checks, "all_of", all_but_one)
-    result = bench(tmp_path, "compaction", *TINY["compaction"])
-    assert result.exit_code == 1
-    assert tables(result)["Nothing is lost"][0]["so"] == "NO"
-
-
-def test_labels_that_differ_fail_the_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def child(name: str, directory: Path) -> clustering.Clustered:
-        labels = dbscan(np.load(directory / "vectors.npy"))
-        labels[0] = 99 if name == clustering.OURS else -1
-        np.save(directory / f"{name}.npy", labels)
-        return clustering.Clustered(1.0, None, None)
-
-    monkeypatch.setattr(clustering, "_child", child)
-    monkeypatch.setattr(clustering, "find_spec", lambda _name: object())
-    assert bench(tmp_path, "clustering", *TINY["clustering"]).exit_code == 1
+    assert len(charts(tmp_path)) == 8

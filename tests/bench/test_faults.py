@@ -13,8 +13,6 @@ from support import whole_machine
 from bench.__main__ import main
 from bench.faults import model
 from bench.faults.preload import CannotBuild, build, watched
-from bench.faults.row import Row
-from bench.faults.table import header, line, more
 
 ROOT = Path(__file__).parents[2]
 TRIALS = """
@@ -69,7 +67,6 @@ def output_of(program: str, env: dict[str, str] | None = None) -> list[str]:
 
 
 def test_a_trial_tells_how_it_ended() -> None:
-    """A trial tells how it ended, whatever it does to its process."""
     endings = dict(each.split(" | ") for each in output_of(TRIALS))
 
     assert endings["returns"] == "refused: by a typed error"
@@ -88,27 +85,6 @@ def test_the_call_that_was_chosen_fails_and_no_other(tmp_path: Path) -> None:
     said = output_of(FAILS, watched(shared, tmp_path))
 
     assert said == ["0 4", "1 EIO", "2 4", "failed 1", "sync EIO", "sync EIO", "b'datadata'"]
-
-
-def test_a_row_holds_when_every_trial_ended_as_it_must() -> None:
-    row = Row(name="some", fault="a fault")
-    assert not row.ok  # nothing was tried
-
-    row.survive("harmless")
-    assert row.ok
-    row.fail("wrong", "an answer", lost=1)
-    assert not row.ok
-    assert (row.tried, row.survived, row.lost, row.detail) == (2, 1, 1, {"harmless": 1, "wrong": 1})
-    assert Row(fault="a fault", skipped="no compiler").ok
-
-
-def test_the_table_shows_what_failed() -> None:
-    row = Row(name="some", fault="a fault")
-    row.fail("wrong", "an answer", lost=1)
-
-    assert "counts: quick, seed: 3" in header("quick", 3)
-    assert line(row) == "| `some` | a fault | 1 | 0 | 1 | 0 | **failed** |"
-    assert more([row]).endswith("- `some`: wrong 1\n  - wrong: an answer")
 
 
 def test_a_row_that_is_not_there_is_refused_by_name() -> None:

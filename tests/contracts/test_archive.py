@@ -76,7 +76,6 @@ async def test_archiving_nothing_is_nothing(store: EventStore):
 
 
 async def test_an_unknown_event_is_refused_and_nothing_moves(store: EventStore):
-    """An event that is not there is refused, and nothing is moved."""
     await fill(store)
     unknown: tuple[Any, ...] = ([0], [7], [-1], [1, 2**64], [1.0], [True], ["1"])
     for versions in unknown:
@@ -147,7 +146,6 @@ async def test_retention_drops_by_time_of_archiving(store: EventStore):
 
 
 async def test_a_dropped_payload_says_since_when(store: EventStore):
-    """A read of a dropped payload says that it is gone, and since when."""
     await fill(store)
     await store.archive("s", [2])
     await store.drop_archived(FOREVER)
@@ -227,7 +225,6 @@ async def test_a_replay_stops_at_a_dropped_payload(store: EventStore):
 
 
 async def test_a_subscription_passes_over_dropped_payloads(store: EventStore):
-    """A subscription passes over dropped payloads if it is told to."""
     await fill(store)
     await store.archive("s", [2])
     await store.drop_archived(FOREVER)

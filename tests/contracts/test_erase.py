@@ -213,7 +213,6 @@ async def test_a_second_life_may_be_archived(store: EventStore):
 
 
 async def test_a_subscription_passes_over_erased_events(store: EventStore):
-    """A subscription passes over erased events if it is told to."""
     await fill(store)
     await store.erase("s")
 

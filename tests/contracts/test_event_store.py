@@ -193,7 +193,6 @@ async def test_no_read_takes_a_name_that_cannot_be_stored(store: EventStore):
 
 
 async def test_an_entry_checks_its_key_on_read(store: EventStore):
-    """The key of an entry is checked when it is read."""
     keys: tuple[Any, ...] = (b"k" * 401, "k", None, 7)
     for key in keys:
         await refuses(load_entry=store.load_entry("p", key))
@@ -483,10 +482,7 @@ async def test_a_relaxed_append_takes_no_key_and_needs_a_version(store: EventSto
 async def test_a_relaxed_append_beside_a_refused_one(
     store: EventStore,
 ):
-    """A relaxed append beside one that is refused is judged by the stream.
-
-    What is acknowledged does not rest on an append that has not been accepted.
-    """
+    """What is acknowledged does not rest on an append that has not been accepted."""
     await store.append("s", [Noted("a")], 0)
 
     wrong, phantom, right = await asyncio.gather(
@@ -506,7 +502,6 @@ async def test_a_relaxed_append_beside_a_refused_one(
 async def test_a_relaxed_append_beside_a_repeated_request(
     store: EventStore,
 ):
-    """A relaxed append beside a repeated request is judged by the stream."""
     await store.append("s", [Noted("a")], 0, idempotency_key="k")
     await store.append("s", [Noted("b")], 1)
 
@@ -707,10 +702,7 @@ async def test_an_append_whose_caller_was_cancelled_has_counted_after_flush(stor
 async def test_a_relaxed_append_beside_one_over_the_totals(
     store: EventStore,
 ):
-    """A relaxed append beside one that is refused is judged by the totals.
-
-    What is acknowledged does not rest on a count that never comes.
-    """
+    """What is acknowledged does not rest on a count that never comes."""
     wrong, short, right = await asyncio.gather(
         store.append("a", [Noted("wrong")], 7, counters={"n": 5}),
         store.append("b", [Noted("short")], 0, counters={"n": -5}, durability="relaxed"),
@@ -797,7 +789,6 @@ async def test_an_epoch_that_is_none_is_refused(store: EventStore):
 
 
 async def test_a_fenced_owner_repeats_and_gets_its_first_result(store: EventStore):
-    """A fenced owner that repeats a request gets its first result."""
     await store.append("s", [Noted("a")], 0, epoch=1, idempotency_key="k")
     await store.acquire("s", 2)
 
@@ -1009,10 +1000,7 @@ async def test_a_subscription_behind_the_end_of_the_log_begins_there(
 async def test_a_subscription_of_nothing_waits_for_the_first_event(
     store: EventStore, stream: str | None
 ):
-    """A subscription from before the beginning waits for the first event.
-
-    It lets the loop go meanwhile.
-    """
+    """It lets the loop go meanwhile."""
     coming = asyncio.ensure_future(anext(subscribe(store, -1, stream=stream)))
     with anyio.fail_after(10):
         await asyncio.sleep(0.01)

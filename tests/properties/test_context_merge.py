@@ -41,7 +41,6 @@ def test_equal_texts_are_left_alone(text: str) -> None:
 
 @given(TEXTS, TEXTS, st.booleans())
 def test_an_edit_of_one_side_is_taken_over(old: str, new: str, file: bool) -> None:
-    """An edit of one side is taken over as it is."""
     blocks = placed(old)
     base = merge(blocks, old, None, {}).base
     if file:

@@ -36,7 +36,6 @@ def test_insertions_anywhere_stay_in_order(places: list[int]) -> None:
 
 @pytest.mark.parametrize("place", ["end", "start", "behind the first", "before the last"])
 def test_many_insertions_at_one_place_keep_ranks_short(place: str) -> None:
-    """A long run of insertions at one place keeps ranks short."""
     ranks = [FIRST, between(FIRST, None)]
     for _ in range(5_000):
         before, after = {

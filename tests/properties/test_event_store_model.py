@@ -1,26 +1,32 @@
-"""After any sequence of requests the log on LMDB agrees with the one in memory."""
+"""After any sequence of requests and upkeep the log on LMDB agrees with the one in memory."""
 
 import asyncio
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.in_memory_log import InMemoryLog
 
 from eventlog import (
     ANY_VERSION,
+    Archived,
     Checkpoint,
+    DroppedPayloads,
+    Erased,
     EventLog,
     EventLogError,
     EventRegistry,
+    PayloadDropped,
     Recorded,
     Snapshot,
 )
+from eventlog.lmdb import erasing, segment
 
 registry = EventRegistry()
 NOW_US = 1_700_000_000_000_000
@@ -54,11 +60,17 @@ counters = st.one_of(
 
 
 def comparable(result: Any) -> Any:
-    """Return what the two stores must agree on: not how many bytes a frame takes."""
+    """Return what the two stores must agree on: neither bytes of a frame nor files."""
     if isinstance(result, list):
         return [comparable(item) for item in result]
     if isinstance(result, Recorded):
         return msgspec.structs.astuple(result)
+    if isinstance(result, Archived | DroppedPayloads):
+        return result.events
+    if isinstance(result, Erased):
+        return result.events, result.erased_at_us
+    if isinstance(result, PayloadDropped):
+        return "dropped", result.stream, result.version, result.since_us
     if isinstance(result, EventLogError):
         return type(result), getattr(result, "actual", None), getattr(result, "current", None)
     return result
@@ -69,16 +81,16 @@ class AgreeingStores(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.now_us = NOW_US
         self.runner = asyncio.Runner()
         self.directory = tempfile.TemporaryDirectory()
-        self.memory = InMemoryLog(registry, clock=lambda: NOW_US)
+        self.memory = InMemoryLog(registry, clock=lambda: self.now_us)
         self.stack = AsyncExitStack()
-        self.wrote = False
 
     @initialize()
     def open(self) -> None:
         path = Path(self.directory.name)
-        opening = EventLog.open(path, registry, clock=lambda: NOW_US)
+        opening = EventLog.open(path, registry, clock=lambda: self.now_us)
         self.lmdb = self.runner.run(self.stack.enter_async_context(opening))
 
     def teardown(self) -> None:
@@ -110,6 +122,27 @@ class AgreeingStores(RuleBasedStateMachine):
     def version(self, stream: str) -> int:
         """Return the version of a stream with everything accepted so far."""
         return self.runner.run(self.memory.head(stream)).version
+
+    @rule()
+    def reopen(self) -> None:
+        self.runner.run(self.stack.aclose())
+        self.stack = AsyncExitStack()
+        self.open()
+
+    @invariant()
+    def the_whole_log_is_the_same(self) -> None:
+        if not hasattr(self, "lmdb"):
+            return
+        self.runner.run(self.lmdb.flush())
+        self.both("read_all", 0, 1000, dropped="mark")
+        assert self.both("totals") == self.lmdb.totals_nowait() == self.memory.totals_nowait()
+        assert sorted(self.runner.run(self.lmdb.streams())) == sorted(
+            self.runner.run(self.memory.streams())
+        )
+
+
+class Requests(AgreeingStores):
+    """Everything that a caller can ask for."""
 
     @rule(stream=streams, events=events, offset=offsets, epoch=epochs, counters=counters)
     def append(
@@ -235,32 +268,136 @@ class AgreeingStores(RuleBasedStateMachine):
         self.both("find_request", stream, key, b"one")
         self.both("load_snapshot", stream, fingerprint)
 
-    @precondition(lambda self: self.wrote)
-    @rule()
-    def reopen(self) -> None:
-        self.runner.run(self.stack.aclose())
-        self.stack = AsyncExitStack()
-        self.open()
-        self.wrote = False
 
-    @invariant()
-    def the_whole_log_is_the_same(self) -> None:
-        self.wrote = True
-        if not hasattr(self, "lmdb"):
-            return
+# --- upkeep
+
+few_streams = st.sampled_from(["u1", "u10", "../u1"])
+sizes = st.sampled_from([0, 1, 300, 2100, 9000])
+sized = st.lists(
+    st.builds(
+        Noted,
+        st.builds(lambda letter, size: letter * size, st.sampled_from("ab"), sizes),
+        st.lists(st.sampled_from("kl"), max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=6,
+)
+# Of the stream's versions, by how far behind its end; some of none.
+behind = st.lists(st.integers(0, 12), max_size=9)
+
+
+class Upkeep(AgreeingStores):
+    """Archiving, retention, erasure and shrinking, of small segments and in small steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small = [
+            patch.object(erasing, "STUBS_AT_ONCE", 3),
+            patch.object(segment, "BLOCK_BYTES", 500),
+        ]
+        for limit in self.small:
+            limit.start()
+
+    async def check(self) -> None:
+        await super().check()
+        report = await self.lmdb.verify()
+        held = await self.lmdb.archive_statistics()
+        assert (held.events, held.dropped_events) == (
+            report.archived_events, report.dropped_events,
+        )  # fmt: skip
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            for limit in self.small:
+                limit.stop()
+
+    def versions(self, stream: str, behind: list[int]) -> list[int]:
+        last = self.runner.run(self.memory.head(stream)).version
+        return [last - n for n in behind]
+
+    @rule(stream=few_streams, events=sized)
+    def append(self, stream: str, events: list[Noted]) -> None:
+        self.both("append", stream, events, ANY_VERSION)
+
+    @rule(stream=few_streams, events=sized)
+    def append_relaxed(self, stream: str, events: list[Noted]) -> None:
+        version = self.runner.run(self.memory.head(stream)).version
+        self.both("append", stream, events, version, durability="relaxed")
+
+    @rule(stream=few_streams, behind=behind)
+    def archive(self, stream: str, behind: list[int]) -> None:
+        self.both("archive", stream, self.versions(stream, behind))
+
+    @rule(stream=few_streams)
+    def archive_all(self, stream: str) -> None:
+        last = self.runner.run(self.memory.head(stream)).version
+        self.both("archive", stream, range(1, last + 1))
+
+    @rule(ago=st.sampled_from([0, 1, 5, 1000]), stream=st.one_of(st.none(), few_streams))
+    def drop(self, ago: int, stream: str | None) -> None:
+        self.both("drop_archived", self.now_us - ago, stream)
+
+    @rule(stream=few_streams)
+    def erase(self, stream: str) -> None:
+        self.both("erase", stream)
+
+    @rule(force=st.booleans())
+    def shrink(self, force: bool) -> None:
+        before = self.lmdb.reclaimable_bytes()
+        shrunk = self.runner.run(self.lmdb.shrink(force=force))
+        assert before >= 0
+        assert shrunk.after_bytes > 0
+
+    @rule(
+        stream=few_streams, behind=behind, events=sized,
+        order=st.permutations(["append", "archive", "shrink", "read", "read"]),
+    )  # fmt: skip
+    def at_once(
+        self, stream: str, behind: list[int], events: list[Noted], order: list[str]
+    ) -> None:
+        """Upkeep beside appends and reads: no read shows it, whenever it comes."""
+        versions = [version for version in self.versions(stream, behind) if version > 0]
+        known = self.runner.run(self.memory.read_stream(stream, 0, 1000, dropped="mark"))
+        work = {
+            "append": lambda: self.lmdb.append(stream, events, ANY_VERSION),
+            "archive": lambda: self.lmdb.archive(stream, versions),
+            "shrink": lambda: self.lmdb.shrink(force=True),
+            "read": lambda: self.lmdb.read_stream(stream, 0, 1000, dropped="mark"),
+        }
+
+        async def race() -> list[Any]:
+            return await asyncio.gather(*(work[what]() for what in order))
+
+        for what, outcome in zip(order, self.runner.run(race()), strict=True):
+            if what == "read":
+                assert outcome[: len(known)] == known
+        self.runner.run(self.memory.append(stream, events, ANY_VERSION))
+        self.runner.run(self.memory.archive(stream, versions))
+
+    @rule(ticks=st.integers(1, 5))
+    def wait(self, ticks: int) -> None:
+        self.now_us += ticks
+
+    @rule(stream=few_streams, behind=behind, dropped=st.sampled_from(["raise", "mark"]))
+    def read(self, stream: str, behind: list[int], dropped: Any) -> None:
         self.runner.run(self.lmdb.flush())
-        self.both("read_all", 0, 1000)
-        assert self.both("totals") == self.lmdb.totals_nowait() == self.memory.totals_nowait()
-        assert sorted(self.runner.run(self.lmdb.streams())) == sorted(
-            self.runner.run(self.memory.streams())
-        )
+        self.both("read_stream", stream, 0, 1000, dropped=dropped)
+        self.both("read_stream", stream, 3, 2, dropped=dropped)
+        self.both("read_versions", stream, self.versions(stream, behind), dropped=dropped)
+        self.both("versions_about", stream, "k")
+        for position in range(1, 12):
+            self.both("read_event", position, dropped=dropped)
 
 
-TestAgreeingStores = AgreeingStores.TestCase
-TestAgreeingStores.settings = settings(
+TestRequests = Requests.TestCase
+TestRequests.settings = settings(
     max_examples=25,
     stateful_step_count=25,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+TestUpkeep = Upkeep.TestCase
+TestUpkeep.settings = settings(TestRequests.settings, max_examples=15, stateful_step_count=20)

@@ -31,7 +31,7 @@ def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "purging"])
 def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
-    """Nor is anything left of who was erased, and every export is whole."""
+    """Nor is anything left of who was erased."""
     report = run(rounds=1, seed=13, beside=beside)
     assert report.acknowledged > 20
     assert harm(report) == (0, 0, 0)

@@ -73,7 +73,6 @@ def test_unsynced_sectors_are_there_or_not_independently() -> None:
 
 
 def test_a_syncing_descriptors_write_is_there_alone() -> None:
-    """A write to a descriptor that syncs is there, and others are not for its sake."""
     made = disk(
         create(1, FILE), SYNC_STORE, write(1, 0, b"x" * SECTOR_BYTES),
         write(1, SECTOR_BYTES, b"y", durable=True),
@@ -85,7 +84,6 @@ def test_a_syncing_descriptors_write_is_there_alone() -> None:
 
 
 def test_a_name_is_sure_after_its_directory_synced() -> None:
-    """A name is there for sure once its directory was synced."""
     made = disk(create(1, FILE), write(1, 0, b"data"), sync(1))
     assert {FILE in state for state in states(made)} == {True, False}
 
@@ -130,7 +128,6 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
 def test_a_named_log_is_on_disk_before_acknowledging(
     steps: list[Step],
 ) -> None:
-    """A log is on disk with its name before anything in it is acknowledged."""
     acknowledged = next(n for n, step in enumerate(steps) if step.op is Op.MARK)
     made = disk(*steps[: acknowledged + 1])
 

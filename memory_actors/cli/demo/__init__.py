@@ -26,7 +26,6 @@ from memory_actors.base.weights import SIGNALS, Weights
 from memory_actors.cli import options
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_json, print_table, say, shortened, table
-from memory_actors.cli.past import print_why
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.cli.serve import show_dashboard
 from memory_actors.interchange import Line
@@ -40,7 +39,7 @@ SHOWN: Final = "What is the name of Maya's dog?"
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 VECTORS_ALONE: Final = Weights(**{name: float(name == "meaning") for name in SIGNALS})
 BAR_CELLS: Final = 30
-NAMES: Final = ("all signals", "meaning alone")
+NAMES: Final = ("here", "cosine")
 WRITERS: Final = 8
 WRITES: Final = (20, 60)
 """From how many acknowledged writes to how many, by chance, the writing process lives."""
@@ -60,6 +59,12 @@ class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
     recall_at_10: float = 0.0
     retrieve_ms: float = 0.0
     hits: list[Hit] = []
+
+    @property
+    def rank(self) -> int | None:
+        """The place of the first hit that answers, from 1; None if there is none."""
+        found = (n for n, hit in enumerate(self.hits, start=1) if hit.memory_id in self.evidence)
+        return next(found, None)
 
 
 class FoundEvidence(msgspec.Struct, frozen=True):
@@ -114,6 +119,8 @@ def demo(app: App, /, ui: bool) -> None:
         if ui:
             asked = urlencode({"user": app.user or USER, "q": SHOWN})
             show_dashboard(replace(app, data=directory), at=f"#/search?{asked}")
+        elif not app.json:
+            say("\nAdd --ui to see this in a browser. Build with it: docs/chat-agent.md", "dim")
 
 
 @contextmanager
@@ -137,7 +144,7 @@ async def _bundled(app: App, directory: Path) -> dict[str, object]:
         why = await user.why((answers or asked[0].hits)[0].memory_id)
         then, now = await facts(memory.user("demo facts"), BEFORE)
         memories = await user.count()
-    row, vectors = recall(asked), recall(by_vectors)
+    row = recall(asked)
     told = {
         "memories": memories,
         "sessions": len({turn.session_id for turn in said}),
@@ -145,77 +152,52 @@ async def _bundled(app: App, directory: Path) -> dict[str, object]:
         "retrieve_ms_median": median(one.retrieve_ms for one in asked),
         "turn_recall_at_5": row.turn_recall_at_5,
         "turn_recall_at_10": row.turn_recall_at_10,
-        "vectors_alone": vectors,
+        "vectors_alone": recall(by_vectors),
         "questions": asked,
         "killed": await kill(directory / "killed"),
         "why": why,
         "facts": {"then": then, "now": now},
     }
     if not app.json:
-        _print_bundled(told, [(asked, row), (by_vectors, vectors)])
+        _print_bundled(told, by_vectors)
     return told
 
 
-def _print_bundled(
-    told: JsonObject, runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]
-) -> None:
-    say("1  Remember", "bold cyan")
+def _print_bundled(told: JsonObject, by_vectors: Sequence[AskedQuestion]) -> None:
+    asked: Sequence[AskedQuestion] = told["questions"]
     say(
-        f"A conversation of {told['sessions']} sessions, one memory a turn: {told['memories']} "
-        f"memories, stored and indexed in {told['import_s']:.1f} s."
+        f"A chat of {told['sessions']} sessions, {told['memories']} messages, was stored and "
+        f"indexed in {told['import_s']:.1f} s.\nTen questions, {told['retrieve_ms_median']:.0f} ms "
+        "each. The rank of the first message that answers,\nhere and by cosine similarity alone:\n"
     )
-    say("\n2  Find", "bold cyan")
-    say("Ten questions, and the first memory that each finds. ● marks a turn that answers it.")
-    for number, one in enumerate(runs[0][0], start=1):
-        _print_asked(number, one)
-    say("\nThe questions whose first hit answers, and the part of their turns in the top 5 and 10,")
-    say("beside what the vectors find without the other signals:\n")
-    _draw_recall(runs)
-    say(f"A question takes {told['retrieve_ms_median']:.1f} ms (median).", "dim")
-    say("\n3  A kill in mid-write", "bold cyan")
-    killed = told["killed"]
-    say(f"Another process wrote notes, {WRITERS} at a time, until it was killed (SIGKILL).")
-    good = not killed.lost and killed.acknowledged > 0
+    ranks = table("", *NAMES, right=NAMES)
+    for pair in zip(asked, by_vectors, strict=True):
+        ranks.add_row(shortened(pair[0].question, 62), *(str(one.rank or "-") for one in pair))
+    print_table(ranks)
+    say("")
+    _draw_recall((asked, by_vectors))
+    first = asked[0]
+    say(f"\n{first.question}", "bold")
+    say(shortened(spoken(first.hits[0].content, first.hits[0].role), 160) + "\n")
+    killed, true = told["killed"], told["facts"]
     _say_whether(
-        good,
-        f"{killed.acknowledged} writes were acknowledged, {killed.lost} of them are lost "
-        f"({killed.more} more, cut off before their acknowledgement, are there, too)",
+        not killed.lost and killed.acknowledged > 0,
+        f"{killed.lost} of {killed.acknowledged} confirmed writes lost to a kill -9 in mid-write",
     )
-    _say_whether(killed.ok, "every event matches its checksum and its chain")
-    say(f"\n4  Why is {told['why'].memory_id} here?", "bold cyan")
-    print_why(told["why"])
-    say("\n5  A fact changes", "bold cyan")
-    say("Maya lived in Bristol, and has moved to Glasgow. The second fact ended the first.")
-    for when, true in ((f"On {BEFORE}", told["facts"]["then"]), ("Now", told["facts"]["now"])):
-        say(f"   {when}: " + ", ".join(f"{one.source} lives in {one.target}" for one in true))
+    _say_whether(killed.ok, "Every event in the log matches its checksum and its chain")
+    then, now = (", ".join(one.target for one in true[when]) for when in ("then", "now"))
+    _say_whether(then != now, f"Where Maya lives: {then} on {BEFORE}, {now} now")
 
 
-def _print_asked(number: int, asked: AskedQuestion) -> None:
-    ranks = {hit.memory_id: rank for rank, hit in enumerate(asked.hits, start=1)}
-    first = asked.hits[0]
-    mark = "●" if first.memory_id in asked.evidence else " "
-    places = ", ".join(
-        f"{turn} at {ranks[turn]}" if turn in ranks else f"{turn} not found"
-        for turn in asked.evidence
-    )
-    say(f"\n{number}. {asked.question}", "bold")
-    say(f"   Known answer: {asked.answer}")
-    say(f" {mark} {first.memory_id}  {shortened(spoken(first.content, first.role), 160)}")
-    say(f"   Evidence in the top 10: {places}", "dim")
-
-
-def _draw_recall(runs: Sequence[tuple[Sequence[AskedQuestion], FoundEvidence]]) -> None:
-    bars = table("", " ", "  ", right=("  ",))
+def _draw_recall(runs: Sequence[Sequence[AskedQuestion]]) -> None:
+    first = [fmean(one.rank == 1 for one in asked) for asked in runs]
+    in_ten = [recall(asked).turn_recall_at_10 for asked in runs]
+    bars = table("", " ", "  ", "   ", right=("   ",))
     bars.show_header = False
-    for name, colour, (asked, row) in zip(NAMES, ("green", "blue"), runs, strict=True):
-        first = sum(one.hits[0].memory_id in one.evidence for one in asked) / len(asked)
-        for what, part in (
-            ("first hit", first),
-            ("recall@5", row.turn_recall_at_5),
-            ("recall@10", row.turn_recall_at_10),
-        ):
+    for label, parts in (("first hit answers", first), ("recall in the top 10", in_ten)):
+        for name, colour, part in zip(NAMES, ("green", "blue"), parts, strict=True):
             bar = Bar(1, 0, part, width=BAR_CELLS, color=colour)
-            bars.add_row(f"{what}, {name}", bar, f"{part:.2f}")
+            bars.add_row(label if name == NAMES[0] else "", name, bar, f"{part:.0%}")
     print_table(bars)
 
 

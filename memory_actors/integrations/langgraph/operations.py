@@ -15,8 +15,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import JsonObject, MemoryType
 from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_name, check_text
 from memory_actors.integrations.langgraph import items
-from memory_actors.integrations.langgraph.items import Filter, documents_filter
-from memory_actors.integrations.langgraph.vectors import Index
+from memory_actors.integrations.langgraph.items import Filter, Index, documents_filter
 from memory_actors.sharing.system import MemorySystem
 
 KINDS: Final = (MemoryType.STRUCTURED,)
@@ -24,7 +23,7 @@ ALL: Final = 1 << 40  # more than there are
 RANKED_MIN: Final = 64  # hits to ask for where values are filtered behind the ranking
 RANKED_MAX: Final = 10_000  # what `retrieve` gives at most
 REFRESH_SHARE: Final = 0.01  # of a TTL: what gains less is not written, so reads stay cheap
-AT_ONCE: Final = 64  # commands that wait for the same commit, and batches that run side by side
+AT_ONCE: Final = 64  # commands that wait for the same commit, and calls that run side by side
 
 T = TypeVar("T")
 
@@ -40,16 +39,12 @@ class Operations:
     _ttl: Callable[[], base.TTLConfig]
 
     async def batch(self, given: Sequence[base.Op]) -> list[base.Result]:
-        """Check operations, and carry them out.
+        """Carry out operations: reads see what was there before, the last put counts.
 
         :raises InvalidNamespaceError: of one of them; nothing was done.
         :raises InvalidInputError: a value that no document can hold, or a bad filter; the same.
         """
-        self.check(given)
-        return await self.carry_out(given)
-
-    async def carry_out(self, given: Sequence[base.Op]) -> list[base.Result]:
-        """Carry out checked operations: reads see what was there before, the last put counts."""
+        self._check(given)
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, base.PutOp)}
         values = {
             at: items.checked_value(op.value) for at, op in puts.items() if op.value is not None
@@ -81,8 +76,7 @@ class Operations:
             )
         return swept
 
-    def check(self, given: Sequence[base.Op]) -> None:
-        """Raise for an operation that could never be carried out, before any is."""
+    def _check(self, given: Sequence[base.Op]) -> None:
         for op in given:
             base.validate_op_namespace(op)
             if isinstance(op, base.PutOp):

@@ -9,21 +9,20 @@ with MemoryActorsStore.open("./memory") as store:
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
-from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
+from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
 
 from eventlog import system_clock_us
 from eventlog.core.logs import get_logger
 from memory_actors import sync
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.adapting import AnyMemory, checked_memory
-from memory_actors.integrations.langgraph.items import NamespaceNames
+from memory_actors.integrations.langgraph.items import Index, NamespaceNames
 from memory_actors.integrations.langgraph.operations import AT_ONCE, Operations
-from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class MemoryActorsStore(BaseStore):
         self.index_config = index
         self.ttl_config = ttl
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._stop_sweeping: Callable[[float | None], bool] | None = None
+        self._stop_sweeping: threading.Event | None = None
 
         async def itself(found: MemorySystem) -> MemorySystem:
             return found
@@ -89,7 +88,6 @@ class MemoryActorsStore(BaseStore):
             clock or system_clock_us,
             lambda: self.ttl_config or {},
         )
-        self._joined = None if self._loop is None else Joined(self._operations)
 
     @classmethod
     @contextmanager
@@ -143,9 +141,7 @@ class MemoryActorsStore(BaseStore):
         return self._run(self._operations.batch, list(ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations. See `batch`. On the store's loop, calls at once become one."""
-        if self._joined is not None and self._loop is _current_loop():
-            return await self._joined.batch(list(ops))
+        """Carry out operations. See `batch`."""
         return await self._arun(self._operations.batch, list(ops))
 
     def sweep_ttl(self) -> int:
@@ -169,13 +165,32 @@ class MemoryActorsStore(BaseStore):
             return
         minutes = sweep_interval_minutes or self.ttl_config.get("sweep_interval_minutes")
         interval_s = 60 * float(minutes or SWEEP_MINUTES)
-        begin = self._sweep_in_thread if self._loop is None else self._sweep_in_task
-        self._stop_sweeping = begin(interval_s)
+        stopped = self._stop_sweeping = threading.Event()
+
+        def sweep() -> None:
+            while not stopped.wait(interval_s):
+                try:
+                    self.sweep_ttl()
+                except Exception:
+                    if not stopped.is_set():  # else the store is about to close
+                        _logger.exception("sweep_failed")
+
+        self._sweeper = threading.Thread(target=sweep, name="langgraph-ttl", daemon=True)
+        self._sweeper.start()
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop the sweeper; return whether it has stopped within `timeout` seconds."""
-        stop, self._stop_sweeping = self._stop_sweeping, None
-        return stop is None or stop(timeout)
+        """Stop the sweeper; return whether it has stopped within `timeout` seconds.
+
+        On the store's own event loop, which a sweep needs, it is told to stop and not waited for.
+        """
+        if self._stop_sweeping is None:
+            return True
+        self._stop_sweeping.set()
+        self._stop_sweeping = None
+        if self._loop is not None and self._loop is _current_loop():
+            return True
+        self._sweeper.join(timeout)
+        return not self._sweeper.is_alive()
 
     # --- how
 
@@ -214,118 +229,9 @@ class MemoryActorsStore(BaseStore):
         finally:
             self.stop_ttl_sweeper()
 
-    def _sweep_in_thread(self, interval_s: float) -> Callable[[float | None], bool]:
-        stopped = threading.Event()
-
-        def sweep() -> None:
-            while not stopped.wait(interval_s):
-                try:
-                    self.sweep_ttl()
-                except Exception:
-                    _logger.exception("sweep_failed")
-
-        thread = threading.Thread(target=sweep, name="langgraph-ttl", daemon=True)
-        thread.start()
-
-        def stop(timeout: float | None) -> bool:
-            stopped.set()
-            thread.join(timeout)
-            return not thread.is_alive()
-
-        return stop
-
-    def _sweep_in_task(self, interval_s: float) -> Callable[[float | None], bool]:
-        async def sweep() -> None:
-            while True:
-                await asyncio.sleep(interval_s)
-                try:
-                    await self.asweep_ttl()
-                except Exception:
-                    _logger.exception("sweep_failed")
-
-        assert self._loop is not None
-        task = self._loop.create_task(sweep())
-
-        def stop(_timeout: float | None) -> bool:
-            return task.cancel() or task.done()
-
-        return stop
-
 
 def _current_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-Call = tuple[Sequence[Op], "asyncio.Future[list[Result]]"]
-
-
-class Joined:
-    """The calls of an event loop: calls at once become one batch, as in LangGraph's own stores.
-
-    While a batch runs, calls wait and become the next one. A read that several ask for is done
-    once, and of several puts under one key the last one counts. A batch that fails is done again
-    call by call, so that an error is its caller's alone: a put that was carried out already changes
-    nothing.
-    """
-
-    def __init__(self, operations: Operations):
-        self._operations = operations
-        self._waiting: list[Call] = []
-        self._task: asyncio.Task[None] | None = None
-
-    async def batch(self, given: Sequence[Op]) -> list[Result]:
-        """Carry out operations, with those of other calls. See `Operations.batch`."""
-        self._operations.check(given)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Result]] = loop.create_future()
-        self._waiting.append((given, future))
-        if self._task is None or self._task.done():
-            self._task = loop.create_task(self._work())
-        return await future
-
-    async def _work(self) -> None:
-        while self._waiting:
-            calls, self._waiting = self._waiting, []
-            calls = [call for call in calls if not call[1].done()]  # they were cancelled
-            try:
-                await self._carry_out(calls)
-            except Exception as error:
-                if len(calls) == 1:
-                    _fail(calls[0][1], error)
-                    continue
-                for call in calls:
-                    try:
-                        await self._carry_out([call])
-                    except Exception as own:
-                        _fail(call[1], own)
-
-    async def _carry_out(self, calls: Sequence[Call]) -> None:
-        ops: list[Op] = []
-        places: dict[object, int] = {}
-        asked = [[_place(op, ops, places) for op in given] for given, _ in calls]
-        results = await self._operations.carry_out(ops)
-        for (_, future), mine in zip(calls, asked, strict=True):
-            if not future.done():
-                future.set_result([results[at] for at in mine])
-
-
-def _place(op: Op, ops: list[Op], places: dict[object, int]) -> int:
-    """Return where an operation stands in a batch; it is added if it is not there yet."""
-    known = (PutOp, op.namespace, op.key) if isinstance(op, PutOp) else op
-    try:
-        at = places.setdefault(known, len(ops))
-    except TypeError:  # its filter is a dict
-        at = len(ops)
-    if at == len(ops):
-        ops.append(op)
-    elif isinstance(op, PutOp):
-        ops[at] = op
-    return at
-
-
-def _fail(future: "asyncio.Future[list[Result]]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -11,8 +11,9 @@ from weakref import WeakValueDictionary
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
-from memory_actors.integrations.mem0 import checks, shapes
-from memory_actors.integrations.mem0.checks import Fields, Filter, Told, translated
+from memory_actors.integrations.mem0 import shapes
+from memory_actors.integrations.mem0.shapes import Fields, Told, translated
+from memory_actors.interchange.records import in_batches
 from memory_actors.interchange.sources.mem0 import SCOPES, owner_of
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -39,7 +40,7 @@ class AsyncMemory:
     """
 
     def __init__(self, config: str | Path | Fields | None = None, **parts: object):
-        configured = checks.configured(config) if isinstance(config, Mapping) else {}
+        configured = shapes.configured(config) if isinstance(config, Mapping) else {}
         given = config if isinstance(config, str | Path) else DIRECTORY
         self._directory = configured.pop("directory", given)
         self._parts = {**configured, **parts}
@@ -96,11 +97,11 @@ class AsyncMemory:
         :raises NotFoundError: messages were deleted or pushed out before they were read.
         :raises QuotaExceededError: there is no room for them; none was added.
         """
-        checks.platform_only(timestamp, "timestamp")
-        expires = checks.day(expiration_date)
-        scope = checks.needed_scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
-        checks.check_memory_type(memory_type, scope.get("agent_id"))
-        said = checks.spoken(messages)
+        shapes.platform_only(timestamp, "timestamp")
+        expires = shapes.day(expiration_date)
+        scope = shapes.needed_scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
+        shapes.check_memory_type(memory_type, scope.get("agent_id"))
+        said = shapes.spoken(messages)
         kept = shapes.payload(metadata, scope, expires)
         if prompt is not None:
             _logger.warning("add(): prompt is passed over: give the extractor one")
@@ -149,7 +150,7 @@ class AsyncMemory:
             raise ValueError("At least one of text, metadata, or expiration_date must be provided.")
         said = dict(metadata or {})
         if expiration_date is not _UNSET:
-            said["expiration_date"] = checks.day(expiration_date)
+            said["expiration_date"] = shapes.day(expiration_date)
         updated = False
         while not updated:
             user, memory = await self._found(memory_id)
@@ -175,13 +176,13 @@ class AsyncMemory:
 
         :raises ValueError: no scope is named: `reset` deletes everything.
         """
-        scope = checks.scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
+        scope = shapes.scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
         if not scope:
             raise ValueError(
                 "At least one filter is required to delete all memories. If you want to delete all "
                 "memories, use the `reset()` method."
             )
-        wanted = checks.wanted(scope, show_expired=True)
+        wanted = shapes.wanted(scope, show_expired=True)
         async for user in self._users(scope):
             await user.delete_many(wanted, memory_types=TYPES)
             await user.delete_many(translated(scope), memory_types=MESSAGES)
@@ -215,10 +216,10 @@ class AsyncMemory:
 
         :raises ValueError: the filters name no scope, or cannot be; or `top_k` is no number.
         """
-        checks.no_more(more, "get_all")
-        limit = checks.check_top_k(top_k)
-        scoped = checks.scoped_filters(filters)
-        wanted = checks.wanted(scoped, show_expired=show_expired)
+        shapes.no_more(more, "get_all")
+        limit = shapes.check_top_k(top_k)
+        scoped = shapes.scoped_filters(filters)
+        wanted = shapes.wanted(scoped, show_expired=show_expired)
         found: list[tuple[Kept, str]] = []
         async for user in self._users(scoped):
             memories = await user.list_memories(TYPES, filters=wanted, limit=limit)
@@ -245,18 +246,27 @@ class AsyncMemory:
             it must be.
         """
         del rerank  # what is found is ranked by all signals there are
-        checks.platform_only(reference_date, "reference_date")
-        checks.no_more(more, "search")
-        least, limit = checks.check_threshold(threshold), checks.check_top_k(top_k)
+        shapes.platform_only(reference_date, "reference_date")
+        shapes.no_more(more, "search")
+        least, limit = shapes.check_threshold(threshold), shapes.check_top_k(top_k)
         if not isinstance(query, str) or not query.strip():
             raise ValueError("Invalid query: must be a non-empty string.")
         asked = query.strip()
-        scoped = checks.scoped_filters(filters)
-        wanted = checks.wanted(scoped, show_expired=show_expired)
+        scoped = shapes.scoped_filters(filters)
+        wanted = shapes.wanted(scoped, show_expired=show_expired)
         found: list[Told] = []
         if limit:
             async for user in self._users(scoped):
-                found += await _searched(user, asked, wanted, limit, least, explain=explain)
+                hits = await user.retrieve(
+                    asked, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted,
+                    min_score=least, explain=explain,
+                )  # fmt: skip
+                for hit in hits:
+                    details = {"score_details": dict(hit.signals or {})} if explain else {}
+                    same = [hit, *[await user.get(one) for one in hit.near_duplicates]]
+                    found += [
+                        shapes.item(one, user.user_id, score=hit.score) | details for one in same
+                    ]
         found.sort(key=lambda one: -one["score"])
         return {"results": found[:limit]}
 
@@ -325,23 +335,9 @@ class AsyncMemory:
         )
         results: list[Told] = []
         async with self._inferring.setdefault(owner, asyncio.Lock()):
-            for part in _parts(said):
+            for part in in_batches(iter(said), _size, count_max=MESSAGES_MAX, size_max=BYTES_MAX):
                 results += await _inferred(user, part, scope, kept)
         return results
-
-
-def _parts(said: Sequence[Told]) -> Iterator[list[Told]]:
-    part: list[Told] = []
-    size = 0
-    for one in said:
-        bytes_ = len(one["content"].encode("utf-8", "surrogatepass"))
-        if part and (len(part) == MESSAGES_MAX or size + bytes_ > BYTES_MAX):
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += bytes_
-    if part:
-        yield part
 
 
 async def _inferred(
@@ -377,17 +373,5 @@ async def _inferred(
     ]
 
 
-async def _searched(
-    user: UserMemory, query: str, wanted: Filter, limit: int, least: float, *, explain: bool
-) -> list[Told]:
-    hits = await user.retrieve(
-        query, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted, min_score=least,
-        explain=explain,
-    )  # fmt: skip
-    found = []
-    for hit in hits:
-        same = [hit, *[await user.get(one) for one in hit.near_duplicates]]
-        for one in same:
-            told = shapes.item(one, user.user_id, score=hit.score)
-            found.append({**told, "score_details": dict(hit.signals or {})} if explain else told)
-    return found
+def _size(message: Fields) -> int:
+    return len(message["content"].encode("utf-8", "surrogatepass"))

@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from memory_actors.interchange.sources import (
-    basic_memory,
-    chatgpt,
+    chats,
     chroma,
-    claude,
     claude_mem,
     langgraph,
     letta,
+    markdown,
     mcp_memory,
     mem0,
-    memory_md,
-    mempalace,
     zep,
 )
 from memory_actors.interchange.sources.port import Read
@@ -26,12 +23,12 @@ SOURCES: Final[Mapping[str, Read]] = {
     "langgraph": langgraph.read,
     "chroma": chroma.read,
     "mcp-memory": mcp_memory.read,
-    "chatgpt": chatgpt.read,
-    "claude": claude.read,
+    "chatgpt": chats.read_chatgpt,
+    "claude": chats.read_claude,
     "claude-mem": claude_mem.read,
-    "mempalace": mempalace.read,
-    "basic-memory": basic_memory.read,
-    "memory-md": memory_md.read,
+    "mempalace": chroma.read_mempalace,
+    "basic-memory": markdown.read_basic_memory,
+    "memory-md": markdown.read_memory_md,
 }
 """The reader of each program's files. A new one is a module, and its name here."""
 OF_MARKDOWN: Final = ("basic-memory", "memory-md")

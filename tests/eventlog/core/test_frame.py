@@ -65,30 +65,6 @@ def test_a_tag_that_is_not_text_is_damage():
         frame.unpack(PLACE["position"], damaged)
 
 
-@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_STUB, GOLDEN_ERASED], ids=lambda path: path.stem)
-def test_any_flipped_bit_shows(golden: Path):
-    data = golden.read_bytes()
-    for bit in range(8 * len(data)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptLog):
-            frame.read(7, bytes(damaged))
-
-
-def test_a_frame_cut_short_anywhere_shows():
-    data, _ = frame.pack(prepared(), **PLACE)
-    for size in range(len(data)):
-        with pytest.raises(CorruptLog):
-            frame.unpack(7, data[:size])
-
-
-def test_a_frame_in_another_place_shows():
-    data, _ = frame.pack(prepared(), **PLACE)
-    for position in (0, 6, 8, 2**63):
-        with pytest.raises(CorruptLog):
-            frame.unpack(position, data)
-
-
 def test_a_newer_format_is_refused_as_unknown_not_as_damage():
     data, _ = frame.pack(prepared(), **PLACE)
     newer = resealed(data[:4] + b"\2" + data[5:])
@@ -131,71 +107,25 @@ def test_the_digest_is_salted():
     )
 
 
-def test_a_forged_payload_with_a_right_crc_fails_the_chain():
-    data, _ = frame.pack(prepared(), **PLACE)
-    forged = resealed(data.replace(b"skiing", b"biking"))
-
-    taken = frame.unpack(7, forged)
-
-    assert not taken.follows(PLACE["prev"])
-
-
-def test_the_limits_of_the_header_are_packed_and_unpacked():
-    place = {**PLACE, "version": 2**64 - 1, "recorded_at_us": -(2**63), "position": 2**64 - 1}
-    event = msgspec.structs.replace(prepared(), tag="é" * 127 + "t", schema=65535)
-
-    data, _ = frame.pack(event, **place)
-
-    taken = frame.unpack(2**64 - 1, data)
-    assert (taken.version, taken.recorded_at_us) == (2**64 - 1, -(2**63))
-    assert (taken.tag, taken.schema) == (event.tag.encode(), 65535)
-
-
 # --- stubs
 
 ELSEWHERE = frame.Place(number=5, offset=123_456, slot=78)
 
 
 def test_a_stub_has_the_bytes_of_the_first_release():
-    """The stub of a frame has the bytes that the first release wrote."""
     assert frame.stub(7, GOLDEN.read_bytes(), ELSEWHERE) == GOLDEN_STUB.read_bytes()
-
-
-def test_the_chain_verifies_from_stubs():
-    stub = frame.unpack(7, GOLDEN_STUB.read_bytes())
-
-    assert stub.follows(PLACE["prev"])
-    assert not stub.follows(b"\0" * 32)
-    assert not stub._replace(data=stub.data.replace(stub.digest, b"\0" * 32)).follows(PLACE["prev"])
-
-
-def test_the_stub_of_a_compressed_frame_is_no_compressed_frame():
-    raw = b"\0\0" + b"x" * 5000
-    event = msgspec.structs.replace(prepared(raw), body=zlib.compress(raw), compressed=True)
-    data, _ = frame.pack(event, **PLACE)
-
-    stub = frame.unpack(7, frame.stub(7, data, ELSEWHERE))
-
-    assert (stub.place, stub.raw_bytes) == (ELSEWHERE, len(raw))
-    assert stub.stored_bytes == len(event.body)
 
 
 # --- erased
 
 
 def test_an_erased_frame_has_the_bytes_of_the_first_release():
-    """An erased frame has the bytes that the first release with erasure left."""
     stub = frame.erased(7, GOLDEN.read_bytes(), 1_800_000_000_000_000)
 
     assert stub == GOLDEN_ERASED.read_bytes()
     assert frame.is_erased(stub)
     assert not frame.is_erased(GOLDEN.read_bytes())
     assert not frame.is_erased(GOLDEN_STUB.read_bytes())
-
-
-def test_an_erased_frame_that_does_not_say_when_is_damaged():
-    with pytest.raises(CorruptLog, match="does not say when"):
-        frame.unpack(7, resealed(GOLDEN_ERASED.read_bytes()[:-1]))
 
 
 def test_a_damaged_payload_can_be_erased():
@@ -208,10 +138,3 @@ def test_a_damaged_payload_can_be_erased():
     assert not frame.unpack(7, header_hit).follows(PLACE["prev"])
     with pytest.raises(CorruptLog, match="cut short"):
         frame.erased(7, whole[:20], 5)
-
-
-def test_a_stub_cut_short_or_too_long_is_damage():
-    data = GOLDEN_STUB.read_bytes()
-    for stub in (data[:-1], data + b"x", data[:-14]):
-        with pytest.raises(CorruptLog):
-            frame.unpack(7, resealed(stub))

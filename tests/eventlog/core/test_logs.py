@@ -46,7 +46,6 @@ def test_an_exception_comes_with_its_traceback() -> None:
 
 
 def test_lines_go_where_a_structlog_program_says() -> None:
-    """A program that configures structlog has the lines where it says."""
     done = ran(
         "import structlog; structlog.configure("
         "processors=[structlog.processors.JSONRenderer(sort_keys=True)], "
@@ -57,7 +56,6 @@ def test_lines_go_where_a_structlog_program_says() -> None:
 
 
 def test_lines_go_to_the_standard_library_by_name() -> None:
-    """A program that logs by the standard library has the lines there, by name."""
     done = ran(
         "import logging, structlog; "
         "logging.basicConfig(format='%(name)s %(levelname)s %(message)s'); "

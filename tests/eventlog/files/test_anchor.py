@@ -37,19 +37,6 @@ def read(path: Path) -> Tail:
         anchor.close()
 
 
-@pytest.mark.parametrize("last", [1, 2, 3, 4])
-def test_the_newest_write_is_read(path: Path, last: int):
-    written(path, *range(1, last + 1))
-
-    assert read(path) == tail(last)
-
-
-def test_writing_goes_on_after_opening_again(path: Path):
-    for position in (1, 2, 3):
-        written(path, position)
-        assert read(path) == tail(position)
-
-
 @pytest.mark.parametrize("size", [0, 1, SLOT_BYTES - 1, SLOT_BYTES, SLOT_BYTES + 1])
 def test_a_write_torn_anywhere_leaves_one_of_the_last_two(path: Path, size: int):
     """Whatever part of the next write reaches the disk, the slot beside it is whole."""
@@ -79,13 +66,6 @@ def test_a_flipped_bit_is_never_read_as_a_place(path: Path):
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         assert read(path) in (tail(1), tail(2))
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 104, b"\xff" * 104, b"short"])
-def test_a_file_that_is_no_anchor_says_nothing(path: Path, content: bytes):
-    path.write_bytes(content)
-
-    assert read(path) == Tail()
 
 
 def test_a_path_that_cannot_be_opened_is_unavailable(path: Path):

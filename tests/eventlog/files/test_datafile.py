@@ -14,7 +14,6 @@ pytestmark = pytest.mark.user
 
 @pytest.mark.parametrize("contested", [False, True])
 def test_a_finished_file_is_for_its_owner_only(tmp_path: Path, contested: bool) -> None:
-    """A file appears when it is finished, and for its owner only."""
     path = tmp_path / "file"
     path.write_bytes(b"before")
     with written_whole(path, contested=contested) as file:
@@ -44,15 +43,6 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(
         ):
             file.write(b"after")
     assert path.read_bytes() == b"before"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_a_dead_process_left_is_written_over(tmp_path: Path) -> None:
-    """The leftover file may hold a key that has been erased since."""
-    path = tmp_path / "file"
-    (tmp_path / "file.tmp").write_bytes(b"a secret that is longer than what comes next")
-    write_whole(path, b"short")
-    assert path.read_bytes() == b"short"
     assert list(tmp_path.iterdir()) == [path]
 
 

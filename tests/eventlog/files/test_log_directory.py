@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import LogUnavailable, StorageFailed
 from eventlog.files import log_directory as placing_module
 from eventlog.files.log_directory import finish_restore, put_in_place, say_ready, written
 
@@ -47,14 +46,6 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_a_directory_has_its_contents_and_no_more(target: Path) -> None:
-    """A directory comes with the files that were put into it, and no more."""
-    make(target, "whole")
-
-    assert names(target) == ["file"]
-    assert names(target.parent) == ["log"]
-
-
 @pytest.mark.parametrize("at", [lambda scratch: None, say_ready])
 def test_what_a_dead_process_has_left_is_in_nobodys_way(
     target: Path, at: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
@@ -81,43 +72,6 @@ def test_a_removal_that_was_cut_off_is_in_nobodys_way(target: Path, left: list[s
     assert names(target.parent) == ["log"]
 
 
-def test_what_is_not_ours_is_left_alone(target: Path) -> None:
-    mine = target.with_name("log.restoring")
-    mine.mkdir()
-    (mine / "diary").write_text("of the user's own")
-
-    with pytest.raises(LogUnavailable), written(target, ".restoring"):
-        pass
-
-    assert names(mine) == ["diary"]
-
-
-def test_a_restore_that_died_between_its_two_renames_is_finished(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(target, "old")
-    die(
-        target, lambda scratch: (say_ready(scratch), target.rename(f"{target}.before")), monkeypatch
-    )
-    assert not target.exists()
-
-    finish_restore(target)
-
-    assert (target / "file").read_text() == "whole"
-    assert names(target) == ["file"]
-
-
-def test_a_restore_that_died_before_leaves_what_there_was(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(target, "old")
-    die(target, say_ready, monkeypatch)
-
-    finish_restore(target)
-
-    assert (target / "file").read_text() == "old"
-
-
 def test_a_copy_that_was_not_verified_never_takes_a_place(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,15 +80,3 @@ def test_a_copy_that_was_not_verified_never_takes_a_place(
     finish_restore(target)
 
     assert not target.exists()
-
-
-def test_a_disk_that_fails_leaves_nothing(target: Path) -> None:
-    def work() -> None:
-        with written(target, ".restoring") as scratch:
-            (scratch / "file").touch()
-            raise OSError(5, "input/output error")
-
-    with pytest.raises(StorageFailed):
-        work()
-
-    assert names(target.parent) == []

@@ -186,7 +186,6 @@ def test_a_file_above_the_limit_is_not_looked_through(large: Path, tmp_path: Pat
 
 
 def test_a_large_file_cut_short_is_refused(large: Path, tmp_path: Path) -> None:
-    """A large file that is cut short is refused, whatever the limit."""
     data = large.read_bytes()
     (tmp_path / "log.mdb").write_bytes(data[: len(data) // 2])
 
@@ -214,7 +213,6 @@ def test_numbers_at_the_edge_of_what_can_be_are_refused(whole: Path, at: int, va
 
 @pytest.mark.parametrize("last_page", [2**29, 2**63, 2**64 - 1])
 def test_a_meta_page_that_states_too_much_is_refused(whole: Path, last_page: int) -> None:
-    """A meta page that states more than can be is refused."""
     data = bytearray(whole.read_bytes())
     for meta in range(2):
         struct.pack_into("=Q", data, meta * PAGE_BYTES + 16 + 24 + 2 * 48, last_page)

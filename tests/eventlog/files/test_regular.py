@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
+from contracts.stores import Noted, registry
 
 from bench.faults.impostors import KINDS, put
 from bench.faults.trials import in_child, in_loop
-from eventlog import EventLog, EventLogError, EventRegistry, repair
+from eventlog import EventLog, EventLogError, repair
 from eventlog.files.datafile import (
     ANEW,
     MADE,
@@ -23,12 +23,6 @@ from eventlog.keys import keyfile
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 20.0
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 def refused(work: Callable[[], object]) -> tuple[str, str]:
@@ -54,7 +48,6 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str, f
 
 
 def test_links_are_read_through_and_never_written_through(tmp_path: Path) -> None:
-    """A file is read through a link, and not made or written through one."""
     (tmp_path / "secret").write_bytes(b"secret")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
 
@@ -66,7 +59,6 @@ def test_links_are_read_through_and_never_written_through(tmp_path: Path) -> Non
 
 
 def test_a_link_for_a_temporary_file_is_not_written_through(tmp_path: Path) -> None:
-    """A link in the way of a temporary file is not written through."""
     (tmp_path / "somebody's").write_bytes(b"precious")
     (tmp_path / "file.tmp").symlink_to(tmp_path / "somebody's")
 
@@ -130,7 +122,7 @@ NAMED_BY_USERS = {
     "memory_actors/base/small_files.py": "looks at a file by itself, for hooks that load little",
     "memory_actors/integrations/coding_agents/hook.py": "/dev/null",
     "memory_actors/integrations/coding_agents/installing.py": "part of the package",
-    "memory_actors/integrations/coding_agents/pausing.py": "makes files of its own name and mode",
+    "memory_actors/integrations/coding_agents/projects.py": "makes files of its own name and mode",
     "memory_actors/cli/doctor.py": "/proc/mounts",
     "memory_actors/cli/improve.py": "a text that a user names",
     "memory_actors/interchange/files.py": "a file that a user names",

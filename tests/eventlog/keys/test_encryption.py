@@ -17,7 +17,6 @@ from eventlog import (
     EventLog,
     EventRegistry,
     KeyGone,
-    KeysUnavailable,
     Prepared,
     Snapshot,
     StorageFailed,
@@ -26,13 +25,13 @@ from eventlog import (
     repair,
 )
 from eventlog.core import frame
-from eventlog.core.rows import U64, seal_record, unseal_record
+from eventlog.core.rows import U64
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
-from eventlog.lmdb import ledger, tables
+from eventlog.lmdb import ledger
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
-from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
+from eventlog.lmdb.opening import STORE_FORMAT
 from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
@@ -83,22 +82,6 @@ def row(env: Environment, txn: Any, position: int) -> bytes:
 # --- the format
 
 
-async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path: Path) -> None:
-    formats = {}
-    async with opened(tmp_path / "with"):
-        pass
-    async with EventLog.open(tmp_path / "without", registry):
-        pass
-    for name in ("with", "without"):
-        env = Environment(tmp_path / name / "log.mdb", TABLES)
-        with env.read() as txn:
-            record = check_format(txn)
-        env.close()
-        formats[name] = record.format if record else None
-
-    assert formats == {"with": ENCRYPTED_FORMAT, "without": STORE_FORMAT}
-
-
 async def test_earlier_versions_refuse_an_encrypted_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,25 +113,6 @@ async def test_sizes_and_totals_are_those_of_plain_logs(tmp_path: Path) -> None:
 
 
 # --- what somebody without the key can do
-
-
-async def test_ciphertexts_that_were_swapped_are_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path / "log") as log:
-        await fill(log)
-
-    def swap(env: Environment, txn: Any) -> None:
-        one, other = (frame.unpack(n, row(env, txn, n)) for n in (1, 3))
-        for position, taken in ((1, other), (3, one)):
-            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.payload.data)
-            txn.put(U64.pack(position), data, db=txn.tables["events"])
-
-    changed(tmp_path / "log", swap)
-    async with opened(tmp_path / "log") as log:
-        for position in (1, 3):
-            with pytest.raises(CorruptLog, match="not what was written at this place"):
-                await log.read_event(position)
-        assert await log.read_event(5) is not None
-        assert not (await log.verify()).ok
 
 
 async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
@@ -195,50 +159,9 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
 # --- a key that is missing or damaged
 
 
-async def test_a_damaged_last_key_is_not_taken_for_torn(
-    tmp_path: Path,
-) -> None:
-    """A damaged last key of a stream with events is not taken for a torn one.
-
-    It would be passed over, and the key of the next new stream written over it.
-    """
-    key_file = tmp_path / "log.keys"
-    async with opened(tmp_path / "log") as log:
-        await fill(log, "s")
-        await fill(log, "last")
-    whole = key_file.read_bytes()
-    key_file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
-
-    for _ in range(2):
-        with pytest.raises(KeysUnavailable, match="put a copy of it back"):
-            async with opened(tmp_path / "log") as log:
-                await log.append("new", [Noted("x")], 0)
-    key_file.write_bytes(whole)
-    async with opened(tmp_path / "log") as log:
-        assert len(await texts(log, "last")) == 6
-
-
-async def test_a_torn_key_without_events_stops_nobody(
-    tmp_path: Path,
-) -> None:
-    """A key that was torn before anything was under it stops nobody."""
-    key_file = tmp_path / "log.keys"
-    async with opened(tmp_path / "log") as log:
-        await fill(log, "s")
-    with key_file.open("ab") as file:
-        file.write(frame.stream_id("t") + bytes(7))
-
-    async with opened(tmp_path / "log") as log:
-        await fill(log, "t")
-    async with opened(tmp_path / "log") as log:
-        assert (len(await texts(log, "s")), len(await texts(log, "t"))) == (6, 6)
-        assert (await log.verify()).findings == []
-
-
 async def test_verification_reports_each_stream_without_a_key(
     tmp_path: Path,
 ) -> None:
-    """A verification reports each stream that has events and no key."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -265,7 +188,6 @@ async def test_verification_reports_each_stream_without_a_key(
 async def test_a_log_without_keys_is_verified_and_not_read(
     tmp_path: Path,
 ) -> None:
-    """A log without its keys is verified, copied and exported, and not read."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.archive("s", [1, 2])
@@ -319,10 +241,7 @@ async def test_a_repaired_log_is_under_the_same_keys(
 async def test_a_key_is_on_disk_before_its_first_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key is on disk before the first event under it is acknowledged.
-
-    Also of a relaxed append. A disk that keeps no key takes no event, and others go on.
-    """
+    """Also of a relaxed append. A disk that keeps no key takes no event, and others go on."""
     synced: list[str] = []
     real = KeyFile.sync
     async with opened(tmp_path / "log") as log:
@@ -380,37 +299,10 @@ async def test_a_repeated_append_reads_as_asked(
     assert len({body[8:20] for body in bodies}) == len(bodies) == 2
 
 
-async def test_erasing_deletes_the_key(
-    tmp_path: Path,
-) -> None:
-    """Erasing deletes the key, and a new one is made for an owner who comes back."""
-    key_file = tmp_path / "log.keys"
-    async with opened(tmp_path / "log") as log:
-        await fill(log)
-        await fill(log, "other")
-        await log.backup(tmp_path / "backup")
-        before = key_file.read_bytes()
-        await log.erase("s")
-        assert len(key_file.read_bytes()) < len(before)
-        assert await texts(log, "other")
-        await fill(log, "s", after=6)
-        assert (await log.verify()).findings == []
-    copy_log(tmp_path / "backup", tmp_path / "log", registry)
-    async with opened(tmp_path / "log") as log:
-        with pytest.raises(KeyGone, match="another key"):
-            await log.read_stream("s")
-        assert await texts(log, "other")
-        report = await log.verify()
-        (found,) = report.findings
-        assert "its key is not in the file of keys (events that cannot be read: 6)" in found.message
-        assert (found.stream, report.unread_events) == (frame.stream_id("s").hex(), 6)
-
-
 @pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_stream", "done"])
 async def test_opening_finishes_an_erasure_that_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """An erasure that broke off is finished when the log is opened."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")
@@ -439,18 +331,3 @@ async def test_opening_finishes_an_erasure_that_broke_off(
         assert (await log.verify()).findings == []
         assert await log.totals() == {"n": 6}
         await log.append("s", [Noted("goes on")], (await log.head("s")).version)
-
-
-def test_an_older_versions_erasure_still_deletes_its_key() -> None:
-    """An erasure that an earlier version began still has to delete its key."""
-
-    class Old(msgspec.Struct, array_like=True):
-        until: int = 1
-        at_us: int = 2
-        events: int = 3
-        segments_until: int = 4
-        projections: list[bytes] = []
-        stubs_until: int = 0
-
-    read = unseal_record(seal_record(Old(), b"k"), tables.ErasureRecord, "it", b"k")
-    assert (read.until, read.key_gone) == (1, False)

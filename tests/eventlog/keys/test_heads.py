@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from contracts.stores import Noted, registry
 
 from eventlog import (
     ANY_VERSION,
     CorruptLog,
     EventLog,
-    EventRegistry,
     Heads,
     LogUnavailable,
     MissingExtra,
@@ -22,13 +22,6 @@ from eventlog import (
 from eventlog.keys import cryptography
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted")
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 @asynccontextmanager
@@ -44,21 +37,6 @@ async def fill(log: EventLog, streams: str = "abab") -> None:
 
 async def messages(log: EventLog, heads: Heads) -> list[str]:
     return [found.message for found in (await log.verify(against=heads)).findings]
-
-
-async def test_a_grown_log_still_has_its_published_past(tmp_path: Path):
-    """A log that went on still has the past that was published."""
-    async with opened(tmp_path) as log:
-        await fill(log)
-        heads = await log.heads()
-        assert (heads.position, len(heads.streams)) == (4, 2)
-        await fill(log, "cabc")
-        await log.archive("a", [1])
-        await log.erase("b")
-        await log.shrink(force=True)
-
-        assert await messages(log, heads) == []
-        assert await messages(log, await log.heads()) == []
 
 
 async def test_another_past_shows(tmp_path: Path):

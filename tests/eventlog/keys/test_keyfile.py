@@ -1,7 +1,6 @@
 """The file of keys: durable before it counts, refused when it is not as it was written."""
 
 import os
-import stat
 import zlib
 from pathlib import Path
 
@@ -44,15 +43,6 @@ def opened_by(path: Path, encrypted: dict[str, bytes]) -> set[str]:
     return found
 
 
-def test_keys_are_there_again_when_the_file_is_opened_again(path: Path) -> None:
-    encrypted = made_by(path, "a", "b")
-    encrypted |= made_by(path, "c")
-
-    assert opened_by(path, encrypted) == {"a", "b", "c"}
-    assert path.stat().st_size == HEAD_BYTES + 3 * RECORD_BYTES
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
 def test_a_key_that_is_forgotten_before_it_is_synced_is_used_no_more(path: Path) -> None:
     """What is encrypted afterwards is read with the key that is made afterwards."""
     with keyfile.opened(path) as keys:
@@ -81,7 +71,6 @@ def test_a_key_counts_once_it_is_synced(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_streams_of_one_owner_share_a_key_not_a_cipher(path: Path) -> None:
-    """Streams of one owner are under one key, and share no cipher."""
     with keyfile.opened(path, lambda stream: stream.removeprefix("side:")) as keys:
         keys.attach(None)
         encrypted = keys.make("side:a").encrypt(b"data", b"here")
@@ -254,7 +243,6 @@ def test_a_disk_that_refuses_leaves_the_file_as_it_was(
 
 
 def test_every_later_version_reads_a_written_file(path: Path) -> None:
-    """A file that was written once is read by every later version."""
     head = b"EVKEYS01" + b"i" * 16
     record = stream_id("a") + bytes(range(32))
     path.write_bytes(

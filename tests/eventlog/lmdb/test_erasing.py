@@ -92,7 +92,6 @@ async def others_are_whole(log: EventLog) -> bool:
 
 
 async def test_no_erased_byte_is_left_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """No byte of an erased payload is left in any file."""
     monkeypatch.setattr(segment, "zstandard", None)
     async with opened(tmp_path) as log:
         await fill(log)
@@ -128,29 +127,6 @@ async def test_no_row_says_what_was_asked_of_an_erased_stream(tmp_path: Path):
     env.close()
 
     assert left == {"keys": 0, "requests": 0, "snapshots": 0}
-
-
-async def test_the_chain_verifies_from_what_stays(tmp_path: Path):
-    """The chain verifies from the digests that stay, and shows if they are changed."""
-    async with opened(tmp_path) as log:
-        await fill(log)
-        await log.erase(NAME)
-    env = Environment(tmp_path / "log.mdb", TABLES)
-
-    def change(txn: Any) -> None:
-        table = txn.tables["events"]
-        data = bytearray(txn.get(U64.pack(9), db=table))
-        data[40] ^= 1  # a size, in the header
-        resealed = frame.erased(9, bytes(data), 5)
-        txn.put(U64.pack(9), resealed, db=table)
-
-    env.write(change)
-    env.close()
-    (tmp_path / "log.anchor").unlink()
-
-    async with opened(tmp_path) as log:
-        found = (await log.verify()).findings
-    assert [finding.position for finding in found] == [9]
 
 
 async def test_an_event_cannot_be_erased_alone(tmp_path: Path):

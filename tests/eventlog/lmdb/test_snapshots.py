@@ -4,22 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from contracts.stores import Counted, registry
 
-from eventlog import Environment, EventLog, EventRegistry, Snapshot
+from eventlog import Environment, EventLog, Snapshot
 from eventlog.core import frame
 from eventlog.core.rows import U64
 from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.counted")
-class Counted(msgspec.Struct, frozen=True):
-    count: int
 
 
 async def make(path: Path, *versions: int) -> None:
@@ -67,25 +60,7 @@ async def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path: Path,
     assert await load(tmp_path) == Snapshot(3, b"state 3")
 
 
-async def test_where_none_is_whole_there_is_none(tmp_path: Path):
-    await make(tmp_path, 3, 6)
-    damage(tmp_path, 3, flipped)
-    damage(tmp_path, 6, flipped)
-
-    assert await load(tmp_path) is None
-
-
-async def test_a_large_snapshot_comes_back(tmp_path: Path):
-    data = bytes(range(256)) * (5 << 12)
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Counted(1)], 0)
-        await log.save_snapshot("s", Snapshot(1, data), "f")
-
-        assert await log.load_snapshot("s", "f") == Snapshot(1, data)
-
-
 async def test_a_late_old_snapshot_pushes_out_no_newer(tmp_path: Path):
-    """An old snapshot that is saved late does not push out newer ones."""
     await make(tmp_path, 6, 7, 2)
 
     assert await load(tmp_path) == Snapshot(7, b"state 7")

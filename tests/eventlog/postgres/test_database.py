@@ -23,12 +23,6 @@ pytestmark = pytest.mark.anyio
 SETTINGS = Settings(latency_targets_ms={})
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
-
-
 @pytest.mark.parametrize(
     ("url", "schema", "means"),
     [

@@ -6,14 +6,14 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 from contracts.stores import Noted, registry
-from support.postgres import Server, fresh_url, lent_url, server
+from support.postgres import Server, fresh_url, server
 from support.proxy import Harm, Proxy
 
 from eventlog import ANY_VERSION, LogUnavailable, StorageFailed
@@ -24,12 +24,6 @@ BACK_S_MAX = 2.5
 
 CALL = b"append_batch"
 SOON_S = 5  # far below every timeout that would let others go on
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @asynccontextmanager
@@ -315,17 +309,6 @@ async def test_a_process_stopped_at_any_moment_holds_up_nobody():
     finally:
         await child.kill()
     await check_all_there(url, child)
-
-
-async def test_of_a_process_that_is_killed_nothing_is_lost_and_nothing_twice():
-    url, rng, children = fresh_url(), random.Random(7), []
-    for name in ("first", "second", "third"):
-        child = await Child.start(url, name)
-        await asyncio.sleep(rng.random() / 5)
-        await child.kill()
-        children.append(child)
-
-    await check_all_there(url, *children)
 
 
 async def check_all_there(url: str, *children: Child) -> None:

@@ -1,23 +1,16 @@
 """Leases of nodes on one database, and which of them has a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 
 import pytest
 from contracts.stores import Noted, registry
-from support.postgres import lent_url
 
 from eventlog import Fenced, LeasingStore, require
 
 pytestmark = pytest.mark.anyio
 LEASE_S = 0.5
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @pytest.fixture
@@ -45,16 +38,6 @@ async def never(_connection) -> None:
     await asyncio.sleep(0.01)
 
 
-async def test_a_stream_that_nobody_has_is_claimed(nodes):
-    [(store, leases), _] = nodes
-
-    claim = await leases.claim("s")
-
-    assert (claim.epoch, claim.holder) == (1, None)
-    appended = await store.append("s", [Noted("a")], 0, epoch=claim.epoch)
-    assert appended.last_version == 1
-
-
 async def test_a_claim_names_the_node_that_has_the_stream(nodes):
     [(_, leases), (_, other)] = nodes
     mine = await leases.claim("s")
@@ -76,16 +59,6 @@ async def test_competing_claims_have_one_winner(nodes):
     assert len(holders) == 1
     won = [claim for claim in claims if claim.holder is None]
     assert sorted(claim.epoch for claim in won) == list(range(1, len(won) + 1))
-
-
-async def test_a_released_stream_is_free_at_once(nodes):
-    [(_, leases), (_, other)] = nodes
-    first = await leases.claim("s")
-    await leases.release("s", first.epoch)
-
-    claim = await other.claim("s")
-
-    assert (claim.epoch, claim.holder) == (first.epoch + 1, None)
 
 
 async def test_a_node_whose_lease_expired_loses_its_streams(nodes):

@@ -6,14 +6,14 @@ planned behind it.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 from contracts.stores import Noted, registry
-from support.postgres import lent_url, server
+from support.postgres import server
 from support.proxy import Harm, Proxy
 
 from eventlog import (
@@ -29,12 +29,6 @@ pytestmark = pytest.mark.anyio
 CALL = b"append_batch"
 CALLERS = 200  # several halves of what waits
 SOON_S = 20  # of a store that waits for 30 s for each batch
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @asynccontextmanager

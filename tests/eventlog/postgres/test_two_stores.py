@@ -2,8 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -18,7 +18,6 @@ from eventlog import (
     Fenced,
     InvalidAppend,
     LogUnavailable,
-    PayloadErased,
     Snapshot,
     UnknownEvent,
     stream_id,
@@ -26,12 +25,6 @@ from eventlog import (
 
 pytestmark = pytest.mark.anyio
 NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @pytest.fixture
@@ -84,15 +77,6 @@ async def test_an_old_epoch_is_refused_in_the_other_store(stores):
     assert await whole(former) == ["a", "b"]
 
 
-async def test_appends_of_both_to_one_stream_all_land_once(stores):
-    await asyncio.gather(
-        *(stores[n % 2].append("s", [Noted(str(n))], ANY_VERSION) for n in range(60))
-    )
-
-    assert sorted(map(int, await whole(stores[0]))) == list(range(60))
-    assert await stores[0].head("s") == await stores[1].head("s")
-
-
 async def test_a_key_counts_once_in_both(stores):
     results = await asyncio.gather(
         *(
@@ -125,21 +109,6 @@ async def test_time_never_goes_back_within_a_stream(url):
 
 
 # --- totals
-
-
-async def test_totals_are_those_of_both(stores):
-    async def write(n: int) -> None:
-        with suppress(InvalidAppend):
-            await stores[n % 2].append(f"s{n}", [Noted("a")], 0, counters={"n": (2, -3)[n % 3 > 1]})
-
-    await asyncio.gather(*map(write, range(40)))
-    landed = [event.stream for event in await stores[0].read_all()]
-    expected = sum((2, -3)[int(name[1:]) % 3 > 1] for name in landed)
-
-    assert [await store.totals() for store in stores] == [{"n": expected}] * 2
-    with anyio.fail_after(10):
-        while any(store.totals_nowait() != {"n": expected} for store in stores):
-            await asyncio.sleep(0.01)
 
 
 async def test_no_total_goes_below_zero_whoever_counts(stores):
@@ -182,21 +151,6 @@ async def test_a_waiter_is_woken_though_nothing_is_told(stores):
 
 
 # --- erasing
-
-
-async def test_what_one_erases_the_other_does_not_find(stores):
-    one, other = stores
-    await other.append("s", [Noted("a", ("k",))], 0, counters={"n": 1}, idempotency_key="k")
-
-    await one.erase("s", counted={"n": 1})
-
-    with pytest.raises(PayloadErased):
-        await other.read_stream("s")
-    assert (await other.streams(), await other.versions_about("s", "k")) == ([], [])
-    assert await other.totals() == {}
-    result = await other.append("s", [Noted("new")], 1, idempotency_key="k")
-    assert (result.first_version, result.duplicate) == (2, False)
-    assert (await one.read_stream("s", 1))[0].data == Noted("new")
 
 
 async def test_what_is_erased_is_in_no_column_of_any_table(stores, url):

@@ -232,7 +232,6 @@ async def test_a_directory_that_holds_something_else_is_not_restored_over(tmp_pa
 
 
 async def test_a_read_only_disk_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A disk that is read only is said to be so."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.backup(tmp_path / "backup")

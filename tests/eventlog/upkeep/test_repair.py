@@ -136,7 +136,6 @@ async def test_a_stream_ends_before_its_first_damaged_event(tmp_path: Path):
 
 
 async def test_a_payload_lost_in_the_archive_ends_its_stream(tmp_path: Path):
-    """A payload that is lost in the archive ends its stream."""
     await fill(tmp_path / "log")
     async with opened(tmp_path / "log") as log:
         await log.archive("a", [6, 7])

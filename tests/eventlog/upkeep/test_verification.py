@@ -153,15 +153,6 @@ DAMAGE: dict[str, Change] = {
 }
 
 
-async def test_a_log_that_is_whole_has_no_findings(tmp_path: Path):
-    await make(tmp_path)
-
-    report = await verify(tmp_path)
-
-    assert report.ok
-    assert (report.events, report.streams, report.findings) == (7, 3, [])
-
-
 @pytest.mark.parametrize("kind", DAMAGE)
 async def test_damage_is_found(tmp_path: Path, kind: str):
     await make(tmp_path)
@@ -199,19 +190,6 @@ async def test_a_finding_names_position_and_stream(tmp_path: Path):
     report = await verify(tmp_path, DAMAGE["a payload replaced"])
 
     assert [(found.position, found.stream) for found in report.findings] == [(6, A.hex())]
-
-
-async def test_all_damage_is_reported_not_just_the_first(tmp_path: Path):
-    await make(tmp_path)
-
-    def change(env: Environment, txn: Transaction) -> None:
-        DAMAGE["a flipped bit"](env, txn)
-        DAMAGE["a payload replaced"](env, txn)
-
-    report = await verify(tmp_path, change)
-
-    assert {2, 6} <= {found.position for found in report.findings}
-    assert report.events == 7
 
 
 async def test_an_unknown_type_is_found_and_the_rest_still_verified(tmp_path: Path):

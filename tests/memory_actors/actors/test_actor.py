@@ -147,7 +147,6 @@ async def test_commands_that_wait_together_are_appended_together() -> None:
 
 
 async def test_a_dry_run_refuses_like_the_decision_or_totals() -> None:
-    """A dry run refuses what the decision or the totals would."""
     actor, _, watch = make()
     await ask(actor, add(600))
     watch.total_max = 700
@@ -225,7 +224,6 @@ async def test_a_clock_that_is_wrong_for_a_moment_refuses_one_command() -> None:
 
 
 async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
-    """An actor that crashes too often is quarantined, and stays readable."""
     actor, _, _ = make()
     await ask(actor, add(5))
     for _ in range(4):
@@ -257,7 +255,6 @@ async def test_a_command_is_answered_though_the_work_is_cancelled_before_it_begi
 
 @pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])
 async def test_an_uncertain_append_is_an_error_and_read_again(when, state) -> None:
-    """An uncertain append is answered with an error, and read again."""
     actor, log, watch = make()
     await ask(actor, add(1))
     log.failures = [(when, StorageFailed("who knows"))]
@@ -343,7 +340,6 @@ async def test_a_full_mailbox_makes_callers_wait_and_none_is_lost(monkeypatch) -
 
 
 async def test_two_requests_with_one_key_are_carried_out_once() -> None:
-    """Two requests with one key at once are carried out once."""
     actor, _, _ = make()
     asks = (ask(actor, add(3, idempotency_key="k", digest=b"3")) for _ in range(5))
     replies = await asyncio.gather(*asks)
@@ -352,10 +348,7 @@ async def test_two_requests_with_one_key_are_carried_out_once() -> None:
 
 
 async def test_a_request_among_others_keeps_its_key() -> None:
-    """A request with a key in the middle of others keeps its key.
-
-    A key guards one append, so it cannot share one.
-    """
+    """A key guards one append, so it cannot share one."""
     actor, _, _ = make()
     await asyncio.gather(
         ask(actor, add(1)),

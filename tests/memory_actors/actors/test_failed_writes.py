@@ -68,7 +68,6 @@ async def until_it_has_failed(user: UserMemory) -> None:
 async def test_a_read_beside_a_failed_write_is_unavailable(
     open_memory: Any, tmp_path: Path, name: str
 ) -> None:
-    """A read beside a failed write is unavailable, and not corrupt."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("likes tea", memory_id="tea")

@@ -148,7 +148,6 @@ async def test_who_comes_while_an_actor_leaves_gets_a_new_one() -> None:
 
 
 async def test_a_failed_activation_is_tried_again() -> None:
-    """A failed activation fails its callers, and the next caller tries again."""
     runtime, world = make()
     world.failure = RuntimeError("no")
     for _ in range(2):
@@ -161,7 +160,6 @@ async def test_a_failed_activation_is_tried_again() -> None:
 
 
 async def test_a_cancelled_caller_does_not_cancel_the_activation() -> None:
-    """A cancelled caller does not cancel an activation that others wait for."""
     runtime, world = make()
 
     async def use() -> None:
@@ -259,7 +257,6 @@ async def hold_alone(runtime: Runtime[FakeLive], key: str) -> None:
 
 
 async def test_an_actor_coming_or_going_is_waited_for() -> None:
-    """An actor that is just coming or going is waited for."""
     runtime, world = make(budget_bytes=0)
     using = asyncio.create_task(use_shortly(runtime, "a"))
     await asyncio.sleep(0)

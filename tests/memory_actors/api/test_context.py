@@ -52,10 +52,7 @@ def digest(text: str) -> bytes:
 
 
 async def test_warning_and_refusal_begin_at_their_limits(open_memory) -> None:
-    """The warning and the refusal begin where the limits are reached.
-
-    At exactly 1,500 and 2,000 tokens.
-    """
+    """At exactly 1,500 and 2,000 tokens."""
     async with open_memory(token_counter=Characters()) as memory:
         context = memory.user("u").context
         (entry_id,) = (await context.add("", "x" * (1_499 - len("- \n")))).entry_ids
@@ -169,7 +166,6 @@ async def test_fifty_that_add_at_once_end_below_the_limit(open_memory) -> None:
 
 
 async def test_fifty_adds_at_once_that_may_archive_succeed(open_memory) -> None:
-    """Fifty that add at once, and may archive, all get in."""
     async with open_memory() as memory:
         user = memory.user("u")
         adds = [user.context.add("", f"{words(48)} {n}", auto_archive=True) for n in range(50)]

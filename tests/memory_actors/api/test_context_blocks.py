@@ -43,7 +43,6 @@ async def test_archive_sync_and_restore_give_back_the_same_bytes(open_memory, fi
 
 
 async def test_an_edit_keeps_what_stands_beside_a_removed_entry(open_memory) -> None:
-    """An edit of the text keeps the lines beside a removed entry."""
     async with open_memory() as memory:
         user = memory.user("u")
         context = user.context
@@ -68,7 +67,6 @@ async def test_an_edit_keeps_what_stands_beside_a_removed_entry(open_memory) -> 
     ],
 )
 async def test_a_paragraph_is_edited_to_one_closed_entry(open_memory, text: str, said: str) -> None:
-    """A paragraph is edited to one closed entry, or not at all."""
     async with open_memory() as memory:
         context = memory.user("u").context
         await context.create("n.md", "para\n\n- item\n")

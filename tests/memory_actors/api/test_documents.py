@@ -55,7 +55,6 @@ async def test_a_page_is_taken_in_the_order_asked_for(open_memory) -> None:
 
 
 async def test_one_of_several_puts_adds_and_others_update(open_memory) -> None:
-    """Of puts at the same time one adds, and the others update."""
     async with open_memory() as memory:
         put = memory.user("u").documents.put
         receipts = await asyncio.gather(*(put("c", {"a": n}, key="k") for n in range(4)))

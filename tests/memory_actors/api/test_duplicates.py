@@ -21,7 +21,6 @@ def embedder() -> FakeTokenEmbedder:
 
 
 async def test_a_repeated_fact_is_one_memory_seen_twice(open_memory, clock: FakeClock) -> None:
-    """A fact that is said again is one memory seen twice."""
     async with open_memory() as memory:
         user = memory.user("u")
         first = await user.add(FACT)
@@ -138,7 +137,6 @@ async def test_each_of_many_has_its_own_receipt(open_memory) -> None:
 
 
 async def test_a_memory_seen_again_is_found_by_both_times(open_memory) -> None:
-    """A memory that was seen again is found by both times."""
     async with open_memory() as memory:
         user = memory.user("u")
         for month in (1, 5):
@@ -153,7 +151,6 @@ async def test_a_memory_seen_again_is_found_by_both_times(open_memory) -> None:
 
 
 async def test_a_memory_seen_again_is_not_the_oldest(open_memory) -> None:
-    """A memory that is seen again is not the oldest to be pruned."""
     async with open_memory() as memory:
         user = memory.user("u")
         await user.set_tier("free")

@@ -23,7 +23,6 @@ NAMES = {"a zero byte": "a\0b", "5,000 characters": "n" * 5000, "no Unicode": "\
 async def test_an_impossible_file_name_is_a_typed_error(
     open_memory: Any, tmp_path: Path, name: str
 ) -> None:
-    """A name that no file can have is a typed error."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
         await memory.backup(tmp_path / "backup")

@@ -35,7 +35,6 @@ def opening(path: Path) -> Any:
 
 
 async def test_an_awaited_system_is_open_until_closed(tmp_path: Path) -> None:
-    """A system that is awaited is open until it is closed."""
     memory = await opening(tmp_path)
     await memory.user("ada").add("likes tea")
     with pytest.raises(LogLocked):

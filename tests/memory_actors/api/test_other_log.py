@@ -92,7 +92,6 @@ async def test_a_missing_capability_is_refused_by_name(
 async def test_a_setting_the_log_cannot_keep_is_refused(
     tmp_path: Path,
 ) -> None:
-    """A setting that a log cannot keep is refused when the system is opened."""
     with pytest.raises(MissingCapability, match="ArchivingStore"):
         async with system_over(NoArchive, tmp_path / "memory", archive_retention_days=1):
             pass

@@ -66,7 +66,6 @@ def refused(call: Callable[[], Any]) -> None:
 
 
 def test_another_loop_is_refused_at_once(elsewhere: Any, tmp_path: Path) -> None:
-    """Every call of a system on another loop is refused at once."""
     memory, _ = elsewhere
     for call in CALLS_OF_SYSTEM.values():
         refused(partial(call, memory, tmp_path))
@@ -94,7 +93,6 @@ def test_every_public_call_refuses_another_loop(elsewhere: Any) -> None:
 
 
 def test_another_thread_calls_on_the_systems_loop(elsewhere: Any) -> None:
-    """From another thread a call is made on the loop of the system."""
     memory, loop = elsewhere
     user = memory.user("another")
     asyncio.run_coroutine_threadsafe(user.add("likes cake"), loop).result(30)

@@ -74,7 +74,6 @@ async def test_a_tokenizer_counts_a_prompt_exactly(open_memory) -> None:
 
 
 async def test_a_long_memory_is_cut_around_the_query(open_memory) -> None:
-    """A long memory is cut around the words that the query is about."""
     async with open_memory(token_counter="words") as memory:
         user = memory.user("u")
         await user.add(LONG, role="Ada")
@@ -92,7 +91,6 @@ async def test_a_long_memory_is_cut_around_the_query(open_memory) -> None:
 
 
 async def test_a_prompt_holds_no_question_and_nothing_twice(open_memory) -> None:
-    """The question is no part of its prompt, and nothing is there twice."""
     async with open_memory() as memory:
         user = memory.user("u", session_id="s")
         await user.add("She drinks tea")

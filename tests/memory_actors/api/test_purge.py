@@ -65,10 +65,7 @@ async def test_every_read_shows_source_and_trust(open_memory: Any) -> None:
 async def test_a_past_memory_has_its_origins_of_then(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
-    """A memory is read with the origins that it had then.
-
-    A purge that comes while it is read takes away both or none.
-    """
+    """A purge that comes while it is read takes away both or none."""
     async with open_memory() as memory:
         user = memory.user("ada")
         bank = await evil(user).entities.add_entity("bank")
@@ -248,7 +245,6 @@ async def test_what_a_source_changed_says_again_what_others_said(open_memory: An
 async def test_words_written_over_a_source_stay(
     open_memory: Any,
 ) -> None:
-    """Words that others have said over a source are theirs, and stay theirs."""
     async with open_memory() as memory:
         user = memory.user("ada")
         memory_id = (await evil(user).add("the bank has moved")).memory_id
@@ -323,7 +319,6 @@ async def test_an_episode_keeps_its_other_steps_and_their_numbers(open_memory: A
 async def test_an_entity_of_many_sources_is_purged_exactly(
     open_memory: Any,
 ) -> None:
-    """An entity of more sources than are named is purged exactly."""
     async with open_memory() as memory:
         user = memory.user("ada")
         for n in range(70):

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_updating_metadata_brings_no_old_value_back(open_memory) -> None:
-    """An update of metadata does not bring an old value back."""
     async with open_memory() as memory:
         user = memory.user("u")
         memory_id = (await user.working.set("k", "old")).memory_id
@@ -63,7 +62,6 @@ async def test_an_id_stands_for_one_memory_for_ever(open_memory, clock) -> None:
 
 
 async def test_an_import_can_be_repeated_after_changes(open_memory) -> None:
-    """An import can be repeated after an update and a delete."""
     items = [Item(content=f"c{n}", memory_id=f"id{n}") for n in range(3)]
     async with open_memory() as memory:
         user = memory.user("u")

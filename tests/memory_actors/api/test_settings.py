@@ -99,7 +99,6 @@ WRONG: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=lambda value: f"{value!r:.40}")
 async def test_a_wrong_setting_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
-    """A wrong setting is refused by name, and nothing is opened."""
     directory = tmp_path / "memory"
     settings = Settings(**{name: value})
     with pytest.raises(InvalidInputError, match=name if name != "compaction_schedule" else "cron"):

@@ -200,7 +200,6 @@ async def test_as_of_finds_a_fact_as_it_was(open_memory: Any, clock: FakeClock) 
     ],
 )  # fmt: skip
 async def test_questions_about_an_earlier_time_get_its_fact(open_memory: Any, query: str) -> None:
-    """A question about an earlier time gets the fact that was true then."""
     async with open_memory() as memory:
         user = memory.user("u")
         older, newer = await moved(user)
@@ -302,8 +301,6 @@ async def test_a_function_may_decide(open_memory: Any, is_async: bool) -> None:
 
 
 async def test_a_failing_function_leaves_the_memory_unchanged(open_memory: Any) -> None:
-    """A function that fails leaves the memory as it was added."""
-
     def decide(newer: Statement, older: Sequence[Statement]) -> list[str]:
         raise RuntimeError("no idea")
 

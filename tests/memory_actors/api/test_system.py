@@ -54,7 +54,6 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
 async def test_a_generated_id_is_not_searched_in_the_log(
     open_memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An id that was generated is never searched in the log."""
     searched: list[str] = []
     search = EventLog.versions_about
 
@@ -99,7 +98,6 @@ async def test_everything_is_there_after_reopening(open_memory) -> None:
 
 
 async def test_a_user_with_one_fresh_key_is_known_everywhere(open_memory) -> None:
-    """A user with nothing but a fresh key is known everywhere."""
     async with open_memory(check_replay=False) as memory:
         await memory.user("u", source="page").working.set("k", 1)
         assert await memory.check_replay() == []
@@ -279,7 +277,6 @@ async def test_compression_starts_at_content_of_more_than_1024_bytes(open_memory
 
 
 async def test_filters_match_the_metadata_of_compressed_memories(open_memory) -> None:
-    """A filter finds compressed memories as their metadata shows them."""
     long = "The quick brown fox. " * 100
     async with open_memory(tiers=pro(Limits(episode_steps=3))) as memory:
         user = memory.user("u")

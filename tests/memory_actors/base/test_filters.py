@@ -198,7 +198,6 @@ def test_an_unknown_operator_is_an_error_everywhere(asked: Any, place: int) -> N
 
 @pytest.mark.parametrize("wanted", [{"$gt": 5}, {"a.$size": 2}, {"or": [{"$nor": []}]}])
 def test_a_dollar_name_that_is_no_group_is_refused(wanted: Any) -> None:
-    """A name with a dollar that is no group is no field."""
     with pytest.raises(InvalidInputError, match="unknown operator"):
         predicate(wanted)
 

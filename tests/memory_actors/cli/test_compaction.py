@@ -151,7 +151,6 @@ def test_an_llm_without_setup_is_refused_with_advice(filled, monkeypatch) -> Non
 
 
 def test_ctrl_c_stops_after_the_cluster_in_hand(filled, monkeypatch) -> None:
-    """Ctrl-C stops after the cluster in hand, and the command says what was done."""
     plain = MemorySystem.compact
 
     def interrupted(self: MemorySystem, user_id: str | None = None, **given: Any) -> Any:

@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 from support.agent import agent, said
 from support.commands import LINES, SERVES, arguments_of
 from support.fakes import FakeEmbedder
-from support.foreign import mem0_json
 from support.postgres import lent_url
 from support.programs import WITH_FAKE_MODEL
 
@@ -95,13 +94,6 @@ def test_a_command_says_what_the_database_does_instead(shared: Shared, name: str
     kind, told = INSTEAD[name]
     assert error["type"] == kind
     assert told in error["message"]
-
-
-def test_another_programs_memories_are_imported_and_exported(shared: Shared) -> None:
-    line = ["import", "--from", "mem0", str(mem0_json(shared.directory))]
-    assert shared.json(*line, "--dry-run")["added"] == 3
-    assert shared.json(*line)["users"] == ["ada", "bob"]
-    assert shared.json("export", "--to", "mem0", "out.json", "--user", "bob")["memories"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -247,14 +239,6 @@ def started(shared: Shared) -> Iterator[Callable[..., Iterator[Any]]]:
         process.stdout.close()
 
 
-def test_a_log_is_followed_while_nodes_work(shared: Shared, started: Any) -> None:
-    entries = started("log", "--follow", "--user", "gil", "--json")
-    for number in range(3):
-        shared.json("add", f"event {number}", "--user", "gil")
-        entry = next(entries)
-        assert (entry["user_id"], entry["data"]["content"]) == ("gil", f"event {number}")
-
-
 def test_the_real_program_takes_the_url_from_the_environment(
     shared: Shared, spawn: Callable[..., Any]
 ) -> None:
@@ -267,15 +251,6 @@ def test_the_real_program_takes_the_url_from_the_environment(
     wrong = spawn("list", env={"MEMORY_ACTORS_DATA": shared.url + "_mistyped"})
     assert wrong.returncode == 1
     assert f"{shown(shared.url)}_mistyped" in wrong.stderr
-
-
-def test_the_blocking_facade_opens_a_node(shared: Shared) -> None:
-    with MemorySystem.open(shared.url, embedder=FakeEmbedder()) as memory:
-        added = memory.user("hal").add("reads by night")
-        assert memory.user("hal").get(added.memory_id).content == "reads by night"
-        assert "ada" in memory.users()
-    (found,) = shared.json("list", "--user", "hal")
-    assert found["content"] == "reads by night"
 
 
 # --- servers

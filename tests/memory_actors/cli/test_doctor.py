@@ -33,7 +33,6 @@ def model() -> None:
 
 
 def test_a_healthy_machine_passes_every_check(program) -> None:
-    """A healthy machine passes every check, and is left as it was."""
     code, made = examine(program)
     assert list(made) == [
         "model", "embedding", "comparing", "vectors", "data directory",

@@ -38,7 +38,6 @@ def test_every_command_works_on_an_encrypted_store_without_being_told(
 def test_a_store_without_keys_is_refused_and_verified(
     program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store without its keys is refused, and verified all the same."""
     program.ok("add", "likes tea", "--encrypt")
     keys = (tmp_path / "memory.keys").rename(tmp_path / "elsewhere")
 
@@ -54,7 +53,6 @@ def test_a_store_without_keys_is_refused_and_verified(
 
 
 def test_an_option_encrypts_no_existing_store(program, tmp_path: Path) -> None:
-    """A store that is there is not encrypted by an option."""
     program.ok("add", "likes tea")
 
     assert program.refused("add", "likes coffee", "--encrypt")["type"] == "EncryptionMismatch"

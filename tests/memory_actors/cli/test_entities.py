@@ -29,7 +29,6 @@ def test_people_see_an_entity_with_what_it_relates_to(program, people) -> None:
 
 
 def test_a_relationship_ends_and_stays_in_the_past(program, people) -> None:
-    """A relationship ends, and stays as a thing of the past."""
     (job,) = program.json("entity", "get", "Ada")["relationships"]
     ended = program.ok("entity", "end", job["memory_id"], "--at", "2023-01-01T00:00Z")
     assert ended == f"Ended: {job['memory_id']}\n"

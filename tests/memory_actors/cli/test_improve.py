@@ -91,7 +91,6 @@ def test_in_place_the_file_is_replaced_and_keeps_its_mode(program: Any, note: Pa
 def test_a_file_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is edited during the run keeps the edit."""
     edits_during_the_run(note, monkeypatch)
     note.chmod(0o600)
     for ending in ("improved", "improved-2"):
@@ -110,7 +109,6 @@ def test_a_file_edited_during_the_run_keeps_the_edit(
 def test_an_output_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An output that is edited during the run keeps the edit."""
     out = note.with_name("out.md")
     edits_during_the_run(out, monkeypatch)
     result = program("improve", str(note), *TERM, "--output", str(out), "--json")

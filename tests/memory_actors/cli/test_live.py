@@ -121,7 +121,6 @@ def test_another_programs_memories_are_imported_and_exported_beside_an_agent(liv
 
 @pytest.mark.parametrize("name", sorted(ALONE))
 def test_a_command_that_needs_the_store_alone(live: Live, name: str) -> None:
-    """A command that needs the store alone says who has it."""
     error = live.refused(*name.split(), *shlex.split(LINES[name]))
     assert error["type"] == "LogLocked"
     found = WHERE.search(error["message"])
@@ -270,7 +269,6 @@ def test_a_store_is_served_beside_the_agent(live: Live, started: Any) -> None:
 
 
 def test_a_server_takes_over_from_a_killed_owner(live: Live, started: Any) -> None:
-    """A server takes a store over when its owner is killed."""
     data = Path(live.data).with_name("served")
     made = CliRunner().invoke(main, ["--data", str(data), "keys", "create", "--root", "--json"])
     token = json.loads(made.stdout)["key"]

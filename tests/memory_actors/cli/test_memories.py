@@ -31,7 +31,6 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
 
 
 def test_people_see_text_id_speaker_and_local_time(program) -> None:
-    """People see text, id, speaker and the time where they are."""
     program.ok("add", "likes tea", "--role", "Ada", "--at", "2024-05-01T12:00:00Z")
     (memory,) = program.json("list")
     for command in (("search", "tea"), ("list",), ("get", memory["memory_id"])):
@@ -105,7 +104,6 @@ def test_every_kind_can_be_added_and_chosen(program) -> None:
     ],
 )
 def test_filters_are_json_or_else_text(program, filters, found) -> None:
-    """Filters are JSON if they read as JSON, and text if not."""
     program.ok("add", "one", "--metadata", '{"n": 1, "tag": "tea", "list": ["a", 2]}')
     program.ok("add", "truth", "--metadata", '{"n": true, "tag": "tea"}')
     options = [part for one in filters for part in ("--filter", one)]
@@ -116,7 +114,6 @@ def test_filters_are_json_or_else_text(program, filters, found) -> None:
 
 
 def test_a_text_may_be_an_entity_goal_or_document(program) -> None:
-    """A text can be an entity, a goal or a document."""
     program.ok("add", "Porto", "--type", "entity")
     program.ok("add", "likes tea", "--type", "entity", "--key", "Ada", "--pin")
     assert "Updated" in program.ok("add", "has a dog", "--type", "entity", "--key", "Ada")
@@ -161,7 +158,6 @@ def test_each_kind_is_shown_with_all_it_holds(program) -> None:
     ],
 )
 def test_a_filter_may_be_json_and_several_must_hold(program, filters, found) -> None:
-    """A filter may be JSON, and all of several must hold."""
     for n, word in enumerate(("one", "two", "three"), start=1):
         tags = ["x"] if word == "three" else []
         program.ok("add", word, "--metadata", json.dumps({"n": n, "tags": tags}))

@@ -99,7 +99,6 @@ def test_every_time_says_which_zone_it_is_in() -> None:
 def test_every_command_explains_itself_and_its_options(
     path: list[str],
 ) -> None:
-    """Every command explains itself, and the options that mean something for it."""
     result, name = CliRunner().invoke(main, [*path, "--help"]), " ".join(path)
     assert result.exit_code == 0
     for option in ("--json", "--debug"):
@@ -214,7 +213,6 @@ def test_a_wrong_command_line_exits_with_2(program, line: list[str], said: str) 
 
 
 def test_a_refusal_is_one_line_and_exits_with_1(program) -> None:
-    """A refusal is one line on stderr, and exits with 1."""
     program.ok("add", "x")
     result = program("get", "nosuch")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -247,7 +245,6 @@ def test_a_command_that_cannot_be_imported_is_no_unknown_command(program, monkey
 
 
 def test_an_open_store_is_refused_with_its_process(program) -> None:
-    """A store that is open elsewhere is refused with the process that has it."""
     program.ok("add", "x")
     code = (
         "import sys, anyio\nfrom eventlog import Environment\nfrom pathlib import Path\n"

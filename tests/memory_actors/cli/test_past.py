@@ -44,7 +44,6 @@ def test_the_log_shows_all_users_or_one(program: Any, ids: dict[str, str]) -> No
 
 
 def test_a_followed_log_prints_json_until_interrupted(program: Any, ids: dict[str, str]) -> None:
-    """A followed log prints a line of JSON for each event until interrupted."""
     (program.data / "derived.mdb").unlink()  # which names a model that only this process has
     arguments = ["--data", str(program.data), "log", "--follow", "--json"]
     with subprocess.Popen(

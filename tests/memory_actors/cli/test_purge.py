@@ -5,7 +5,6 @@ OF_USER = ("--user", "default")
 
 
 def test_a_sourced_memory_is_shown_narrowed_and_purged(program) -> None:
-    """A memory added with a source is shown, narrowed by it, and purged."""
     program.ok("add", "red apple of a page", "--source", EVIL, "--trust", "untrusted")
     program.ok("add", "red apple of nobody")
     document = ("document", "put", "notes", '{"said": "red"}')

@@ -143,10 +143,7 @@ async def test_running_twice_does_nothing_twice(open_memory: Any) -> None:
 
 
 async def test_a_later_pass_finds_clusters_spread_over_batches(open_memory: Any) -> None:
-    """Memories that are spread over batches are found by a later pass.
-
-    Two batches of ten: three are too few in each, and six are enough in what is left.
-    """
+    """Two batches of ten: three are too few in each, and six are enough in what is left."""
     async with open_memory(summarizer=SHORT, compaction_batch=10) as memory:
         user = memory.user("ada")
         texts = [*[LOGIN] * 3, *[LUNCH] * 7] * 2
@@ -179,7 +176,6 @@ async def test_two_runs_at_once_take_turns(open_memory: Any) -> None:
 
 
 async def test_compaction_is_for_one_known_user_or_all(open_memory: Any) -> None:
-    """Compaction is for one user or for all, and never for one who is not there."""
     async with open_memory(summarizer=SHORT) as memory:
         for name in ("ada", "bob"):
             await with_a_past(memory, name)

@@ -88,7 +88,6 @@ def test_the_budget_is_used_while_sentences_add_facts() -> None:
 
 
 def test_coverage_is_the_share_of_facts_a_summary_says() -> None:
-    """Coverage is the share of what there is to say that a summary says."""
     judge, texts = (
         ExtractiveSummarizer(),
         [f"Item {n} costs {7 * n} euros at shop {n}x." for n in range(900)],
@@ -209,7 +208,6 @@ TEXT = st.one_of(
 def test_the_limits_hold_and_nothing_is_made_up(
     texts: list[str], words_max: int, share_max: float, with_vectors: bool
 ) -> None:
-    """For any text the limits hold, and nothing is made up."""
     made = cluster(*texts, vectors=unit_vectors(len(texts)) if with_vectors else None)
     body = check(made, words_max=words_max, share_max=share_max)
     assert body == check(made, words_max=words_max, share_max=share_max)
@@ -274,7 +272,6 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 @pytest.mark.skipif(not LOCOMO.exists(), reason="needs shared/data/locomo-dev.json")
 def test_conversations_shrink_to_a_fifth_and_keep_their_facts() -> None:
-    """Conversations shrink to a fifth, and keep the facts that are said in them."""
     shares = []
     for conversation in read_locomo(LOCOMO)[:2]:
         dated = [turn for turn in conversation.memories if turn.time is not None]

@@ -61,7 +61,6 @@ async def test_sundays_at_three_in_local_time() -> None:
 
 @pytest.mark.parametrize("forward", ["2025-03-30", "2026-03-29"])
 async def test_a_time_the_clocks_skip_is_due_after(forward: str) -> None:
-    """A time that the clocks skip is due after the gap."""
     day = datetime.fromisoformat(forward)
     yesterday, tomorrow = (f"{day + timedelta(days=days):%Y-%m-%d}" for days in (-1, 1))
     assert dues("30 2 * * *", berlin(f"{yesterday}T00:00"), 3) == [
@@ -218,7 +217,6 @@ async def test_many_missed_runs_are_caught_up_by_one() -> None:
 
 
 async def test_a_due_run_waits_at_most_ten_minutes() -> None:
-    """A due run waits a chance delay of ten minutes at most."""
     clock, drawn = Clock(berlin("2025-03-20T12:00")), iter([0.5, 0.999, 0.0])
     runs = Runs(clock, 3)
     await scheduled(runs, clock, Kept(), runs.enough, chance=lambda: next(drawn))
@@ -237,7 +235,6 @@ async def test_runs_do_not_overlap_and_are_not_made_up() -> None:
 
 
 async def test_a_suspended_machine_finds_out_within_a_minute() -> None:
-    """A machine that was suspended finds out within a minute of waking."""
     clock = Clock(berlin("2025-03-23T02:00"))
     runs = Runs(clock, 1)
     suspended = False
@@ -255,7 +252,6 @@ async def test_a_suspended_machine_finds_out_within_a_minute() -> None:
 
 
 async def test_a_last_run_in_the_future_is_a_wrong_clock() -> None:
-    """A last run in the future is a clock set wrong."""
     clock, kept = Clock(berlin("2025-03-20T12:00")), Kept(utc("2031-01-01T00:00"))
     runs = Runs(clock, 1)
     await scheduled(runs, clock, kept, runs.enough)
@@ -263,7 +259,6 @@ async def test_a_last_run_in_the_future_is_a_wrong_clock() -> None:
 
 
 async def test_a_failed_run_is_logged_without_content() -> None:
-    """A run that fails is logged without content, and the next one comes."""
     clock = Clock(berlin("2025-03-20T12:00"))
     runs = Runs(clock, 2)
 

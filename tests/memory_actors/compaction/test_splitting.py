@@ -93,7 +93,6 @@ class Alike(FakeEmbedder):
 
 @pytest.mark.anyio
 async def test_fifty_topics_give_about_fifty_summaries(noted: Any) -> None:
-    """Fifty topics in one form of words give about fifty summaries."""
     memory, user = noted
     there = {one.memory_id: one async for one in user.export()}
     assert np.bincount(dbscan(await vectors_of_all(user)) + 1).max() >= 980, "chained"

@@ -142,7 +142,6 @@ async def test_progress_is_told_cluster_by_cluster(open_memory: Any) -> None:
 async def test_a_user_erased_meanwhile_is_left_alone(
     open_memory: Any,
 ) -> None:
-    """A user who is erased meanwhile is left alone, and not reported."""
     begun, gate = asyncio.Event(), asyncio.Event()
 
     async with open_memory(summarizer=gated(begun, gate)) as memory:

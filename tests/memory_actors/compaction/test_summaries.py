@@ -30,7 +30,7 @@ from memory_actors import (
     QuotaExceededError,
 )
 from memory_actors.base.streams import stream_of
-from memory_actors.interchange import export_jsonl, import_jsonl
+from memory_actors.interchange import import_jsonl
 
 pytestmark = pytest.mark.anyio
 
@@ -210,7 +210,6 @@ async def test_the_context_of_a_prompt(open_memory: Any) -> None:
 async def test_a_prompt_has_session_messages_and_all_facts(
     open_memory: Any,
 ) -> None:
-    """A prompt has the messages of its session, and the facts of all."""
     async with open_memory() as memory:
         here, there = (memory.user("ada", session_id=one) for one in ("here", "there"))
         await here.short_term.add_message("said here")
@@ -257,29 +256,6 @@ async def test_what_retention_drops_is_gone_and_said_to_be(
 
 
 # --- to a file and back
-
-
-async def test_a_summary_is_exported_and_imported_as_one(open_memory: Any, tmp_path: Any) -> None:
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    async with open_memory(summarizer=SHORT) as memory:
-        user = await with_a_past(memory)
-        await memory.compact()
-        await export_jsonl(user, first)
-        bob = memory.user("bob")
-        assert (await import_jsonl(bob, first)).added == 4
-        assert (await import_jsonl(bob, first)).unchanged == 4
-        await export_jsonl(bob, second)
-        assert second.read_bytes() == first.read_bytes()
-        theirs, mine = await summaries(user), await summaries(bob)
-        assert [m.data for m in mine] == [m.data for m in theirs]
-        hits = await bob.retrieve(BOTH, top_k=3)
-        assert [hit.source for hit in hits] == ["memory", "compressed", "compressed"]
-        for call in (bob.expand, bob.undo_compaction):
-            with pytest.raises(NotFoundError):
-                await call(mine[0].memory_id)
-        assert (await memory.compaction_stats("bob")).originals == 19
-        assert (await memory.compact()).compressed == 0
-        assert (await memory.verify()).ok
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,6 @@ async def test_the_prompt_may_be_a_file_of_yours(server: Server, tmp_path: Path)
 
 
 async def test_a_model_extracts_into_a_store(server: Server, open_memory: Any) -> None:
-    """A model extracts into a store and is closed with it."""
     server.script = [
         answer(proposed("add", "User lives in Vienna.")),
         ("fails", 500),

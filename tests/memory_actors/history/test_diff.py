@@ -105,7 +105,6 @@ async def test_moments_must_be_in_order_and_of_somebody(open_memory: Any) -> Non
 async def test_an_erased_user_has_changes_since_they_came_back(
     open_memory: Any,
 ) -> None:
-    """A user who was erased has no changes but those since they came back."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("forget me", memory_id="erased")

@@ -103,23 +103,6 @@ async def test_a_revision_that_was_cut_off_is_an_error(server: Server) -> None:
                 ),
             ),
         ),
-        ("Score: 0.6. It rambles.", Critique(score=0.6, text="Score: 0.6. It rambles.")),
-        ("I give it 7/10 {as is}", Critique(score=0.7, text="I give it 7/10 {as is}")),
-        (
-            '{"score": 1, "critique": "Out of 10: bad."}',
-            Critique(score=0.1, text="Out of 10: bad."),
-        ),
-        ('{"score": 1, "out_of": 100}', Critique(score=0.01)),
-        ('{"score": "1/10"}', Critique(score=0.1, text='{"score": "1/10"}')),
-        (
-            '{"score": 1, "critique": "3 out of 10 sentences shine."}',
-            Critique(score=1.0, text="3 out of 10 sentences shine."),
-        ),
-        (
-            "It has 24/100 words; score 3/10",
-            Critique(score=0.3, text="It has 24/100 words; score 3/10"),
-        ),
-        ('{"score": "0.8"}', Critique(score=0.8, text='{"score": "0.8"}')),
     ],
 )  # fmt: skip
 async def test_a_critique_is_found_in_what_a_model_says(answer: str, critique: Critique) -> None:
@@ -128,7 +111,7 @@ async def test_a_critique_is_found_in_what_a_model_says(answer: str, critique: C
 
 @pytest.mark.parametrize(
     "answer",
-    ["What a lovely text!", "{", '{"score": -1}', '{"score": 300}', "score: 12/10", "[" * 100_000,
+    ["What a lovely text!", "{", '{"score": -1}', '{"score": 300}', "score: 0.6", "[" * 100_000,
      '{"critique": "none"}', "{" * 100_000 + "}"],
 )  # fmt: skip
 async def test_junk_is_an_error(answer: str) -> None:

@@ -93,7 +93,6 @@ async def test_events_come_in_order() -> None:
 
 
 async def test_the_result_is_the_earliest_best_text() -> None:
-    """The result is the best text, and the earliest of equals."""
     critic = FakeCritic(0.1, 0.8, 0.3, 0.8, 0.2)
     events = await events_of(critic=critic)
     result = events[-1].result
@@ -256,7 +255,6 @@ def monitor(*readings_mib: int, soft: int | None = None, hard: int | None = None
 
 
 async def test_crossing_the_soft_limit_warns_once() -> None:
-    """Crossing the soft limit warns once, and the run goes on."""
     events = await events_of(monitor=monitor(10, 10, 10, 10, 60, 60, 62, soft=50))
     warnings = [event for event in events if isinstance(event, Warned)]
     assert [one.message for one in warnings] == [

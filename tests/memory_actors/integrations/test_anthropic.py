@@ -93,7 +93,6 @@ def test_all_files_can_be_cleared(tool, user) -> None:
 
 
 def test_an_async_user_needs_an_async_client() -> None:
-    """An async user is refused where the client is not async."""
     wrong: Any = object()
     with pytest.raises(InvalidInputError, match="AsyncMemoryActorsTool"):
         MemoryActorsTool(wrong)

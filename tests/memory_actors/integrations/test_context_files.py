@@ -62,7 +62,6 @@ async def test_a_removed_line_is_removed_and_can_be_restored(open_memory, file) 
 
 
 async def test_archived_entries_come_back_to_the_byte(open_memory, file) -> None:
-    """Entries that are archived leave the file, and come back to the byte."""
     mirror = file.with_name("MEMORY-archive.md")
     async with open_memory() as memory:
         user = memory.user("u")
@@ -82,7 +81,6 @@ async def test_archived_entries_come_back_to_the_byte(open_memory, file) -> None
 
 
 async def test_the_hard_limit_changes_neither_file_nor_log(open_memory, file) -> None:
-    """Beyond the hard limit, file and log stay as they are."""
     async with open_memory() as memory:
         user = memory.user("u")
         file.write_text(TEXT)

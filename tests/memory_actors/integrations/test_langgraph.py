@@ -1,11 +1,7 @@
 """The store of LangGraph: namespaces and users, times to live, vectors, processes, replays."""
 
 import asyncio
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, date, datetime
@@ -103,7 +99,6 @@ def test_namespaces_of_any_characters_come_back(opened: Opened, user: int | str)
 
 
 def test_an_erased_user_has_no_items(tmp_path: Path) -> None:
-    """The memory of a user who is erased has no items."""
     with sync.MemorySystem.open(tmp_path, embedder=FakeEmbedder()) as memory:
         store = MemoryActorsStore(memory, user=1)
         for name in ("ada", "bob"):
@@ -573,72 +568,6 @@ async def test_imported_items_keep_their_times(tmp_path: Path) -> None:
 
 
 # --- one log: crashes, processes, replays
-
-WRITES = """
-import sys
-from support.fakes import FakeEmbedder
-from memory_actors.integrations.langgraph import MemoryActorsStore
-with MemoryActorsStore.open(sys.argv[1], embedder=FakeEmbedder()) as store:
-    for n in range(10_000):
-        store.put(("ada", "notes"), f"k{n}", {"n": n})
-        print(n, flush=True)
-"""
-
-
-@contextmanager
-def writing(directory: Path) -> "Iterator[subprocess.Popen[str]]":
-    """A process that puts one item after the other, and says so of each."""
-    path = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(__file__).parents[3])])
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITES, str(directory)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def said(process: "subprocess.Popen[str]", least: int) -> int:
-    """Return the last number that a process said, of those from `least`."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) >= least:
-            return int(line)
-    pytest.fail("it has ended")
-
-
-def test_what_was_put_outlives_a_kill(tmp_path: Path) -> None:
-    with writing(tmp_path) as process:
-        last = said(process, 20)
-        process.send_signal(signal.SIGKILL)
-        assert process.stdout is not None
-        last = max([last, *map(int, process.stdout)])
-    with MemoryActorsStore.open(tmp_path, embedder=FakeEmbedder()) as store:
-        there = {item.value["n"] for item in store.search(("ada",), limit=20_000)}
-    assert set(range(last + 1)) <= there
-
-
-def test_two_processes_have_one_store(tmp_path: Path) -> None:
-    with (
-        writing(tmp_path) as process,
-        MemoryActorsStore.open(tmp_path, embedder=FakeEmbedder()) as store,
-    ):
-        last = said(process, 5)
-        item = store.get(("ada", "notes"), f"k{last}")
-        assert item is not None
-        assert item.value == {"n": last}
-        store.put(("bob",), "k", {"n": -1})
-        said(process, last + 5)
-        assert store.list_namespaces() == [("ada", "notes"), ("bob",)]
-        process.kill()  # the owner goes, and this process takes over
-        process.wait()
-        assert store.get(("bob",), "k") is not None
 
 
 def now(clock: FakeClock) -> datetime:

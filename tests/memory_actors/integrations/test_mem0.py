@@ -51,7 +51,6 @@ def texts(found: dict[str, Any]) -> list[str]:
 
 
 def test_a_message_is_told_in_mem0s_shape(memory: Memory) -> None:
-    """A message is kept as it is and told in mem0's shape."""
     said = {"role": "user", "content": "likes tea", "name": "bob"}
     scope = {"user_id": "u", "agent_id": "a", "run_id": "r"}
     added = memory.add(said, metadata={"about": "food"}, infer=False, **scope)

@@ -130,7 +130,6 @@ CHANGES: list[Any] = [
 
 @pytest.mark.parametrize(("change", "after"), [*zip(CHANGES, (3, 1, 0), strict=True)])
 async def test_a_cancelled_change_is_known_to_be_made(session, change, after: int) -> None:
-    """A change that is cancelled is made when that is known."""
     await session.add_items(ITEMS[:2])
     changing = asyncio.create_task(change(session))
     await asyncio.sleep(0)

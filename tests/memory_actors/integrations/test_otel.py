@@ -110,7 +110,6 @@ async def test_a_write_and_a_search_are_spans(traced: Traced, open_memory: Any) 
 async def test_words_of_users_are_left_out(
     traced: Traced, captures: bool, open_memory: Any
 ) -> None:
-    """The words of users are left out unless they are asked for."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("SECRET one", metadata={"SECRET": 1})
@@ -156,7 +155,6 @@ async def test_records_are_as_the_conventions_have_them(traced: Traced, open_mem
 
 @pytest.mark.parametrize("captures", [False], indirect=True)
 async def test_a_step_stands_below_its_call(traced: Traced, open_memory: Any) -> None:
-    """A step stands below the call that it is done for."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.working.set("first", 1)  # the actor is awake

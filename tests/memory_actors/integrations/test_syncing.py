@@ -316,10 +316,7 @@ class Cut(BaseException):
 async def test_the_next_sync_finishes_one_cut_off(
     document, file, monkeypatch, before: str, times: int
 ) -> None:
-    """A sync that is cut off is finished by the next.
-
-    Wherever it was cut off: nothing is lost, nothing stands twice.
-    """
+    """Wherever it was cut off: nothing is lost, nothing stands twice."""
     await sync(document, file)
     file.write_text(TEXT.replace("likes tea", "likes green tea") + "- from the file\n")
     document.set(

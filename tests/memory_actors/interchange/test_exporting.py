@@ -82,7 +82,6 @@ async def test_what_comes_back_is_not_doubled(store, tmp_path: Path, program: st
 
 
 async def test_entities_of_one_name_keep_their_own_relations(store, tmp_path: Path) -> None:
-    """Entities of one name have their own relations at the MCP server."""
     async with store() as memory:
         entities = memory.user("ada").entities
         for kind in ("person", "cat"):

@@ -199,7 +199,6 @@ async def test_times_are_read_as_other_programs_write_them(
 async def test_a_record_that_is_none_is_left_out(
     store, tmp_path: Path, record: Any, why: str
 ) -> None:
-    """A record that is none is left out whole and told."""
     path = write_json(tmp_path / "x.json", [mem0_record("1", "before", ADA), record,
                                             mem0_record("3", "after", ADA)])  # fmt: skip
     async with store() as memory:

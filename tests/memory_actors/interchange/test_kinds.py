@@ -116,7 +116,6 @@ async def test_what_was_deleted_or_changed_since_stays_so(store, tmp_path: Path)
 
 
 async def test_a_text_may_name_an_entity_goal_or_document(store, file) -> None:
-    """A text may name an entity, a goal or a document."""
     path = file(
         *lines(
             {"memory_type": "entity", "content": "Porto"},

@@ -17,7 +17,6 @@ async def imported(user: Any, path: Path, *lines: dict[str, Any]) -> ImportRepor
 
 
 async def test_a_date_not_taken_for_the_time_is_told(open_memory, tmp_path) -> None:
-    """A date that is not taken for the time is told."""
     async with open_memory() as memory:
         user = memory.user("ada")
         report = await imported(

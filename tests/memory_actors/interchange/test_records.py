@@ -33,7 +33,6 @@ def memory(**changes) -> Memory:
 
 
 def test_a_line_without_an_id_always_gets_the_same() -> None:
-    """A line without an id gets the one that it always had."""
     assert read(LINE).item.memory_id == "imp_1af524d99ae93cb059be7258595767b7b57245f2"
 
 
@@ -56,7 +55,6 @@ def test_a_line_says_the_agent_and_the_end_of_a_memory() -> None:
     ],
 )
 def test_the_id_ignores_how_a_line_is_written(same: bytes) -> None:
-    """The id depends on the content of a line, and not on how it is written."""
     assert read(same).item.memory_id == read(LINE).item.memory_id
 
 
@@ -153,7 +151,6 @@ def test_a_bad_line_is_refused_with_the_reason(line: bytes, said: str) -> None:
 
 
 def test_the_flag_of_compression_is_not_exported() -> None:
-    """The flag of compression is not exported, and all else is."""
     line = line_of(memory(metadata={"is_compressed": True, "a": [1]}, pinned=True, role="r"))
     assert msgspec.json.decode(line) == {
         "id": "m1",

@@ -327,7 +327,6 @@ async def test_zep(imported, tmp_path: Path) -> None:
 
 
 async def test_an_edge_of_zep_relates_nodes_by_id(imported, tmp_path: Path) -> None:
-    """An edge of Zep relates the nodes that its ids name."""
     graph = {
         "nodes": [
             {"uuid": "1", "name": "Alex", "labels": ["Person"]},
@@ -604,7 +603,6 @@ async def test_chatgpt(imported, tmp_path: Path) -> None:
 
 
 async def test_an_archive_may_be_unpacked(store, tmp_path: Path) -> None:
-    """An unpacked archive and a file of it are the same."""
     path = foreign.chatgpt(tmp_path)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "unpacked")

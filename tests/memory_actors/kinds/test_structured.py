@@ -53,7 +53,6 @@ def test_a_value_that_differs_beyond_its_text_is_another_one() -> None:
 
 
 def test_a_documents_text_is_its_values_by_path() -> None:
-    """The text of a document is its values under their paths."""
     value = {"name": "Ana", "address": {"city": "Porto", "no": 7}, "tags": ["a", {"b": True}]}
     assert document_text("people", "ana", value | {"left": None, "none": []}) == (
         "people: ana\nname: Ana\naddress.city: Porto\naddress.no: 7\ntags: a\ntags.b: true"

@@ -42,7 +42,6 @@ def numbered(n: int) -> Alert:
 
 
 def test_an_alert_says_how_full_and_not_whose() -> None:
-    """The message of an alert says which limit is how full, and not whose."""
     assert ALERT.message == (
         "Long-term memory at 80% capacity: 8,000 of 10,000 memories. "
         "Delete old memories before it is full."

@@ -58,7 +58,6 @@ async def test_a_call_over_its_target_is_told() -> None:
 
 @pytest.mark.anyio
 async def test_violations_are_counted_and_told_once_a_minute() -> None:
-    """All violations are counted, and one a minute and kind is told of."""
     watch = LatencyWatch(TARGETS_MS, clock := Clock())
     with capture_logs() as logs:
         for _ in range(5):
@@ -115,7 +114,6 @@ class Loading(FakeEmbedder):
 async def test_loading_is_no_violation_and_batches_count_calls(
     tmp_path: Path,
 ) -> None:
-    """Loading the model is no violation, and a batch is as many calls."""
     settings = Settings(latency_targets_ms={"long_term": 200.0})
     async with MemorySystem.open(tmp_path, embedder=Loading(), settings=settings) as memory:
         memory._services.embeddings.prepared = False  # as with the default one, until it is used

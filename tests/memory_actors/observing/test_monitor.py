@@ -46,7 +46,6 @@ def use(process: Process, monitor: MemoryMonitor, *amounts: int) -> list[str]:
 def test_nothing_is_admitted_over_the_hard_limit(
     process: Process,
 ) -> None:
-    """Nothing is admitted over the hard limit, and the error says what to do."""
     monitor = process.monitor(None, 100 * MIB)
     process.used = 100 * MIB
     monitor.admit()

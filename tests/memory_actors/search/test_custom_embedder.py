@@ -90,7 +90,6 @@ async def test_one_that_fails_at_the_opening_may_work_later(tmp_path: Path) -> N
 
 
 async def test_a_silent_embedder_keeps_no_store_closed(tmp_path: Path) -> None:
-    """An embedder that does not answer does not keep a store closed."""
     released = threading.Event()
 
     def wait(vectors: Any) -> Any:

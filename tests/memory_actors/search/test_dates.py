@@ -254,7 +254,6 @@ def test_only_the_beginning_of_a_long_query_is_read() -> None:
 
 
 def test_yearly_spans_are_bounded_to_the_latest() -> None:
-    """Spans that can be named in every year are bounded to the latest."""
     found = named_spans("in may " * 200, microseconds(NOW.date()), lambda: range(1900, 2026))
     assert len(found) == SPANS_MAX
     assert found[-1] == span(date(2025, 5, 1), date(2025, 5, 31))

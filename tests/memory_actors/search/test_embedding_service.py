@@ -170,7 +170,6 @@ async def test_waiting_for_the_other_thread_holds_up_nobody(first: bool) -> None
 
 
 async def test_callers_fail_at_once_while_the_embedder_hangs() -> None:
-    """While the embedder hangs, callers fail at once, and then it is asked again."""
     batcher = Batcher(SlowEmbedder(), deadline_s=0.05)
     with pytest.raises(EmbedderError, match="no answer"):
         await batcher.embed(["hangs"])
@@ -311,8 +310,6 @@ def test_what_is_put_while_the_older_is_written_is_written_too(
 
 
 async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None:
-    """The mean of general text is computed once for a store."""
-
     class Plain(FakeEmbedder):
         background_mean = None
 

@@ -189,7 +189,6 @@ def test_a_condition_on_any_path_finds_its_rows(wanted: Any) -> None:
 
 
 def test_the_least_recently_asked_column_goes_first() -> None:
-    """Columns are made when asked for, and the least recently asked goes first."""
     index = index_of({n: {f"f{n}": n} for n in range(30)})
     assert not index._columns
     for n in [*range(16), 0, 16]:

@@ -150,7 +150,6 @@ async def test_where_the_model_reads_little_a_texts_own_words_decide(memory) -> 
 
 
 async def test_words_rank_turns_and_meaning_ranks_facts(memory) -> None:
-    """Of few turns the words decide, and of few facts the meaning."""
     user = memory.user("ada")
     turns = [
         ("Leon", "I told everybody at the harbour about the new boat and how we painted it green."),

@@ -28,7 +28,6 @@ def test_neighbouring_int8_weights_cannot_overflow_16_bits(seed: int) -> None:
 def test_a_linear_map_survives_a_token_of_zeros(
     precision: Precision, error_max: float, tmp_path: Path
 ) -> None:
-    """A linear map multiplies, and a token of zeros is no division by zero."""
     rng = np.random.default_rng(2)
     matrix = rng.normal(size=(384, 32)).astype(np.float32)
     bias = rng.normal(size=32).astype(np.float32)

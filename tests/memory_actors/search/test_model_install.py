@@ -64,7 +64,6 @@ def test_the_directory_has_three_sources(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_intact_model_needs_no_source(installed: Path, no_build: list[Path]) -> None:
-    """An intact model is not built again, and needs no source."""
     stages: list[tuple[str, float]] = []
     found = install_model(
         "/no/such/source", "int8", installed.parent, lambda *stage: stages.append(stage)
@@ -162,7 +161,6 @@ def _root() -> Path:
 def test_a_killed_install_is_swept_up_by_the_next(
     stage: str, published: Path, tmp_path: Path, no_build: list[Path]
 ) -> None:
-    """A killed install is no model, and the next one sweeps up."""
     killed = _start(published, tmp_path, kill_at=stage)
     _, errors = killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL, errors

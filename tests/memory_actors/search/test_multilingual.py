@@ -151,7 +151,6 @@ def test_it_leaves_its_process_alone() -> None:
 
 @needs_model
 async def test_a_store_changes_models_and_back(tmp_path: Path) -> None:
-    """A store goes from one model to the other and back."""
     facts = ["彼女はくるみアレルギーです。", "Er spielt jeden Sonntag Schach.", "Likes green tea"]
     async with MemorySystem.open(tmp_path) as memory:
         await memory.user("u").add_many([Item(content=fact) for fact in facts])

@@ -49,7 +49,6 @@ async def test_equal_texts_are_one_hit_however_many_there_are(open_memory, copie
 
 
 async def test_a_fact_differing_in_metadata_is_kept_and_folded(open_memory) -> None:
-    """A fact that differs in its metadata is kept, and folded."""
     async with open_memory() as memory:
         user = memory.user("u")
         one = await user.add("User is vegetarian", metadata={"a": 1})
@@ -108,7 +107,6 @@ async def test_two_keys_of_one_value_are_two_hits(open_memory) -> None:
 
 
 async def test_a_fact_worded_like_a_relationship_is_one_hit(open_memory) -> None:
-    """A fact in the words of a relationship is one hit with it."""
     async with open_memory() as memory:
         user = memory.user("u")
         await user.entities.add_entity("Ada", "person")

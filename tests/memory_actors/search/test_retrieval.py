@@ -253,7 +253,6 @@ async def parts(memory: MemorySystem) -> Any:
 
 
 async def test_sketches_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
-    """Memories that sketches and words propose are ranked the same way."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user, 300)
@@ -267,7 +266,6 @@ async def test_sketches_and_words_propose_for_one_ranking(open_memory, monkeypat
 async def test_a_broken_word_file_is_made_again(
     open_memory, tmp_path: Path, harm: str, monkeypatch
 ) -> None:
-    """The word file is made again when it is not whole."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user)
@@ -292,7 +290,6 @@ async def test_a_broken_word_file_is_made_again(
 
 
 async def test_token_states_beyond_the_bound_are_read_later(open_memory) -> None:
-    """Token states beyond the bound are read when they are needed."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user)
@@ -368,7 +365,6 @@ async def test_observing_does_not_bring_back_what_is_deleted_meanwhile(open_memo
 
 
 async def test_two_at_once_know_a_working_memorys_id(open_memory) -> None:
-    """An id of working memory is known to two who want it at once."""
     for _ in range(5):
         async with open_memory(check_replay=False) as memory:
             user = memory.user(f"u{_}")

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import anyio
 import pytest
 from support.fakes import FakeClock, FakeTokenEmbedder
 from support.in_memory_log import InMemoryLog
-from support.postgres import lent_url
 
 from eventlog import EventStore, LogUnavailable
 from memory_actors import Embedded, Item, Settings
@@ -68,12 +67,6 @@ class Faulty(InMemoryLog):
             self.failures -= 1
             raise LogUnavailable("away")
         return await super().save_derived(stream, pieces, epoch=epoch)
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ def _shown(pair: Pair) -> str:
 
 
 def test_a_tuned_pair_is_judged_as_people_judge() -> None:
-    """Every pair that was tuned on is judged as people judge it."""
     assert [_shown(pair) for pair in TUNED_ON if proposes(pair) != pair.supersedes] == []
 
 

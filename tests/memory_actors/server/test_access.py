@@ -136,7 +136,6 @@ def test_a_wrong_key_is_refused(service: Service, ask) -> None:
 
 
 def test_a_key_not_sent_as_bearer_is_refused(service: Service, ask) -> None:
-    """A key that is not sent as a bearer is refused."""
     for header in (service.root, f"Basic {service.root}", f"Token {service.root}", "Bearer", ""):
         for route in each("user", "root"):
             problem(ask(*route, None, headers={"Authorization": header}), 401, "unauthorized")
@@ -308,7 +307,6 @@ def tier_of(service: Service, user_id: str) -> str:
 
 
 def test_the_first_use_of_a_key_sets_the_tier(service: Service) -> None:
-    """The first use of a key sets the tier, and later ones do not."""
     token, key = service.keys.create("tia", "free")
     assert tier_of(service, "tia") == "local"
     path = "/v1/users/tia/usage"
@@ -325,8 +323,6 @@ def test_a_refused_key_sets_no_tier(service: Service) -> None:
 
 
 def test_an_unnoted_tier_is_set_all_the_same(service: Service, monkeypatch) -> None:
-    """A tier that cannot be noted is set all the same."""
-
     def full(_key_id: str) -> None:
         raise KeyFileError("no room")
 

@@ -158,7 +158,6 @@ def test_runs_wait_for_each_other(service: Service, compaction) -> None:
 def test_a_failing_run_says_why_and_the_next_runs(
     service: Service, compaction, error: Exception, name: str, said: str | None
 ) -> None:
-    """A run that fails says why, and the next one runs."""
     compaction.error = error
     told = ended(service, ask(service))
     assert (told["state"], told["report"]) == ("failed", None)

@@ -78,7 +78,6 @@ def test_one_address_does_not_take_the_places_of_another(tmp_path: Path) -> None
 
 
 def test_the_oldest_waiting_connection_makes_room(tmp_path: Path) -> None:
-    """The oldest connection that waits makes room, and no request in work does."""
     bounds = Connections(connections_max=20, connections_per_address_max=3)
     with serving(tmp_path, connections=bounds) as service, connected(service) as working:
         head = f"POST {MEMORIES} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.alice}\r\n"

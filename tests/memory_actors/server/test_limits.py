@@ -34,7 +34,7 @@ from memory_actors import (
     UnavailableError,
 )
 from memory_actors.api.user import UserMemory
-from memory_actors.server.admission import STREAMS_MAX
+from memory_actors.server.access import STREAMS_MAX
 from tests.memory_actors.server.helpers import (
     ALICE,
     BOB,
@@ -64,8 +64,6 @@ def chunks(body: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_may_have_1_mib_and_no_byte_more(service: Service, chunked) -> None:
-    """A body of 1 MiB is taken, and one byte more is not."""
-
     def ask(size_bytes: int) -> Any:
         body = body_of(size_bytes)
         return service("POST", MEMORIES, service.alice, content=chunks(body) if chunked else body)

@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from memory_actors.server import KeyStore, create_app
-from memory_actors.server.admission import STREAMS_MAX
+from memory_actors.server.access import STREAMS_MAX
 from tests.memory_actors.server.helpers import (
     ALICE,
     BOB,

@@ -1,7 +1,7 @@
 """What the nodes of a store in a database have in common: API keys, schedule, recall key."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +12,6 @@ import structlog
 from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.in_memory_log import InMemoryLog
-from support.postgres import lent_url
 
 from eventlog import LogUnavailable
 from memory_actors import (
@@ -33,12 +32,6 @@ from memory_actors.sharing.nodes import opening
 from memory_actors.upkeep.store import event_registry
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 def opened(url: str, **more: Any) -> Any:

@@ -15,7 +15,6 @@ from support.fakes import FakeEmbedder
 
 from eventlog.lmdb.opening import Files
 from memory_actors import MemorySystem
-from memory_actors.integrations.langgraph import MemoryActorsStore
 from memory_actors.integrations.mem0 import AsyncMemory
 from memory_actors.sharing.address import FILE
 from memory_actors.sharing.at_once import OWNED_HERE
@@ -274,18 +273,3 @@ def test_a_global_memory_of_mem0_works_in_every_asyncio_run(tmp_path: Path) -> N
         return len((await memory.get_all(filters={"user_id": "ada"}))["results"])
 
     assert [asyncio.run(add(f"fact {number}")) for number in (1, 2, 3)] == [1, 2, 3]
-
-
-def test_a_langgraph_store_left_open_is_opened_again_and_ends_quietly(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    blocks: list[Any] = []
-
-    async def put(key: str) -> int:
-        blocks.append(MemoryActorsStore.aopen(tmp_path / "memory", embedder=FakeEmbedder()))
-        store = await blocks[-1].__aenter__()
-        await store.aput(("u",), key, {"a": 1})
-        return len(await store.asearch(("u",)))
-
-    assert [asyncio.run(put(str(number))) for number in (1, 2, 3)] == [1, 2, 3]
-    assert caplog.records == []

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -13,7 +13,6 @@ import structlog
 from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.ports import ReservedPort
-from support.postgres import lent_url
 
 from eventlog import stream_id
 from memory_actors import (
@@ -35,12 +34,6 @@ from memory_actors.sharing.nodes import node, opening, peers
 from memory_actors.sharing.nodes.peers import joined
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
 
 
 def opened(url: str, **more: Any) -> Any:

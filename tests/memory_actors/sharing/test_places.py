@@ -20,7 +20,6 @@ from memory_actors import (
 )
 from memory_actors.api.parts import StoreParts
 from memory_actors.cli import main
-from memory_actors.sharing.address import shown
 from memory_actors.sharing.owning import owned
 from memory_actors.sharing.system import API_KEY_VARIABLE, open_or_join
 
@@ -78,11 +77,6 @@ async def test_no_directory_of_a_log_has_the_name_of_a_url(
     with pytest.raises(LogUnavailable, match="a mysql URL is no directory"):
         copy_store("backup", "mysql://host/db")
     assert {path.name for path in tmp_path.iterdir()} == {"memory", "backup"}
-
-
-def test_a_url_is_shown_without_its_password() -> None:
-    assert shown("POSTGRESQL://ada:secret@h/d") == "postgresql://ada@h/d"
-    assert shown("https://ada:secret@h:1") == "https://ada@h:1"
 
 
 async def test_the_url_of_a_server_is_opened_as_its_client(served: str) -> None:

@@ -155,8 +155,6 @@ def test_events_are_iterated_and_may_be_left_early(memory: MemorySystem) -> None
 
 
 def test_a_function_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:
-    """A function that runs on the loop cannot wait for it."""
-
     def new_id(_: int) -> str:
         return f"one of {len(memory.users())}"
 

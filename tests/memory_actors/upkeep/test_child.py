@@ -53,7 +53,6 @@ def test_an_error_is_raised_again_by_its_name(child: Callable[[str], None]) -> N
 
 
 def test_a_child_dying_before_reading_is_told_by_its_end(child: Callable[[str], None]) -> None:
-    """A child that dies before it reads is told by its end."""
     child("exec 0<&-; kill -SEGV $$")
     with pytest.raises(ChildDied, match="SIGSEGV"):
         result_of_child("m", [], Answer, given=bytes(1 << 20))  # more than a pipe holds

@@ -109,7 +109,6 @@ async def test_keys_of_an_index_cannot_be_guessed(
 async def test_an_encrypted_store_answers_the_same_after_reopening(
     open_memory: Any, embedder: FakeTokenEmbedder
 ) -> None:
-    """An encrypted store answers after reopening as one that is not encrypted."""
     async with open_memory(summarizer=SHORT, encrypt=True) as memory:
         await with_a_past(memory)
         await memory.compact()
@@ -334,7 +333,6 @@ async def test_a_new_key_does_not_open_an_old_backup(
 async def test_erasing_one_user_leaves_anothers_equal_vectors(
     open_memory: Any, embedder: FakeTokenEmbedder
 ) -> None:
-    """Erasing one user leaves the vectors of another with the same text."""
     async with open_memory(encrypt=True) as memory:
         await memory.user("ada").add("the same text")
         await memory.user("bob").add("the same text")

@@ -74,7 +74,6 @@ async def everything(memory: MemorySystem, user_id: str, query: str) -> list[Any
 async def test_no_file_and_no_answer_has_an_erased_user(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No file and no answer has a trace of an erased user."""
     monkeypatch.setattr("eventlog.lmdb.segment.zstandard", None)
     KeyStore(directory).create(USER)
     async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
@@ -299,8 +298,6 @@ async def test_two_at_once_are_one(open_memory: Any) -> None:
 async def test_the_next_call_erases_what_an_error_left(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next call erases the rest that an error has left."""
-
     def fail(*_: Any, **__: Any) -> Any:
         raise DiskFull("no room")
 

@@ -71,7 +71,6 @@ async def test_whole_files_of_every_kind_are_no_finding(store: Path) -> None:
 
 
 async def test_a_file_older_than_the_state_is_fine(store: Path) -> None:
-    """A file that is older than the state is no finding."""
     old = {path: path.read_bytes() for path in store.glob("indexes/*")}
     async with example.opened(store, first_id=5_000) as memory:
         await memory.user("ada").add("what came later", memory_id="later")

@@ -110,7 +110,6 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 async def test_a_snapshot_unlike_its_replay_is_found(open_memory: Any, tmp_path: Path) -> None:
-    """A snapshot that differs from a replay is found."""
     await filled(open_memory)
     change_rows(tmp_path / "memory", "snapshots", another_state)
 

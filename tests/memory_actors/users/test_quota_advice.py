@@ -106,7 +106,6 @@ async def test_full_working_memory_does_not_advise_an_upgrade(open_memory) -> No
 
 
 async def test_a_kind_switched_off_does_not_advise_deleting(open_memory) -> None:
-    """A kind that is switched off does not advise to delete."""
     none = Limits(working_keys=0, short_term_sessions=0, long_term_memories=0, episode_steps=0)
     async with open_memory(tiers=pro(none)) as memory:
         user = memory.user("u")

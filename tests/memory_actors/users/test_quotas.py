@@ -173,7 +173,6 @@ async def test_all_users_together_keep_to_the_global_limit(open_memory) -> None:
 
 
 async def test_totals_are_exact_after_a_restart(open_memory) -> None:
-    """The totals are exact after a restart, and need no user."""
     async with open_memory() as memory:
         for n in range(5):
             user = memory.user(f"u{n}")
@@ -223,7 +222,6 @@ async def test_alerts_are_recorded_and_delivered_once_for_each_crossing(open_mem
 
 
 async def test_a_full_ring_raises_no_alert(open_memory) -> None:
-    """A full ring raises no alert, and a quota that refuses does."""
     got: list[Alert] = []
 
     async def take(alert: Alert) -> None:

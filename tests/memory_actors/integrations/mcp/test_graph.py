@@ -117,7 +117,6 @@ async def test_a_call_that_failed_half_way_is_repeated(
 
 
 async def test_another_spelling_means_the_same_name(graph) -> None:
-    """A name in another spelling is told and means the same."""
     await graph("create_entities", entities=[ANN])
     done = await graph.client.call_tool("create_entities", {"entities": [{**ANN, "name": "ANN"}]})
     assert done.structured_content == {"entities": []}

@@ -1,8 +1,6 @@
 """`memory-actors mcp`: the real program in processes of its own, several on one directory."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -30,11 +27,6 @@ def server(data: Path, *more: str) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT)
 
 
-async def contents(client: Client) -> set[str]:
-    found = (await client.call_tool("list_memories", {})).structured_content
-    return {one["content"] for one in found["memories"]}
-
-
 async def remember(client: Client, content: str) -> None:
     done = await client.call_tool("remember", {"content": content})
     assert not done.is_error, done.content
@@ -49,29 +41,6 @@ async def test_what_one_process_remembers_the_next_recalls(tmp_path: Path, mode:
     async with Client(server(tmp_path), mode=mode) as client:
         found = (await client.call_tool("recall", {"query": "tea"})).structured_content
         assert [one["content"] for one in found["memories"]] == ["Ann likes tea"]
-
-
-async def test_two_clients_share_a_directory(tmp_path: Path) -> None:
-    async with Client(server(tmp_path)) as one, Client(server(tmp_path, "--tools", "graph")) as two:
-        await remember(one, "Ann likes tea")
-        entity = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
-        await two.call_tool("create_entities", {"entities": [entity]})
-        known = (await one.call_tool("look_up", {"id": "Ann"})).structured_content
-        assert known["observations"] == ["likes tea"]
-
-
-async def test_a_killed_server_loses_nothing_and_another_goes_on(tmp_path: Path) -> None:
-    """The first process owns the store; it is killed, and the second takes over."""
-    with running(tmp_path) as owner:
-        owner.ask("initialize", INITIALIZE)
-        async with Client(server(tmp_path)) as client:
-            for number in range(5):
-                given = {"name": "remember", "arguments": {"content": f"Fact {number}"}}
-                assert not owner.ask("tools/call", given)["result"]["isError"]
-            os.kill(owner.process.pid, signal.SIGKILL)
-            with anyio.fail_after(START_S_MAX):
-                await remember(client, "Fact 5")
-                assert await contents(client) == {f"Fact {number}" for number in range(6)}
 
 
 # --- as bytes

@@ -1,35 +1,18 @@
 """A browser, and a server whose store holds something of each kind."""
 
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from support.compacting import with_a_past
 
 from memory_actors import Settings
 from tests.memory_actors.server.dashboard.pages import HOSTILE, USER, Dashboard
 from tests.memory_actors.server.helpers import Service, serving
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MANY = 300
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A browser without a window, skipped with a reason where there is none.
-
-    As long as it is open its event loop runs in this thread: other modules have none of it.
-    """
-    at = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if at is None:
-        pytest.skip("no Chromium is installed here: `apt-get install chromium`")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=at, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
