@@ -157,46 +157,43 @@ class EventRegistry:
         self._by_tag[tag] = self._by_tag_bytes[tag.encode()] = event_type
         self._by_class[cls] = event_type
 
-    def prepare(self, event: object, meta: Mapping[str, str] | None = None) -> Prepared:
-        """Encode one event, compressed where that pays.
+    def prepare(self, event: object, meta: bytes = b"") -> Prepared:
+        """Encode one event, compressed where that pays; `meta` is what `packed_meta` returned.
 
-        :raises InvalidAppend: a type that is not registered, or a payload or meta too long.
+        :raises InvalidAppend: a type that is not registered, or a payload too long.
         """
         event_type = self._by_class.get(type(event))
         if event_type is None:
             raise InvalidAppend(f"{type(event).__name__} is not a registered event type")
-        raw = self._payload(event_type, event, meta)
-        text_bytes = self._text_bytes(event) or 0
-        long = max(text_bytes, len(raw) - text_bytes) > COMPRESS_ABOVE_BYTES
-        body = zlib.compress(raw) if long else raw
-        compressed = len(body) < len(raw)
-        return Prepared(
-            event=event,
-            tag=event_type.tag,
-            schema=event_type.schema,
-            salt=self._salt(SALT_BYTES),
-            raw=raw,
-            body=body if compressed else raw,
-            compressed=compressed,
-            keys=_keys(event_type, event),
-        )
-
-    def _payload(
-        self, event_type: _EventType, event: object, meta: Mapping[str, str] | None
-    ) -> bytes:
-        packed_meta = self._packed_meta(meta) if meta is not None else b""
         try:
             data = self._encoder.encode(event)
             event_type.decode(data)  # what cannot be read back must not be stored
         except Exception as error:  # msgspec raises many kinds, and fields may raise their own
             name = type(event).__name__
             raise InvalidAppend(f"{name} is no valid event: {error}") from error
-        raw = len(packed_meta).to_bytes(2, "big") + packed_meta + data
+        raw = body = b"".join((len(meta).to_bytes(2, "big"), meta, data))
+        if len(raw) > COMPRESS_ABOVE_BYTES:
+            body = self._compressed(event, raw)
+        return Prepared(
+            event, event_type.tag, event_type.schema, self._salt(SALT_BYTES), raw, body,
+            len(body) < len(raw), _keys(event_type, event),
+        )  # fmt: skip
+
+    def _compressed(self, event: object, raw: bytes) -> bytes:
         if len(raw) > PAYLOAD_BYTES_MAX:
             raise InvalidAppend(f"event takes {len(raw)} bytes (max: {PAYLOAD_BYTES_MAX})")
-        return raw
+        text_bytes = self._text_bytes(event) or 0
+        if max(text_bytes, len(raw) - text_bytes) <= COMPRESS_ABOVE_BYTES:
+            return raw
+        return min(raw, zlib.compress(raw), key=len)
 
-    def _packed_meta(self, meta: Mapping[str, str]) -> bytes:
+    def packed_meta(self, meta: Mapping[str, str] | None) -> bytes:
+        """Return meta as payloads have it.
+
+        :raises InvalidAppend: it does not map strings to strings, or is too long.
+        """
+        if meta is None:
+            return b""
         try:
             if not isinstance(meta, Mapping):
                 raise TypeError(f"not {type(meta).__name__}")

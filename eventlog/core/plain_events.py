@@ -75,11 +75,10 @@ def packed(
 
     `chains` has the chain value of each stream before them, by stream id, and gets the one behind.
     """
-    count = sum([len(run.events) for run in runs])
-    if count >= FEW and LIBRARY.instruction_set and runs[0].cipher is None:
-        return _packed_in_c(runs, count, position, chains)
-    frames: list[bytes] = []
-    rows: list[bytes] = []
+    several = len(runs) >= FEW or len(runs[0].events) >= FEW
+    if several and runs[0].cipher is None and LIBRARY.instruction_set:
+        return _packed_in_c(runs, position, chains)
+    frames, rows = list[bytes](), list[bytes]()
     for run in runs:
         for prepared, version, data in packed_one_by_one(run, position, chains[run.sid]):
             frames.append(data)
@@ -90,7 +89,7 @@ def packed(
 
 
 def _packed_in_c(
-    runs: Sequence[Run], count: int, position: int, chains: dict[bytes, bytes]
+    runs: Sequence[Run], position: int, chains: dict[bytes, bytes]
 ) -> tuple[list[bytes], list[Row]]:
     numbers = {sid: number for number, sid in enumerate(chains)}
     parts: list[bytes] = []
@@ -112,7 +111,7 @@ def _packed_in_c(
                 keys.append(key.encode())
                 of.append(len(streams))
             streams.append(number)
-    joined, last = b"".join(parts), bytearray().join(chains.values())
+    count, joined, last = len(streams), b"".join(parts), bytearray().join(chains.values())
     room = bytearray(len(joined) + frame.BESIDE_FIELDS_BYTES * count)
     starts = bytearray((count + 1) * streams.itemsize)
     LIBRARY.function("pack_events", *_PACK)(

@@ -27,13 +27,13 @@ the digests of requests are keyed hashes, and the data of snapshots is encrypted
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from operator import itemgetter
 
 import msgspec
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
+from eventlog.core.plain_events import Row
 from eventlog.core.records import SNAPSHOTS_KEPT, ArchiveStatistics, Checkpoint, Snapshot
 from eventlog.core.rows import (
     U64,
@@ -130,7 +130,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def put_events(
-    txn: Transaction, position: int, frames: Sequence[bytes], key_rows: list[tuple[bytes, bytes]]
+    txn: Transaction, position: int, frames: Sequence[bytes], key_rows: list[Row]
 ) -> None:
     """Put frames at the end of the log, behind a position, and their rows of both indexes.
 
@@ -138,23 +138,28 @@ def put_events(
 
     :raises CorruptLog: there is something at or behind the position of the first one.
     """
-    places = [U64.pack(at) for at in range(position + 1, position + 1 + len(frames))]
-    with txn.cursor(txn.tables["events"]) as cursor:
-        if cursor.putmulti(zip(places, frames, strict=True), append=True)[1] < len(frames):
-            raise CorruptLog(f"position {position + 1} is not the end of the log: verify it")
-    stream_and_version = itemgetter(frame.STREAM_AND_VERSION)
-    versions = zip(map(stream_and_version, frames), places, strict=True)
-    put_rows(txn, txn.tables["versions"], [*versions])
+    events, versions = list[Row](), list[Row]()
+    for at, data in enumerate(frames, position + 1):
+        place = U64.pack(at)
+        events.append((place, data))
+        versions.append((data[frame.STREAM_AND_VERSION], place))
+    if not put_rows(txn, txn.tables["events"], events, append=True):
+        raise CorruptLog(f"position {position + 1} is not the end of the log: verify it")
+    put_rows(txn, txn.tables["versions"], versions)
     put_rows(txn, txn.tables["keys"], key_rows)
 
 
-def put_rows(txn: Transaction, table: Table, rows: list[tuple[bytes, bytes]]) -> None:
-    """Put rows into a table, in order of their keys."""
+def put_rows(txn: Transaction, table: Table, rows: list[Row], *, append: bool = False) -> bool:
+    """Put rows into a table, in order of their keys; with `append` at its end, in their order.
+
+    False: one of those to append is not behind the last row.
+    """
     if len(rows) == 1:  # as most appends have: a cursor would cost as much as the row
-        txn.put(*rows[0], db=table)
-    elif rows:
-        with txn.cursor(table) as cursor:
-            cursor.putmulti(sorted(rows))
+        return txn.put(*rows[0], db=table, append=append)
+    if not rows:
+        return True
+    with txn.cursor(table) as cursor:
+        return cursor.putmulti(rows if append else sorted(rows), append=append)[1] == len(rows)
 
 
 def stream_records(txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:

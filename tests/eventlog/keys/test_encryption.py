@@ -119,7 +119,7 @@ async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None
     """Whoever has no key cannot put words into anybody's mouth."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
-        prepared = registry.prepare(Noted("forged"), {})
+        prepared = registry.prepare(Noted("forged"))
 
     def forge(env: Environment, txn: Any) -> None:
         taken = frame.unpack(2, row(env, txn, 2))
