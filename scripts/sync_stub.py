@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import get_type_hints
 
 from memory_actors.api.operations import OWNERS
-from memory_actors.api.past import PastMemory
+from memory_actors.api.system import PastMemory
 from memory_actors.sharing import owning  # noqa: F401 - by it classes are instances of others
 from memory_actors.sharing.system import MemorySystem
 from memory_actors.sync.blocking import ClosableHandle, blocking_class, on_loop, own_members

@@ -23,7 +23,7 @@ import eventlog
 import memory_actors
 from memory_actors import Hit, MemoryToolError, MemoryType, MissingExtraError, SystemStatistics
 from memory_actors.api.operations import OWNERS
-from memory_actors.api.past import PastMemory
+from memory_actors.api.system import PastMemory
 from memory_actors.sync.blocking import own_members
 from memory_actors.users.handles.context_document import ContextDocument
 
@@ -116,7 +116,7 @@ def test_the_command_line_imports_what_each_command_needs() -> None:
 def declaring() -> list[str]:
     return [
         *(f"memory_actors.base.{name}" for name in (
-            "context_documents", "errors", "opening", "origins", "quota", "records", "reports",
+            "context_documents", "errors", "opening", "on", "quota", "records", "reports",
             "settings", "statistics", "tokens", "validation", "weights",
         )),
         *(f"eventlog.core.{name}" for name in ("errors", "records", "requests", "waiting")),

@@ -1,7 +1,7 @@
 """Nodes that share a store in PostgreSQL, struck by one fault after another while all are busy.
 
 Every node is a process (node.py), reaches the database through a proxy of its own, and is reached
-by the others through another (links.py). Its workers call the users of all nodes, and note before
+by the others through another (frames.py). Its workers call the users of all nodes, and note before
 and after each call what they asked and were answered (journal.py). When a fault has struck some
 times (faults.py), all nodes end, and their notes are compared with each other, and with the store
 (check.py). Then the next cluster begins, on a store of its own.

@@ -49,6 +49,7 @@ from memory_actors.actors.asking import (
     tentative,
     unavailable,
 )
+from memory_actors.base.calls import here, step
 from memory_actors.base.errors import (
     MemoryActorsError,
     QuarantinedError,
@@ -56,7 +57,6 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.settings import DEADLINE_S
-from memory_actors.base.steps import here, step
 from memory_actors.base.streams import user_of
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline

@@ -159,7 +159,7 @@ class QueuedRequest:
     alarm: "asyncio.TimerHandle"
     """Tells who waits that the deadline has passed."""
     caller: object
-    """The mark of who asks, for whoever traces. See steps.py."""
+    """The mark of who asks, for whoever traces. See calls.py."""
 
     def settle(self, outcome: Reply | Exception) -> None:
         """Answer the caller, if they still wait."""

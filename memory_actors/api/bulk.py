@@ -27,8 +27,8 @@ from memory_actors.kinds.rows import Row
 from memory_actors.kinds.user_state import kind_of, kind_of_event
 from memory_actors.search.reading import About, pages, versions_about
 from memory_actors.upkeep.store import event_registry
+from memory_actors.users.handles.handle import Summarized
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.handles.summaries import Summarized
 
 DELETED_AT_ONCE: Final = 64
 """As many as an actor takes of its mailbox: it decides them in one batch, for one commit."""

@@ -1,9 +1,19 @@
-"""The parts that a store is opened with. A client loads this, but no engine."""
+"""The parts that a store is opened with, and what is compared of them between two processes.
+
+Functions and objects cannot be compared across processes; their types can. A choice that was not
+made is not there, and agrees with all. A client loads this, but no engine.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.key_files import key_file_of
 from memory_actors.base.settings import Encrypt, Settings
 
 if TYPE_CHECKING:
@@ -32,3 +42,82 @@ class StoreParts:
     metrics: "Metrics | None" = None
     reindex: bool = False
     encrypt: Encrypt = False
+
+
+Choices = dict[str, str]
+
+UNSAID: Final[Choices] = {
+    "embedder": "'default'",
+    "settings": "",
+    "summarizer": "memory_actors.compaction.summarizers.extractive.ExtractiveSummarizer",
+}
+"""The parts of an owner that has chosen none: to name one of them agrees with it."""
+OTHER: Final = {"settings": "other settings", "encrypt": "another file of keys, or none"}
+
+
+def described(directory: Path, parts: StoreParts) -> Choices:
+    """Return the choices that were made for a store, each as a text that says what it is.
+
+    Values of None and False are left out; `reindex` is about this opening alone.
+    """
+    said = {
+        name: _settings(value) if isinstance(value, Settings) else as_text(value)
+        for name, value in vars(parts).items()
+        if value is not None and value is not False and name not in ("reindex", "encrypt")
+    }
+    if parts.encrypt:
+        said["encrypt"] = _keys(directory, parts.encrypt)
+    return said
+
+
+def _keys(directory: Path, encrypt: Any) -> str:
+    try:
+        return str(Path(key_file_of(directory, encrypt) or "").resolve())
+    except (OSError, RuntimeError, TypeError, ValueError):  # no path that can be: opening says so
+        return as_text(encrypt)
+
+
+def _settings(settings: Settings) -> str:
+    fields = {
+        name: getattr(settings, name)
+        for name in Settings.__struct_fields__
+        if getattr(settings, name) != getattr(Settings(), name)
+    }
+    return ", ".join(f"{name}={as_text(value)}" for name, value in fields.items())
+
+
+def as_text(value: object) -> str:
+    """Serialise a setting so that equal settings are equal in all processes."""
+    if isinstance(value, str | int | float | bool | None):
+        return repr(value.value if isinstance(value, Enum) else value)
+    try:
+        plain = msgspec.to_builtins(value, order="sorted", str_keys=True)
+        return msgspec.json.encode(plain, order="sorted").decode()
+    except (TypeError, ValueError):
+        kind = value if hasattr(value, "__qualname__") else type(value)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def same(ours: Choices, owners: Choices) -> bool:
+    """Say whether two processes would open the same store.
+
+    A store knows the name of its own embedder, so that a process need not say one.
+    """
+    theirs = {**UNSAID, **owners}
+    if theirs["embedder"].startswith("'"):
+        ours = {"embedder": theirs["embedder"], **ours}
+    return {**UNSAID, **ours} == theirs
+
+
+def check(ours: Choices, owners: Choices, pid: int) -> None:
+    """Refuse choices that the owner of a store has not made.
+
+    :raises InvalidInputError: there is one.
+    """
+    other = [name for name, said in ours.items() if owners.get(name, UNSAID.get(name)) != said]
+    if other:
+        raise InvalidInputError(
+            f"process {pid} has the store open with "
+            f"{' and '.join(OTHER.get(name, f'another {name}') for name in other)}: leave that out "
+            "here, or give the same there, or close it there first"
+        )

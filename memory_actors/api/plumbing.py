@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.context_documents import BlockChange, ContextReceipt
-from memory_actors.base.origins import Origins
+from memory_actors.base.on import Origins
 from memory_actors.base.records import Item, Memory, Receipt
 from memory_actors.base.reports import ForgottenFact
 from memory_actors.users.handles.context_document import Base, ContextDocument

@@ -11,7 +11,7 @@ from eventlog import Recorded
 from memory_actors.api.finding import named_kinds
 from memory_actors.api.forgetting import KEY_BYTES
 from memory_actors.api.reads import UserReads
-from memory_actors.base.origins import origins_of
+from memory_actors.base.on import origins_of
 from memory_actors.base.records import Memory, MemoryType, Receipt
 from memory_actors.base.validation import check_count, check_names
 from memory_actors.kinds import provenance

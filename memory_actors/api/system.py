@@ -17,18 +17,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import Final, NoReturn, get_args
+
+from msgspec.structs import replace
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import SharedExitStack, at_loop_end, to_the_end
 from memory_actors.api.parts import StoreParts
-from memory_actors.api.past import ON_DROPPED, PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.background_tasks import end_tasks
-from memory_actors.base.on import On
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.on import On, Then, origin
 from memory_actors.base.opening import Opening
-from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
 from memory_actors.base.reports import (
     CompactionProgress,
@@ -36,23 +38,71 @@ from memory_actors.base.reports import (
     CompactionStats,
     Diff,
     LogEntry,
+    Moment,
     Recall,
 )
 from memory_actors.base.statistics import SystemStatistics, SystemUsage
-from memory_actors.base.streams import known_users, recall_stream_of
+from memory_actors.base.streams import known_user, known_users, recall_stream_of, stream_of
 from memory_actors.base.validation import (
     check_choice,
     check_count,
+    check_name,
     check_optional_name,
     check_subjects,
     time_us,
 )
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
+from memory_actors.history.past_user import PastScope, PastUser, state_then
 from memory_actors.kinds.user_state import KINDS
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.totals import system_usage
+
+
+class PastMemory(UserMemory):
+    """One user's memory as it was. It is read like any other, and takes no writes.
+
+    Expiry is computed at `moment`; limits and prices come from today's settings. Every write raises
+    `ReadOnlyError`. A read whose answer rests on a text that retention has dropped raises
+    `PayloadDropped`.
+    """
+
+    _scope: PastScope
+    moment: Moment
+    """The moment that is read."""
+    lost: int
+    """The number of events about memories of then whose payload retention has dropped."""
+
+    def __init__(self, scope: PastScope, lost: int):
+        super().__init__(scope)
+        self.moment = scope.moment
+        self.lost = lost
+
+    def reads(self, *_scopes: str) -> NoReturn:
+        """Refuse.
+
+        :raises InvalidInputError: always.
+        """
+        raise InvalidInputError("a replay is of one user: replay the scopes one by one")
+
+    async def close(self) -> None:
+        """Let go of it, as the end of its block does. It answers nothing more."""
+        await self._scope.close()
+
+
+ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
+
+
+async def past_memory(services: Services, on: On, as_of: AsOf, dropped: OnDropped) -> PastMemory:
+    """Return a user's memory as it was. See `MemorySystem.replay`."""
+    check_choice(dropped, ON_DROPPED, "dropped")
+    stream = stream_of(check_name(on.user_id, "user_id"))
+    head = await known_user(services.log, stream)
+    moment, state, lost = await state_then(services, stream, head, as_of, dropped)
+    on = replace(on, then=Then(moment.at, "mark"))
+    past = PastUser(services, stream, state)
+    return PastMemory(PastScope(services, on, past=past, moment=moment), lost)
 
 
 class MemorySystem(SystemUpkeep):

@@ -16,7 +16,7 @@ from memory_actors.api.user_context import UserContext
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import origin
+from memory_actors.base.on import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -36,10 +36,9 @@ from memory_actors.kinds.grants import SetRight
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.handle import Adding, Handle
+from memory_actors.users.handles.handle import Adding, Handle, Summarized
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
-from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
 
 

@@ -21,11 +21,11 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,7 +33,6 @@ from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
 from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
-from memory_actors.base.shared_settings import SharedSetting
 from memory_actors.base.validation import check_name, check_tier
 
 FILE, LOCK, SETTING = "api_keys.json", "api_keys.lock", "api keys"
@@ -375,3 +374,29 @@ class WithSessionKey(KeyStore):
     def find(self, token: str) -> ApiKey | None:
         """Return the key that a token is, None for none."""
         return self._session_key if matches(token, self._session_key) else super().find(token)
+
+
+T = TypeVar("T")
+
+
+class SharedSetting:
+    """One setting of a store, as a file would be used: its methods wait. Not for the loop itself.
+
+    Create it on the loop that the store is open on.
+    """
+
+    def __init__(self, store: SettingStore, name: str):
+        self.store = store
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+
+    def load(self) -> bytes | None:
+        """Return the value, None if there is none."""
+        return self._waited(self.store.load_setting(self.name))
+
+    def save(self, value: bytes, expected: bytes | None) -> bool:
+        """Save a value over the expected one, and say whether it is there now."""
+        return self._waited(self.store.save_setting(self.name, value, expected=expected))
+
+    def _waited(self, call: Coroutine[object, object, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()

@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Other kinds of memory": {
         "kinds": "entity episode document",
         "context": "context",
-        "extracting": "extract extractions undo",
+        "memories": "extract extractions undo",
         "compaction": "compact compaction",
     },
     "Users and quotas": {
@@ -48,12 +48,12 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "quotas": "usage cost tier grant revoke grants",
     },
     "Data protection": {
-        "data_protection": "forget forgotten unforget hold release holds retention recalls",
-        "keeping": "erase purge",
+        "data_protection": "forget forgotten unforget hold release holds retention recalls erase "
+        "purge",
     },
-    "The past": {"past": "why replay diff", "log": "history log"},
-    "In and out": {"transfer": "import export"},
-    "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
+    "The past": {"log": "why replay diff history log"},
+    "In and out": {"keeping": "import export"},
+    "Serving": {"serve": "serve ui keys", "mcp": "mcp agent"},
     "The store": {
         "log": "stats verify",
         "keeping": "backup copy repair heads heads-key",

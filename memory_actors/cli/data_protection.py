@@ -1,11 +1,23 @@
-"""forget, forgotten, unforget, hold, release, holds, retention, recalls."""
+"""forget, forgotten, unforget, hold, release, holds, retention, recalls, erase, purge."""
+
+from collections.abc import Mapping
 
 import click
 
-from memory_actors.base.reports import Forgotten, ForgottenFact, Hold, Retained
+from memory_actors.base.reports import (
+    EraseReceipt,
+    Forgotten,
+    ForgottenFact,
+    Hold,
+    PurgeReport,
+    Retained,
+    TakenOut,
+)
+from memory_actors.cli import options
 from memory_actors.cli.deriving import listed, mirrors
-from memory_actors.cli.keeping import taken_out
-from memory_actors.cli.output import counted, say
+from memory_actors.cli.options import TRUST, App
+from memory_actors.cli.output import counted, print_result, progress_bar, say
+from memory_actors.cli.running import opened, run
 
 
 @mirrors("forget", embeds=True)
@@ -80,3 +92,80 @@ recalls = mirrors(
     since=None,
     until=None,
 )(listed(at="at", agent="agent_id", session="session_id", query="query", memories="memory_ids"))
+
+
+def _confirm(app: App, given: Mapping[str, object]) -> None:
+    if app.user is None:
+        raise click.UsageError("say whom with --user")
+    if not given["yes"]:
+        click.confirm(f"Erase everything of user {app.user!r}? It cannot be undone", abort=True)
+
+
+@mirrors(
+    "system.erase",
+    check=_confirm,
+    more=[click.option("--yes", is_flag=True, help="Do not ask.")],
+    despite_hold=click.option("--despite-hold", is_flag=True, help="Also under a legal hold."),
+)
+def erase(receipt: EraseReceipt, app: App) -> None:
+    """Erase the user that --user names, for good: memories, history, keys."""
+    if receipt.events:
+        say(f"✓ {receipt.events:,} events erased at {receipt.erased_at.isoformat()}.", "green")
+        if receipt.key_deleted:
+            say("Their key is deleted: backups made before cannot be read.")
+        elif app.key_file is not None:
+            say("There was no key of theirs: see that no other copy of the file of keys has one.")
+        else:
+            say("Backups made before still hold them.")
+    else:
+        say("There was nothing to erase.")
+
+
+@options.command()
+@click.option("--source", metavar="NAME", help="Only content of this source, as writes name it.")
+@click.option("--trust", type=TRUST, help="Only what is trusted so far.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
+def purge(app: App, /, source: str | None, trust: str | None, dry_run: bool) -> None:
+    """Remove the content of a source from the memory of --user, or of all users.
+
+    Deletes what the source wrote, and restores the text of others where the source changed it.
+    Summaries that have anything of it go, too; their other originals come back. `log` and `why`
+    still show it all.
+    """
+    report = run(lambda: _purged(app, source, trust, dry_run=dry_run))
+    print_result(app, report, _say_report)
+    if report.failed:
+        raise SystemExit(1)
+
+
+async def _purged(app: App, source: str | None, trust: str | None, *, dry_run: bool) -> PurgeReport:
+    with progress_bar("Purging", quiet=app.json) as progress:
+        async with opened(app) as memory:
+            if app.user is None:
+                return await memory.purge(source, trust=trust, dry_run=dry_run, progress=progress)
+            one = await memory.user(app.user).purge(source, trust=trust, dry_run=dry_run)
+            told = (one,) if one.count else ()
+            return PurgeReport(users=1, dry_run=dry_run, receipts=told)
+
+
+def _say_report(report: PurgeReport) -> None:
+    for receipt in report.receipts:
+        say(f"{receipt.user_id}: {taken_out(receipt)}")
+    for user_id in report.failed:
+        say(f"✗ {user_id}: could not be read or written; purge again", "red")
+    if not report.receipts and not report.failed:
+        say("There was nothing of it.")
+    elif report.dry_run:
+        say("Nothing was changed: that is what a purge would do.", "dim")
+
+
+def taken_out(receipt: TakenOut) -> str:
+    """Return a sentence about the memories that a purge or `forget` took out."""
+    parts = [f"{len(ids):,} {kind} gone" for kind, ids in receipt.gone.items()]
+    parts += [f"{len(ids):,} {kind} with less" for kind, ids in receipt.changed.items()]
+    beside = {
+        "back out of summaries": receipt.came_back,
+        "without room (`restore` brings them back)": receipt.left_out,
+        "dropped by retention": receipt.lost,
+    }
+    return ", ".join([*parts, *(f"{len(ids):,} {what}" for what, ids in beside.items() if ids)])

@@ -1,19 +1,49 @@
-"""backup, copy, repair, erase, purge, heads, heads-key."""
+"""import, export, backup, copy, repair, heads, heads-key: memories in files, and whole stores."""
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from eventlog import Copied, RepairReport, write_heads
 from eventlog.keys.cryptography import new_key
-from memory_actors.base.reports import EraseReceipt, PurgeReport, TakenOut
+from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import FILE
-from memory_actors.cli.options import TRUST, App
-from memory_actors.cli.output import print_for_programs, print_result, progress_bar, say, size
-from memory_actors.cli.running import check_store, opened, run, with_system
+from memory_actors.cli.options import App
+from memory_actors.cli.output import (
+    counted,
+    print_for_programs,
+    print_result,
+    progress_bar,
+    progress_bars,
+    say,
+    size,
+    write_bytes,
+)
+from memory_actors.cli.running import (
+    check_store,
+    chosen_user,
+    ensure_model,
+    opened,
+    run,
+    with_system,
+    with_user,
+)
+from memory_actors.interchange import (
+    SOURCES,
+    TARGETS,
+    ImportNote,
+    ImportReport,
+    export_jsonl,
+    export_lines,
+    export_to,
+    import_jsonl,
+    open_file,
+    plan_import,
+)
+from memory_actors.interchange.importing import OURS
 from memory_actors.sharing.address import shown
 from memory_actors.upkeep.offline.copying import copy_store, repair_store
 
@@ -75,33 +105,6 @@ def _say_repaired(report: RepairReport) -> None:
         say("✓ Nothing was left behind.", "green")
 
 
-def _confirm(app: App, given: Mapping[str, object]) -> None:
-    if app.user is None:
-        raise click.UsageError("say whom with --user")
-    if not given["yes"]:
-        click.confirm(f"Erase everything of user {app.user!r}? It cannot be undone", abort=True)
-
-
-@mirrors(
-    "system.erase",
-    check=_confirm,
-    more=[click.option("--yes", is_flag=True, help="Do not ask.")],
-    despite_hold=click.option("--despite-hold", is_flag=True, help="Also under a legal hold."),
-)
-def erase(receipt: EraseReceipt, app: App) -> None:
-    """Erase the user that --user names, for good: memories, history, keys."""
-    if receipt.events:
-        say(f"✓ {receipt.events:,} events erased at {receipt.erased_at.isoformat()}.", "green")
-        if receipt.key_deleted:
-            say("Their key is deleted: backups made before cannot be read.")
-        elif app.key_file is not None:
-            say("There was no key of theirs: see that no other copy of the file of keys has one.")
-        else:
-            say("Backups made before still hold them.")
-    else:
-        say("There was nothing to erase.")
-
-
 @options.command(shared=options.OF_STORE)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--sign", "private_key", type=FILE, help="A private key of `heads-key`.")
@@ -125,51 +128,145 @@ def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
     print_result(app, told, said)
 
 
-@options.command()
-@click.option("--source", metavar="NAME", help="Only content of this source, as writes name it.")
-@click.option("--trust", type=TRUST, help="Only what is trusted so far.")
-@click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
-def purge(app: App, /, source: str | None, trust: str | None, dry_run: bool) -> None:
-    """Remove the content of a source from the memory of --user, or of all users.
+# --- import and export
 
-    Deletes what the source wrote, and restores the text of others where the source changed it.
-    Summaries that have anything of it go, too; their other originals come back. `log` and `why`
-    still show it all.
+
+STDIN = Path("/dev/stdin")
+
+
+def _pair(argument: str) -> tuple[str, str]:
+    theirs, _, ours = argument.partition("=")
+    if not theirs or ours not in OURS:
+        raise click.BadParameter(
+            f"{argument!r:.80} is not THEIRS=OURS, OURS one of {', '.join(OURS)}"
+        )
+    return theirs, ours
+
+
+@options.command("import", shared=options.OF_NEW)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--from",
+    "program",
+    type=click.Choice(list(SOURCES)),
+    metavar="PROGRAM",
+    help=f"The program that FILE comes from: {', '.join(SOURCES)}.",
+)
+@click.option(
+    "--user-field", metavar="FIELD", help="With --from: the field of a record that names its user."
+)
+@click.option(
+    "--map",
+    "mapped",
+    type=_pair,
+    metavar="THEIRS=OURS",
+    multiple=True,
+    help="With --from: their field is our content, occurred_at, session_id, role or user_id.",
+)
+@click.option("--dry-run", is_flag=True, help="With --from: only read FILE, and count its records.")
+@options.said_by
+def import_(app: App, /, file: Path, program: str | None, **foreign: Any) -> None:
+    """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
+
+    Without --from, FILE has one JSON object a line, with `content` and, if you like, `timestamp`,
+    `session`, `role`, `metadata`, `memory_type`, `key`, `pinned`, `id`; `data` in place of the
+    content for entities, relationships, episodes and documents, as an export writes it. Nothing is
+    added twice. A bad line is left out and named; a file of which nothing is understood is a
+    failure.
+
+    --from PROGRAM: FILE is another program's file or directory, see docs/coming-from. Each record
+    goes to the user it names, those that name nobody to --user.
     """
-    report = run(lambda: _purged(app, source, trust, dry_run=dry_run))
-    print_result(app, report, _say_report)
-    if report.failed:
-        raise SystemExit(1)
+    if program is not None:
+        report = _foreign(app, file, program, **foreign)
+    elif any(foreign.values()):
+        raise click.UsageError("--user-field, --map and --dry-run go with --from PROGRAM")
+    else:
+        path = STDIN if str(file) == "-" else file
+        if not path.is_fifo():
+            open_file(path).close()  # what cannot be read is no reason to make a store
+        ensure_model(app)
+        report = run(lambda: _imported(app, path))
+    print_result(app, report, _say_imported)
 
 
-async def _purged(app: App, source: str | None, trust: str | None, *, dry_run: bool) -> PurgeReport:
-    with progress_bar("Purging", quiet=app.json) as progress:
-        async with opened(app) as memory:
-            if app.user is None:
-                return await memory.purge(source, trust=trust, dry_run=dry_run, progress=progress)
-            one = await memory.user(app.user).purge(source, trust=trust, dry_run=dry_run)
-            told = (one,) if one.count else ()
-            return PurgeReport(users=1, dry_run=dry_run, receipts=told)
+async def _imported(app: App, path: Path) -> ImportReport:
+    with progress_bar("Importing", quiet=app.json) as progress:
+        async with opened(app, create=True) as memory:
+            user_id = await chosen_user(app, memory)
+            user = memory.user(user_id, source=app.source, trust=app.trust)
+            return await import_jsonl(user, path, progress=progress)
 
 
-def _say_report(report: PurgeReport) -> None:
-    for receipt in report.receipts:
-        say(f"{receipt.user_id}: {taken_out(receipt)}")
-    for user_id in report.failed:
-        say(f"✗ {user_id}: could not be read or written; purge again", "red")
-    if not report.receipts and not report.failed:
-        say("There was nothing of it.")
-    elif report.dry_run:
-        say("Nothing was changed: that is what a purge would do.", "dim")
+def _foreign(
+    app: App, path: Path, program: str, *, user_field: str | None,
+    mapped: tuple[tuple[str, str], ...], dry_run: bool,
+) -> ImportReport:  # fmt: skip
+    """Read another program's files, and only then open the store, or make one."""
+
+    async def work() -> ImportReport:
+        with progress_bars("Reading", "Importing", quiet=app.json) as (was_read, was_added):
+            plan = await plan_import(
+                program, path, user_field=user_field, fields=dict(mapped), source=app.source,
+                trust=app.trust, progress=was_read,
+            )  # fmt: skip
+            if dry_run:
+                return plan.report(app.user_id)
+            ensure_model(app)
+            async with opened(app, create=True) as memory:
+                user_id = await chosen_user(app, memory) if plan.nobodys else None
+                return await plan.add(memory, user_id=user_id, progress=was_added)
+
+    return run(work)
 
 
-def taken_out(receipt: TakenOut) -> str:
-    """Return a sentence about the memories that a purge or `forget` took out."""
-    parts = [f"{len(ids):,} {kind} gone" for kind, ids in receipt.gone.items()]
-    parts += [f"{len(ids):,} {kind} with less" for kind, ids in receipt.changed.items()]
-    beside = {
-        "back out of summaries": receipt.came_back,
-        "without room (`restore` brings them back)": receipt.left_out,
-        "dropped by retention": receipt.lost,
-    }
-    return ", ".join([*parts, *(f"{len(ids):,} {what}" for what, ids in beside.items() if ids)])
+def _say_imported(report: ImportReport) -> None:
+    users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
+    to = f" to {users}" if users else ""
+    if report.dry_run:
+        say(f"Would add {report.added:,} memories{to}, without those that are there already.")
+    else:
+        say(f"Added {report.added:,} memories{to}; {report.unchanged:,} were there already.")
+    _say_notes(report.notes)
+    if report.unindexed:
+        say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")
+
+
+def _say_notes(notes: tuple[ImportNote, ...]) -> None:
+    for one in notes:
+        say(f"{counted(one.lines, 'record')}: {one.says.removesuffix('.')}.", "yellow")
+
+
+@options.command("export")
+@click.argument("file", type=click.Path(path_type=Path), default="-")
+@click.option(
+    "--to", "program", type=click.Choice(list(TARGETS)), help="The program that it is for."
+)
+def export(app: App, /, file: Path, program: str | None) -> None:
+    """Write all memories of the user as JSON lines to FILE, or to stdout. `import` reads them.
+
+    --to PROGRAM: as that program has them, see docs/coming-from.
+    """
+    if program is not None:
+        return _for_others(app, file, program)
+    if str(file) == "-":
+        return with_user(app, _to_stdout)
+    with progress_bar("Exporting", quiet=app.json) as progress:
+        count = with_user(app, lambda user: export_jsonl(user, file, progress=progress))
+    told = {"file": str(file), "memories": count}
+    return print_result(app, told, f"Wrote {count:,} memories to {file}")
+
+
+def _for_others(app: App, file: Path, program: str) -> None:
+    if str(file) == "-":
+        raise click.UsageError("--to takes the name of a FILE")
+    with progress_bar("Exporting", quiet=app.json) as progress:
+        report = with_user(app, lambda user: export_to(user, program, file, progress=progress))
+    if not print_for_programs(app, report):
+        say(f"Wrote {report.memories:,} memories to {file}")
+        _say_notes(report.notes)
+
+
+async def _to_stdout(user: UserMemory) -> None:
+    async for line in export_lines(user):
+        write_bytes(line)

@@ -16,7 +16,7 @@ import platformdirs
 
 from eventlog.core import logs
 from memory_actors.api.user import UserMemory
-from memory_actors.base import steps
+from memory_actors.base import calls
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
@@ -58,7 +58,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     if not create:
         check_store(app)
     if not app.json:
-        steps.watch(_Preparing())
+        calls.watch(_Preparing())
     async with opening(app, alerts=[CallbackSink(_tell)]) as memory:
         if not create:
             await note_unknown(app, memory)

@@ -18,7 +18,7 @@ from eventlog.files.datafile import write_whole
 from memory_actors.base.records import MemoryType, Tier
 from memory_actors.base.settings import SUNDAYS, RetentionRule, Settings
 from memory_actors.cli import options
-from memory_actors.cli.extracting import EXTRACTOR_VARIABLE
+from memory_actors.cli.memories import EXTRACTOR_VARIABLE
 from memory_actors.cli.options import App, Group, is_given
 from memory_actors.cli.output import (
     local,

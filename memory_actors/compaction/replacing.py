@@ -29,9 +29,9 @@ from memory_actors.kinds.compacting import Compressed
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.search.reading import pages, versions_about
 from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.handle import Summarized, summary_text
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.handles.summaries import Summarized, summary_text
 
 GRACE_S = 3.0  # for the current summary, after a run is cancelled
 SAVED_MIN: Final = 0.5  # share of the originals' bytes: a summary that saves less is no gain

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from memory_actors.api.operations import OPERATIONS, OWNERS, Operation
-from memory_actors.base import steps
+from memory_actors.base import calls
 from memory_actors.base.errors import InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed
 from memory_actors.base.records import JsonObject
@@ -108,10 +108,10 @@ def instrument(
     replaced = [
         _replace(owner, OPERATIONS[name], tracing) for name in CONVENTION for owner in _owners(name)
     ]
-    steps.watch(tracing)
+    calls.watch(tracing)
 
     def end() -> None:
-        steps.watch(None)
+        calls.watch(None)
         for put_back in replaced:
             put_back()
         _instrumented.clear()

@@ -1,17 +1,17 @@
 """Calls of the owner of a store by a process that has no time to load more: the standard library.
 
 It says what `frames.py` says, in as much of msgpack as that takes. Results are plain values: a
-struct is a `Row`. `at_once.py` is for processes that have loaded the rest.
+struct is a `Row`. `invocations.py` is for processes that have loaded the rest.
 """
 
 import _socket  # `socket` makes enumerations of all its constants: a tenth of a hook's time
+import errno
 import json
 import os
+import stat
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-from memory_actors.base.small_files import read_small
 
 PROTOCOL: Final = 1
 """That of `frames.py`."""
@@ -179,3 +179,14 @@ def _seconds(code: bytes, data: bytes) -> int:
     if len(data) == 8:
         return int.from_bytes(data, "big") & ((1 << 34) - 1)
     return int.from_bytes(data[-8:], "big", signed=len(data) == 12)
+
+
+def read_small(path: str, bytes_max: int) -> bytes:
+    """Return the first bytes of a regular file. Never waits for a pipe.
+
+    :raises OSError: there is none, it cannot be read, or it is no regular file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file: move it away", path)
+        return file.read(bytes_max)

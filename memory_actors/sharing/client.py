@@ -8,14 +8,15 @@ carried out is found in the log, and answered, not done twice. See connecting.py
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
 
 from eventlog.core.records import OnDropped
+from memory_actors.api.parts import Choices
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
 from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf
@@ -23,13 +24,10 @@ from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address, read_address
-from memory_actors.sharing.at_once import ask_at_once
-from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
-from memory_actors.sharing.declaration import Invocation
+from memory_actors.sharing.declaration import How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import ERASURES, call_of, from_here, nothing
-from memory_actors.sharing.links import Waiting
+from memory_actors.sharing.invocations import ERASURES, ask_at_once, call_of, from_here, nothing
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
 
 if TYPE_CHECKING:
@@ -51,6 +49,48 @@ class Asked(NamedTuple):
     after: int | None = None
     """The position of the log behind which it was first asked; None: it is asked for the first
     time."""
+
+
+class Waiting:
+    """A call that has no result yet."""
+
+    def __init__(self, message: frames.Call, kept: list[Any]):
+        self.message = message
+        self.kept = kept
+        """The functions and events among its arguments."""
+        self.after: int | None = None
+        """The position of the log when it was first sent."""
+        self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """Of an iteration; None when it ends."""
+        self.raised: dict[bytes, BaseException] = {}
+        """The exceptions that the caller's functions raised: they come back as they were."""
+        self.is_endless = message.operation == ERASURES or (
+            message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
+        )
+        self.taken = 0
+        """Items that were taken."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        """They pass on what the caller sets, and call what it gave."""
+
+    def events(self) -> Iterator[tuple[int, asyncio.Event]]:
+        """Yield the events among its arguments, each with its number."""
+        for place, one in enumerate(self.kept):
+            if isinstance(one, asyncio.Event):
+                yield place, one
+
+    def settle(self, value: bytes) -> None:
+        """Give it its result."""
+        if not self.result.done():
+            self.result.set_result(value)
+        self.items.put_nowait(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Set an error as the result."""
+        if not self.result.done():
+            self.result.set_exception(error)
+            self.result.exception()  # nobody may be waiting any more
+        self.items.put_nowait(None)
 
 
 class Client:

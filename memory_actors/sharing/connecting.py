@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
 from eventlog.core.waiting import at_loop_end
+from memory_actors.api.parts import same
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
@@ -25,9 +26,8 @@ from memory_actors.sharing.address import (
     reachable,
     unmake,
 )
-from memory_actors.sharing.at_once import OWNED_HERE
-from memory_actors.sharing.choices import same
-from memory_actors.sharing.links import FrameLink
+from memory_actors.sharing.frames import FrameLink
+from memory_actors.sharing.invocations import OWNED_HERE
 from memory_actors.sharing.values import error_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The messages between a client and the owner of a store, and their frames.
+"""Messages between a client and the owner of a store, their frames, and the ends of a connection.
 
 A frame is four bytes of length, most significant first, and a message in msgpack: an array that
 begins with its tag. A client says hello and is welcomed or refused. Then each call has a number of
@@ -8,7 +8,11 @@ Every frame has a limit, a small one before the welcome; a peer that says more h
 connection. A peer that does not read loses it too: what waits to be written is limited as well.
 """
 
-from typing import Final, TypeAlias
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -38,7 +42,7 @@ class Hello(Message, tag=0):
     """An id of the client: what it asks again after a failure is known by it."""
     pid: int
     choices: dict[str, str]
-    """The settings and parts that it was opened with. See choices.py."""
+    """The settings and parts that it was opened with. See api/parts.py."""
     keeps: bool
     """False: it is there for one call, and so is the store, should it be the one who opens it."""
 
@@ -193,3 +197,120 @@ class Frames:
                 start = end
         del self._buffer[:start]
         return found
+
+
+class FrameLink(asyncio.Protocol):
+    """One end of a connection.
+
+    `heard` gets each message, `lost` is called once at its end, `swollen` whenever much is under
+    way: a large frame that is not complete, or much that the peer has not read.
+    """
+
+    def __init__(
+        self,
+        heard: Callable[["FrameLink", Said], None],
+        lost: Callable[["FrameLink", Exception | None], None],
+        bytes_max: int = FRAME_BYTES_MAX,
+        swollen: Callable[[], object] = lambda: None,
+    ):
+        self._heard, self._lost, self._swollen = heard, lost, swollen
+        self.frames = Frames(bytes_max)
+        self.alive_s = 0.0
+        """The time at which the peer was last heard of, by the clock of the loop."""
+        self.transport: asyncio.Transport | None = None
+        self._is_over = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: Any) -> None:
+        """Take note of the connection; end one that was ended before it began."""
+        self.transport = transport
+        if self._is_over:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what is complete; end the connection over what is no message."""
+        self.alive_s = asyncio.get_running_loop().time()
+        try:
+            messages = self.frames.fed(data)
+        except NotAFrameError:
+            self.abort()
+            return
+        for message in messages:
+            if self.is_closing:
+                return
+            self._heard(self, message)
+        if self.frames.waiting_bytes > LARGE_BYTES:
+            self._swollen()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Hand on that nothing more comes."""
+        self._writable.set()
+        self._lost(self, exc)
+
+    def pause_writing(self) -> None:
+        """Take note that the peer does not read as fast as is written."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Take note that it has caught up."""
+        self._writable.set()
+
+    async def drained(self) -> None:
+        """Return when the peer has read most of what was written, or has gone."""
+        await self._writable.wait()
+
+    def send(self, message: Message) -> None:
+        """Send a message; a peer that has not read what came before has lost its connection."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        self.transport.write(framed(message))
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes > UNREAD_BYTES_MAX:
+            self.transport.abort()
+        elif unread_bytes > LARGE_BYTES:
+            self._swollen()
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were sent and that the peer has not taken."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    @property
+    def is_closing(self) -> bool:
+        """True if nothing more is sent."""
+        return self.transport is None or self.transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection when all is written."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def close_socket(self) -> None:
+        """Close the socket past its loop: that has ended, or is the parent's in a forked child."""
+        if self.transport is not None:
+            # Not the descriptor alone: the object would close its number when it is another's.
+            self.transport.get_extra_info("socket")._sock.close()  # noqa: SLF001
+            if hasattr(self.transport, "_sock"):
+                self.transport._sock = None  # noqa: SLF001 - or it warns that it was never closed
+
+    def shut_down(self) -> None:
+        """Have both ends notice that the connection is over, from any thread."""
+        if self.transport is not None:
+            with suppress(OSError):
+                self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    def abort(self) -> None:
+        """End the connection at once, also one that has not begun."""
+        self._is_over = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    def read(self, *, go_on: bool) -> None:
+        """Read no further, or go on."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if go_on:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()

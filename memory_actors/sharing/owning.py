@@ -31,9 +31,8 @@ import msgspec
 from eventlog.core.errors import DiskFull
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import SharedExitStack, to_the_end
-from memory_actors.api.parts import StoreParts
-from memory_actors.api.past import PastMemory
-from memory_actors.api.system import MemorySystem, open_alone
+from memory_actors.api.parts import Choices, StoreParts
+from memory_actors.api.system import MemorySystem, PastMemory, open_alone
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.sharing import remote
 from memory_actors.sharing.address import (
@@ -43,9 +42,8 @@ from memory_actors.sharing.address import (
     forget_socket,
     listening,
 )
-from memory_actors.sharing.at_once import OWNED_HERE
-from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
+from memory_actors.sharing.invocations import OWNED_HERE
 from memory_actors.sharing.serving import OwnerServer
 from memory_actors.sharing.system import MemorySystem as Shared
 from memory_actors.users.handles.context_document import ContextDocument

@@ -23,17 +23,16 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Final
 
+from memory_actors.api.parts import Choices, as_text, check
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.answering import Answering, ClientSession
-from memory_actors.sharing.at_once import OWNED_HERE, OwnedHere
-from memory_actors.sharing.choices import Choices, as_text, check
 from memory_actors.sharing.declaration import Caller, How
+from memory_actors.sharing.frames import FrameLink
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import FORGET
-from memory_actors.sharing.links import FrameLink
+from memory_actors.sharing.invocations import FORGET, OWNED_HERE, OwnedHere
 from memory_actors.sharing.values import error_bytes
 
 CONNECTIONS_MAX: Final = 512

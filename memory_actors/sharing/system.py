@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
 from eventlog.files.datafile import within_limits
-from memory_actors.api.parts import StoreParts
+from memory_actors.api.parts import StoreParts, described
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.sharing.address import place_of, server_url
-from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.declaration import Caller
 
 if TYPE_CHECKING:
-    from memory_actors.api.past import PastMemory
     from memory_actors.api.system import MemorySystem as Operations
+    from memory_actors.api.system import PastMemory
     from memory_actors.api.user import UserMemory
     from memory_actors.base.settings import Encrypt
     from memory_actors.compaction.summarizers import Summarizer

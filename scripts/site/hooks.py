@@ -35,7 +35,7 @@ SHOWN = (
     "memory_actors.users.handles.entities.EntityGraph",
     "memory_actors.users.handles.episodes.Episodes",
     "memory_actors.users.handles.documents.Documents",
-    "memory_actors.api.past.PastMemory", "memory_actors.sync",
+    "memory_actors.api.system.PastMemory", "memory_actors.sync",
     "memory_actors.Settings", "memory_actors.Limits", "memory_actors.base.records",
     "memory_actors.base.reports", "memory_actors.base.statistics", "memory_actors.base.errors",
     "memory_actors.integrations.otel", "eventlog.EventLog", "eventlog.PgEventStore",

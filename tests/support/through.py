@@ -11,11 +11,10 @@ from typing import Any, Final, TypeVar
 
 from eventlog.files.datafile import named
 from memory_actors import MemorySystem
-from memory_actors.api.parts import StoreParts
+from memory_actors.api.parts import StoreParts, described
 from memory_actors.base.opening import Opening
 from memory_actors.server import KeyStore
 from memory_actors.server.serving import address, listening, new_server
-from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.generated_routes import OFFERED

@@ -39,65 +39,6 @@ from memory_actors.sharing.system import MemorySystem, UserMemory
 BYTE_ORDER_MARK: Final = "\ufeff"
 REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
 
-
-class StdinMessages:
-    """The messages on stdin, repaired; a line that is none is answered with an error."""
-
-    answers: Any = None
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        stdin = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-        async for line in anyio.wrap_file(stdin):
-            message = repaired(line)
-            if message.strip():
-                refused = refusal(message)
-                if refused is None:
-                    yield message
-                else:
-                    await self.answers.send(SessionMessage(refused))
-
-
-def repaired(text: str) -> str:
-    """Return a message without what other JSON writers add or break."""
-    text = without_halves(text.lstrip(BYTE_ORDER_MARK))
-    said = decoded(text)
-    if not isinstance(said, dict):
-        return text
-    better: dict[str, object] = {}
-    params = said.get("params")
-    if isinstance(said.get("id"), float) and said["id"].is_integer():
-        better["id"] = int(said["id"])
-    if isinstance(params, dict) and isinstance(params.get("arguments"), str):
-        given = decoded(params["arguments"] or "null")
-        if isinstance(given, dict) or params["arguments"].strip() in ("", "null"):
-            better["params"] = {**params, "arguments": given}
-    return json.dumps(said | better) if better else text
-
-
-def refusal(text: str) -> types.JSONRPCError | None:
-    """Return the answer to a text that is no message of the protocol, or None."""
-    try:
-        message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
-    except ValueError as error:
-        return _refused(text, f"{error!s:.200}")
-    # Without an id that can be answered, the validation takes a request for a notification.
-    if isinstance(message, types.JSONRPCNotification) and "id" in json.loads(text):
-        return _refused(text, "the id of a request is a text or a whole number")
-    return None
-
-
-def _refused(text: str, why: str) -> types.JSONRPCError:
-    code, its_id = types.PARSE_ERROR, None
-    found = REQUEST_ID.search(text)  # also where the rest cannot be read
-    with suppress(ValueError, RecursionError):
-        its_id = json.loads(found[1]) if found else None
-        said = json.loads(text)
-        code, its_id = types.INVALID_REQUEST, said.get("id") if isinstance(said, dict) else None
-    told = types.ErrorData(code=code, message=f"This is no message of MCP: {why}")
-    known = its_id if isinstance(its_id, str | int) and not isinstance(its_id, bool) else None
-    return types.JSONRPCError(jsonrpc="2.0", id=known, error=told)
-
-
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Whose: TypeAlias = Callable[[Context], Awaitable[UserMemory]]
 """From a request to the memory that it is about."""
@@ -266,3 +207,61 @@ def _told(error: Exception, tool: str) -> str:
         said = BY_US
     said = PYTHON_NAME.sub(lambda found: NAMES[found[0]], said)
     return said if said.startswith(f"{tool}:") else f"{tool}: {said}"
+
+
+class StdinMessages:
+    """The messages on stdin, repaired; a line that is none is answered with an error."""
+
+    answers: Any = None
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        stdin = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        async for line in anyio.wrap_file(stdin):
+            message = repaired(line)
+            if message.strip():
+                refused = refusal(message)
+                if refused is None:
+                    yield message
+                else:
+                    await self.answers.send(SessionMessage(refused))
+
+
+def repaired(text: str) -> str:
+    """Return a message without what other JSON writers add or break."""
+    text = without_halves(text.lstrip(BYTE_ORDER_MARK))
+    said = decoded(text)
+    if not isinstance(said, dict):
+        return text
+    better: dict[str, object] = {}
+    params = said.get("params")
+    if isinstance(said.get("id"), float) and said["id"].is_integer():
+        better["id"] = int(said["id"])
+    if isinstance(params, dict) and isinstance(params.get("arguments"), str):
+        given = decoded(params["arguments"] or "null")
+        if isinstance(given, dict) or params["arguments"].strip() in ("", "null"):
+            better["params"] = {**params, "arguments": given}
+    return json.dumps(said | better) if better else text
+
+
+def refusal(text: str) -> types.JSONRPCError | None:
+    """Return the answer to a text that is no message of the protocol, or None."""
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError as error:
+        return _refused(text, f"{error!s:.200}")
+    # Without an id that can be answered, the validation takes a request for a notification.
+    if isinstance(message, types.JSONRPCNotification) and "id" in json.loads(text):
+        return _refused(text, "the id of a request is a text or a whole number")
+    return None
+
+
+def _refused(text: str, why: str) -> types.JSONRPCError:
+    code, its_id = types.PARSE_ERROR, None
+    found = REQUEST_ID.search(text)  # also where the rest cannot be read
+    with suppress(ValueError, RecursionError):
+        its_id = json.loads(found[1]) if found else None
+        said = json.loads(text)
+        code, its_id = types.INVALID_REQUEST, said.get("id") if isinstance(said, dict) else None
+    told = types.ErrorData(code=code, message=f"This is no message of MCP: {why}")
+    known = its_id if isinstance(its_id, str | int) and not isinstance(its_id, bool) else None
+    return types.JSONRPCError(jsonrpc="2.0", id=known, error=told)

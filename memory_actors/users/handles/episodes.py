@@ -30,8 +30,7 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
 from memory_actors.kinds.passages import text_digest
-from memory_actors.users.handles.handle import Adding, taken
-from memory_actors.users.handles.summaries import Summarized, checked_summary
+from memory_actors.users.handles.handle import Adding, Summarized, checked_summary, taken
 from memory_actors.users.handles.writing import Written
 
 DEFAULT_AGENT = "default"

@@ -36,8 +36,7 @@ from memory_actors.kinds.tombstones import refusing
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import OPTIONAL, Adding, taken
-from memory_actors.users.handles.summaries import Summarized, checked_summary
+from memory_actors.users.handles.handle import OPTIONAL, Adding, Summarized, checked_summary, taken
 from memory_actors.users.handles.writing import Written
 from memory_actors.users.live_user import LiveUser
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import InvalidInputError, Item, TokenizerCounter, UserMemory, WordEstimate
-from memory_actors.api.prompt import excerpt
+from memory_actors.api.user_context import excerpt
 from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
 
 pytestmark = pytest.mark.anyio

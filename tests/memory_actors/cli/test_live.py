@@ -180,7 +180,7 @@ def test_the_doctor_asks_who_has_the_store(live: Live) -> None:
 def stopped(live: Live, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Stop who has the store; yield what is to be said of it, which is waited for a moment only."""
     monkeypatch.setattr("memory_actors.sharing.connecting.SILENCE_S", 0.3)
-    monkeypatch.setattr("memory_actors.sharing.at_once.WAIT_S", 0.3)
+    monkeypatch.setattr("memory_actors.sharing.invocations.WAIT_S", 0.3)
     os.kill(live.pid, signal.SIGSTOP)
     try:
         yield f"process {live.pid} has the store and has said nothing for 0.3 s"

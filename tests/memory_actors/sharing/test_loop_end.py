@@ -17,7 +17,7 @@ from eventlog.lmdb.opening import Files
 from memory_actors import MemorySystem
 from memory_actors.integrations.mem0 import AsyncMemory
 from memory_actors.sharing.address import FILE
-from memory_actors.sharing.at_once import OWNED_HERE
+from memory_actors.sharing.invocations import OWNED_HERE
 
 T = TypeVar("T")
 AT_ONCE_S = 5.0  # on a busy machine; a silent owner is waited for twice as long

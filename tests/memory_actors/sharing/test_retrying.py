@@ -14,9 +14,9 @@ from memory_actors import Conversation, Extraction, Item, MemorySystem, Receipt
 from memory_actors.base.on import On
 from memory_actors.sharing import frames, owning
 from memory_actors.sharing.address import reachable, read_address
-from memory_actors.sharing.at_once import _asked
+from memory_actors.sharing.frames import FrameLink
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.links import FrameLink
+from memory_actors.sharing.invocations import _asked
 from memory_actors.sharing.values import packed
 
 pytestmark = pytest.mark.anyio
