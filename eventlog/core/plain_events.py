@@ -10,7 +10,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from eventlog.core import frame
 from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
@@ -19,7 +21,7 @@ from eventlog.core.records import Prepared
 from eventlog.core.rows import KEY_ID_BYTES, U64, key_check, key_rows
 
 LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.3"))
-FEW = 4  # events: a call of C for fewer costs more than it saves
+FEW = 3  # events: a call of C for fewer costs more than it saves
 
 Row = tuple[bytes, bytes]
 _C_U64 = ctypes.c_uint64
@@ -44,7 +46,7 @@ def starts_of(parts: Iterable[bytes]) -> bytes:
     return array("q", accumulate(map(len, parts), initial=0)).tobytes()
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Events of one append."""
 
     events: Sequence[Prepared]
@@ -59,13 +61,13 @@ def packed_one_by_one(
     run: Run, position: int, chain: bytes
 ) -> Iterator[tuple[Prepared, int, bytes]]:
     """Yield each event of a run behind a position and a chain value, its version and its frame."""
-    events, sid, version, at_us, cipher = run
-    for number, prepared in enumerate(events, 1):
+    for number, prepared in enumerate(run.events, 1):
+        version = run.version + number
         data, chain = frame.pack(
-            prepared, position=position + number, sid=sid, version=version + number,
-            recorded_at_us=at_us, prev=chain, cipher=cipher,
+            prepared, position=position + number, sid=run.sid, version=version,
+            recorded_at_us=run.recorded_at_us, prev=chain, cipher=run.cipher,
         )  # fmt: skip
-        yield prepared, version + number, data
+        yield prepared, version, data
 
 
 def packed(
@@ -95,9 +97,10 @@ def _packed_in_c(
     parts: list[bytes] = []
     keys: list[bytes] = []
     streams, of = array("q"), array("q")
-    for events, sid, version, at_us, _ in runs:
+    for run in runs:
+        sid, version, at_us = run.sid, run.version, run.recorded_at_us
         number = numbers[sid]
-        for prepared in events:
+        for prepared in run.events:
             version += 1
             tag, raw, body = prepared.tag.encode(), prepared.raw, prepared.body
             fields = frame.FIELDS.pack(

@@ -130,24 +130,29 @@ class Ledger:
 
     def finish(self, txn: Transaction) -> Landed:
         """Write the accepted appends and the totals; return the new end of the log."""
-        self.put_accepted(txn)
+        tail = self.put_accepted(txn)
         if self.totals is not None:
             put_totals(txn, self.totals)
-        return Landed(self.tail(txn), self.totals)
+        return Landed(tail or self.tail(txn), self.totals)
 
-    def put_accepted(self, txn: Transaction) -> None:
-        """Put the events of the appends that were accepted, and the records of their streams."""
+    def put_accepted(self, txn: Transaction) -> Tail | None:
+        """Put the events of the appends that were accepted, and the records of their streams.
+
+        Return the new end of the log; None: nothing was put.
+        """
         accepted, self._accepted = self._accepted, None
         if accepted is None or not accepted.streams:
-            return
+            return None
         chains = {sid: record.chain for sid, record in accepted.streams.items()}
-        put_events(txn, accepted.before, *packed(accepted.runs, accepted.before, chains))
+        frames, key_rows = packed(accepted.runs, accepted.before, chains)
+        put_events(txn, accepted.before, frames, key_rows)
         ends = {sid: end.with_chain(chains[sid]) for sid, end in accepted.streams.items()}
         put_rows(txn, txn.tables["streams"], [(sid, seal_record(end)) for sid, end in ends.items()])
         self._put_by, self._position = txn.number, accepted.position
         if len(self._ends) + len(ends) > ENDS_MAX:
             self._ends.clear()
         self._ends |= ends
+        return Tail(txn.id(), accepted.position, frame.chain_of(frames[-1]))
 
     def forget_ends(self) -> None:
         """Read the ends again: something else than an append may change them."""
