@@ -51,13 +51,23 @@ class _Salts:
 
 
 @dataclass(slots=True)
-class _EventType:
+class EventType:
+    """A registered type of events."""
+
     cls: type
     tag: str
     schema: int
     keys: KeysOf
     decode: Callable[[bytes], object]
+    """Returns the event in data of today's schema."""
     upcasters: dict[int, Upcaster] = field(default_factory=dict)
+
+    def keys_in(self, data: bytes) -> tuple[str, ...]:
+        """Return the keys that an event names. It may raise anything on damaged data.
+
+        `EventRegistry.keys_in` raises the error that says what is wrong.
+        """
+        return _keys(self, self.decode(data))
 
 
 class EventRegistry:
@@ -69,9 +79,9 @@ class EventRegistry:
         text_bytes: Callable[[Any], int | None] = lambda _event: None,
     ):
         """`text_bytes` says how long the text of an event is, where it is about one."""
-        self._by_tag: dict[str, _EventType] = {}
-        self._by_tag_bytes: dict[bytes, _EventType] = {}
-        self._by_class: dict[type, _EventType] = {}
+        self._by_tag: dict[str, EventType] = {}
+        self._by_tag_bytes: dict[bytes, EventType] = {}
+        self._by_class: dict[type, EventType] = {}
         self._encoder = msgspec.msgpack.Encoder()
         self._salt = salt or _Salts().take
         self._text_bytes = text_bytes
@@ -89,7 +99,7 @@ class EventRegistry:
         """
 
         def register(cls: E) -> E:
-            self._add(_EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls).decode))
+            self._add(EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls).decode))
             return cls
 
         return register
@@ -125,24 +135,11 @@ class EventRegistry:
         _, event, _ = self.decode_tagged(tag, schema, raw)
         return _keys(self._by_tag_bytes[tag], event)
 
-    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]]:
-        """Return, by tag and today's schema, functions from an event's data to what it is about.
+    def types(self) -> dict[tuple[bytes, int], EventType]:
+        """Return the registered types by tag and today's schema."""
+        return {(tag, each.schema): each for tag, each in self._by_tag_bytes.items()}
 
-        They may raise anything on damaged data; `keys_in` raises the error that says what is wrong.
-        """
-
-        def reader(event_type: _EventType) -> Callable[[bytes], tuple[str, ...]]:
-            decode = event_type.decode
-            return lambda data: _keys(event_type, decode(data))
-
-        return {(tag, each.schema): reader(each) for tag, each in self._by_tag_bytes.items()}
-
-    def decoders(self) -> dict[tuple[bytes, int], tuple[str, Callable[[bytes], object]]]:
-        """Return, by tag and today's schema, the tag as text and the decoder of an event's data."""
-        types = self._by_tag_bytes.items()
-        return {(tag, each.schema): (each.tag, each.decode) for tag, each in types}
-
-    def _add(self, event_type: _EventType) -> None:
+    def _add(self, event_type: EventType) -> None:
         tag, cls = event_type.tag, event_type.cls
         try:
             tag_bytes = len(tag.encode())
@@ -232,7 +229,7 @@ class EventRegistry:
             raise CorruptLog(f"{event_type.tag!r} does not decode: {error}") from error
         return event_type.tag, event, raw[2:data_at]
 
-    def _upcast(self, event_type: _EventType, schema: int, data: bytes) -> Any:
+    def _upcast(self, event_type: EventType, schema: int, data: bytes) -> Any:
         if schema > event_type.schema:
             raise UnknownEvent(
                 f"event {event_type.tag!r} has schema {schema}, this program knows up to "
@@ -252,7 +249,7 @@ class EventRegistry:
         return msgspec.convert(fields, event_type.cls)
 
 
-def _keys(event_type: _EventType, event: object) -> tuple[str, ...]:
+def _keys(event_type: EventType, event: object) -> tuple[str, ...]:
     try:
         found = event_type.keys(event)
         if type(found) is str:

@@ -9,14 +9,14 @@ payload may still be there, the record of its stream does. Such an event does no
 name, because the name may have been the reason to erase it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
 import msgspec
 
 from eventlog.core import frame
-from eventlog.core.codec import EventRegistry
+from eventlog.core.codec import EventRegistry, EventType
 from eventlog.core.errors import CorruptLog, KeyGone, MissingSegment, UnknownEvent
 from eventlog.core.keys import Keys
 from eventlog.core.plain_events import Row, packed_types, read_plain
@@ -177,28 +177,31 @@ class LogReading(FrameReading):
             lost = zip(places, versions, strict=True)
             raise _missing(stream.name, next(v for place, v in lost if place not in there))
         found: list[Recorded[object]] = []
-        types, decoders = self._types
+        packed, types = self._types
         name, erased = stream.name, stream.erased_version
-        plain = read_plain(types, len(decoders), rows, sid, versions)
+        plain = read_plain(packed, len(types), rows, sid, versions)
         for version, row, read in zip(versions, rows, plain, strict=False):
             position, at_us, raw, stored, kind, meta_at, data_at = read
             if kind < 0 or version <= erased:
                 found.append(self._version(txn, row, version, stream, sid, dropped))
                 continue
-            data, (tag, decode) = row[1], decoders[kind]
+            data, of = row[1], types[kind]
             meta = data[meta_at:data_at]
             try:
-                event = decode(data[data_at:])
+                event = of.decode(data[data_at:])
             except (msgspec.DecodeError, UnicodeDecodeError):
                 event = self._version(txn, row, version, stream, sid, dropped).data  # it raises
-            found.append(Recorded(name, version, position, at_us, tag, event, raw, stored, meta))
+            found.append(Recorded(name, version, position, at_us, of.tag, event, raw, stored, meta))
         return found
 
     @cached_property
-    def _types(self) -> tuple[bytes, list[tuple[str, Callable[[bytes], object]]]]:
-        """Types that C may read, and their tags and decoders: none of an encrypted log."""
-        types = {} if self._keys is not None else self._registry.decoders()
+    def _types(self) -> tuple[bytes, list[EventType]]:
+        types = self.plain_types()
         return packed_types(types), list(types.values())
+
+    def plain_types(self) -> dict[tuple[bytes, int], EventType]:
+        """Return the types of plain events, by tag and schema: none if this log is encrypted."""
+        return self._registry.types() if self._keys is None else {}
 
     def _version(
         self,
@@ -235,10 +238,6 @@ class LogReading(FrameReading):
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
         return [version for version in versions if version > stream.erased_version]
-
-    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
-        """Return what `EventRegistry.keys_by_type` does; or None if this log is encrypted."""
-        return self._registry.keys_by_type() if self._keys is None else None
 
     def rows_of(
         self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from eventlog.core import frame
+from eventlog.core.codec import EventType
 from eventlog.core.compiled import LONG, POINTER
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
@@ -35,8 +36,6 @@ BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = STREAM_ID_BYTES
 
-KeysOf = Callable[[bytes], tuple[str, ...]]
-"""From the data of an event to what it is about; it may raise anything."""
 PlainEvent = tuple[bytes, bytes, int, int]
 """Its row in the index of versions, the number of its type, where its data starts."""
 _U64 = ctypes.c_uint64
@@ -101,10 +100,10 @@ class _Addresses(dict[bytes, int]):
 class PlainEvents:
     """Takes rows of the table of events, and moves the ends of their streams."""
 
-    def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], KeysOf]):
+    def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], EventType]):
         self._addresses = _Addresses(ends)
         self._types = packed_types(types)
-        self.keys_of = list(types.values())
+        self.types = list(types.values())
         self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
         self.frames: Sequence[bytes] = ()
         """Frames of the current rows."""
@@ -123,7 +122,7 @@ class PlainEvents:
         rows = len(self.frames)
         room = bytearray((rows - first) * _PLAIN_EVENT.size)
         count = self._take(
-            self._types, len(self.keys_of), self._keys, self._joined, self._starts,
+            self._types, len(self.types), self._keys, self._joined, self._starts,
             self._ends, first, rows, position, ctypes.byref(address(room)),
         )  # fmt: skip
         return list(_PLAIN_EVENT.iter_unpack(memoryview(room)[: count * _PLAIN_EVENT.size]))
@@ -185,7 +184,7 @@ class IndexSearch:
         for number, (version, packed, kind, data_at) in enumerate(taken, first):
             self.versions.append((version, packed))
             try:
-                found = plain.keys_of[kind](plain.frames[number][data_at:])
+                found = plain.types[kind].keys_in(plain.frames[number][data_at:])
             except Exception:
                 read = frame.read(position + number - first, plain.frames[number])
                 assert isinstance(read[-1], bytes)
@@ -230,7 +229,7 @@ class EventWalk:
         self._found = found
         self._ends = PackedEnds(erasing)
         self._erased_until: dict[bytes, int] = {}
-        types = reading.keys_by_type() if LIBRARY.instruction_set else None
+        types = reading.plain_types() if LIBRARY.instruction_set else None
         self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""

@@ -393,7 +393,7 @@ def test_no_position_has_more_than_64_bits(log: Opened):
     """Behind the last one there is none, and not the first one again."""
     _, data = log.rows["events"][0]
     ends = PackedEnds({})
-    plain = PlainEvents(ends, log.log._reading.keys_by_type())
+    plain = PlainEvents(ends, log.log._reading.plain_types())
     plain.look_at([bytes(8)], [resealed(bytes(8), data)])
 
     assert plain.take(0, 1 << 64) == []
